@@ -200,20 +200,20 @@ func TestAnEditorOfClusterVersionsNeedsAVerb(t *testing.T) {
 		others := slices.DeleteFunc(slices.Clone(verbs), func(other string) bool { return other == verb })
 		without[verb] = editor(t, "without-"+verb, others...)
 	}
-	for _, one := range edits {
-		t.Run(one.name, func(t *testing.T) {
-			setVersion(t, admin, one.before)
-			if one.verb == "" {
-				if err := edit(t.Context(), plain, one.spec); err != nil {
+	for _, item := range edits {
+		t.Run(item.name, func(t *testing.T) {
+			setVersion(t, admin, item.before)
+			if item.verb == "" {
+				if err := edit(t.Context(), plain, item.spec); err != nil {
 					t.Error(err)
 				}
 				return
 			}
-			until(t, "with the verb it passes", func(ctx context.Context) bool { return edit(ctx, with[one.verb], one.spec) == nil })
-			for name, user := range map[string]dynamic.ResourceInterface{"ana": plain, "without-" + one.verb: without[one.verb]} {
+			until(t, "with the verb it passes", func(ctx context.Context) bool { return edit(ctx, with[item.verb], item.spec) == nil })
+			for name, user := range map[string]dynamic.ResourceInterface{"ana": plain, "without-" + item.verb: without[item.verb]} {
 				until(t, "it may edit", func(ctx context.Context) bool { return edit(ctx, user, `{"channel":"fast"}`) == nil })
-				err := edit(t.Context(), user, one.spec)
-				wanted := []string{`user "` + name + `" may not`, one.says, `the verb "` + one.verb + `" on clusterversions.config.openshift.io`}
+				err := edit(t.Context(), user, item.spec)
+				wanted := []string{`user "` + name + `" may not`, item.says, `the verb "` + item.verb + `" on clusterversions.config.openshift.io`}
 				if !apierrors.IsForbidden(err) || slices.ContainsFunc(wanted, func(part string) bool { return !strings.Contains(err.Error(), part) }) {
 					t.Errorf("%s gets %v", name, err)
 				}
@@ -306,7 +306,7 @@ func TestThePolicyFitsTheDefinition(t *testing.T) {
 		warnings = p.Status.TypeChecking.ExpressionWarnings
 		return p.Status.ObservedGeneration == p.Generation
 	})
-	for _, one := range warnings {
-		t.Errorf("%s: %s", one.FieldRef, one.Warning)
+	for _, warning := range warnings {
+		t.Errorf("%s: %s", warning.FieldRef, warning.Warning)
 	}
 }

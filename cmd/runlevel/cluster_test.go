@@ -125,8 +125,8 @@ func (g *guest) kubeconfig(ts *testscript.TestScript, name, server string) strin
 		user.Impersonate, user.ImpersonateGroups = g.user, []string{"system:masters"}
 	}
 	if server != "" {
-		for _, one := range config.Clusters {
-			one.Server, one.CertificateAuthorityData = server, nil
+		for _, cluster := range config.Clusters {
+			cluster.Server, cluster.CertificateAuthorityData = server, nil
 		}
 	}
 	path := filepath.Join(ts.Getenv("WORK"), name)
@@ -319,10 +319,10 @@ func (g *guest) audited(ts *testscript.TestScript) []request {
 		if !strings.Contains(line, g.user) {
 			continue
 		}
-		var one request
-		ts.Check(json.Unmarshal([]byte(line), &one))
-		if one.ImpersonatedUser.Username == g.user && !one.isDry() {
-			requests = append(requests, one)
+		var item request
+		ts.Check(json.Unmarshal([]byte(line), &item))
+		if item.ImpersonatedUser.Username == g.user && !item.isDry() {
+			requests = append(requests, item)
 		}
 	}
 	return requests
@@ -334,9 +334,9 @@ func wrote(ts *testscript.TestScript, _ bool, _ []string) {
 	g := guestOf(ts)
 	requests := g.audited(ts)
 	text := ""
-	for _, one := range requests[g.told:] {
-		if !strings.HasPrefix(one.ObjectRef.Resource, "selfsubject") {
-			text += fmt.Sprintln(one.Verb, one.ObjectRef.Resource, one.ObjectRef.Namespace+"/"+one.ObjectRef.Name)
+	for _, request := range requests[g.told:] {
+		if !strings.HasPrefix(request.ObjectRef.Resource, "selfsubject") {
+			text += fmt.Sprintln(request.Verb, request.ObjectRef.Resource, request.ObjectRef.Namespace+"/"+request.ObjectRef.Name)
 		}
 	}
 	g.told = len(requests)

@@ -31,10 +31,10 @@ func TestLogsShowNoSecret(t *testing.T) {
 	t.Setenv("KUBECONFIG", shared.Sandbox(t).Kubeconfig)
 	for verbosity := 4; verbosity <= 10; verbosity++ {
 		name, folder := fmt.Sprintf("logs-%d", verbosity), t.TempDir()
-		for _, one := range []string{"created", "adopted"} {
+		for _, item := range []string{"created", "adopted"} {
 			manifest := fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {name: %s-%s, namespace: default, annotations: {example.com/copy: %s}}, stringData: {a: %[3]s}, data: {b: %[4]s}}`,
-				name, one, secretValue, base64.StdEncoding.EncodeToString([]byte(secretValue)))
-			if err := os.WriteFile(filepath.Join(folder, "0000_10_shop_"+one+".yaml"), []byte(manifest), 0o644); err != nil {
+				name, item, secretValue, base64.StdEncoding.EncodeToString([]byte(secretValue)))
+			if err := os.WriteFile(filepath.Join(folder, "0000_10_shop_"+item+".yaml"), []byte(manifest), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}

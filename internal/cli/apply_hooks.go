@@ -62,27 +62,27 @@ func (f *hookFlags) overrides(release *payload.Payload) (map[kinds.ID]deployment
 		if err != nil {
 			return nil, misuse{fmt.Errorf("--%s: %w", skipHook, err)}
 		}
-		one := overrides[id]
-		one.Skip = union(one.Skip, stages)
-		overrides[id] = one
+		override := overrides[id]
+		override.Skip = union(override.Skip, stages)
+		overrides[id] = override
 	}
 	for _, value := range f.rerun {
 		id, stages, err := findHooks(release, hooked, strings.TrimSpace(value))
 		if err != nil {
 			return nil, misuse{fmt.Errorf("--%s: %w", rerunHook, err)}
 		}
-		one := overrides[id]
-		one.Rerun = union(one.Rerun, stages)
-		overrides[id] = one
+		override := overrides[id]
+		override.Rerun = union(override.Rerun, stages)
+		overrides[id] = override
 	}
 	return overrides, checkOverrides(overrides)
 }
 
 // checkOverrides refuses hooks that are both to be skipped and to run again.
 func checkOverrides(overrides map[kinds.ID]deploymenthook.Override) error {
-	for id, one := range overrides {
-		for _, stage := range one.Skip {
-			if slices.Contains(one.Rerun, stage) {
+	for id, override := range overrides {
+		for _, stage := range override.Skip {
+			if slices.Contains(override.Rerun, stage) {
 				return misuse{fmt.Errorf("--%s and --%s both name the %s: leave one of them out", skipHook, rerunHook, id.OrHook(string(stage)))}
 			}
 		}
@@ -132,7 +132,7 @@ func findHooks(release *payload.Payload, hooked []hookedDeployment, value string
 	if !isNamed || namespace == "" || name == "" || strings.Contains(name, "/") {
 		return kinds.ID{}, nil, fmt.Errorf("%q names no Deployment: write NAMESPACE/NAME, with :pre, :mid or :post for one hook only", printable.Line(value))
 	}
-	at := slices.IndexFunc(hooked, func(one hookedDeployment) bool { return one.flag() == of })
+	at := slices.IndexFunc(hooked, func(deployment hookedDeployment) bool { return deployment.flag() == of })
 	if at < 0 {
 		return kinds.ID{}, nil, fmt.Errorf("%s: %s", whyNotHooked(release, namespace, name), listHooked(hooked))
 	}
@@ -163,8 +163,8 @@ func listHooked(hooked []hookedDeployment) string {
 		return "no Deployment of the release has any"
 	}
 	names := make([]string, len(hooked))
-	for i, one := range hooked {
-		names[i] = one.String()
+	for i, deployment := range hooked {
+		names[i] = deployment.String()
 	}
 	return "these have: " + printable.Few(names, 5)
 }
@@ -175,9 +175,9 @@ func addUser(ctx context.Context, c *cluster.Cluster, overrides map[kinds.ID]dep
 		return
 	}
 	by := cmp.Or(cluster.UserOf(ctx, c), "an unknown user")
-	for id, one := range overrides {
-		one.By = by
-		overrides[id] = one
+	for id, override := range overrides {
+		override.By = by
+		overrides[id] = override
 	}
 }
 
@@ -194,10 +194,10 @@ func (f *releaseFlags) completeHooks(command *cobra.Command, args []string, toCo
 	}
 	before := toComplete[:strings.LastIndex(toComplete, ",")+1]
 	var found []cobra.Completion
-	for _, one := range hookedDeployments(release) {
-		found = append(found, before+one.flag())
-		for _, stage := range one.stages {
-			found = append(found, before+one.flag()+":"+string(stage))
+	for _, deployment := range hookedDeployments(release) {
+		found = append(found, before+deployment.flag())
+		for _, stage := range deployment.stages {
+			found = append(found, before+deployment.flag()+":"+string(stage))
 		}
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

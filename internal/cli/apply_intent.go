@@ -98,8 +98,8 @@ func (f *intentFlags) preview(ctx context.Context, ref string, standard ready.St
 
 // plan returns the plan of an apply, and prints the warnings of the server.
 func (p *previewed) plan(ctx context.Context, progress io.Writer) (*plan.Plan, error) {
-	for _, one := range p.Report.Warnings {
-		fmt.Fprintf(progress, "warning of the cluster: %s (%s)\n", printable.Line(one.Text), printable.Line(printable.Few(one.Files, mostFiles)))
+	for _, warning := range p.Report.Warnings {
+		fmt.Fprintf(progress, "warning of the cluster: %s (%s)\n", printable.Line(warning.Text), printable.Line(printable.Few(warning.Files, mostFiles)))
 	}
 	return p.Plan(ctx, p.cluster, p.release), ctx.Err()
 }

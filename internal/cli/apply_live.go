@@ -55,9 +55,9 @@ func (r *reporter) startView(ctx context.Context, c *cluster.Cluster, o *session
 	plan := progress.IntentOf(o.Mode, manifests, o.Durations)
 	plan.Title, plan.Began = string(o.Mode)+" of "+titleOf(o), r.now()
 	view := live.Start(r.terminal, plan, r.now)
-	for _, one := range pendingDeletes(o.Deletes, r.now()) {
-		if one.Sent {
-			view.Delete(one.Object, one.Message)
+	for _, pendingDelete := range pendingDeletes(o.Deletes, r.now()) {
+		if pendingDelete.Sent {
+			view.Delete(pendingDelete.Object, pendingDelete.Message)
 		}
 	}
 	klog.LogToStderr(false) // otherwise logs of libraries would be printed into the screen

@@ -100,32 +100,32 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 		cause := wait.ID.Without(strings.Join(append([]string{wait.For}, wait.Why...), "\n"))
 		return sectionLine{wait.Name(), wait.Hook + cause, text}
 	})
-	section(out, "not done", s.NotDone, func(one notDone) sectionLine {
-		line := lineOf(one.Object, "")
-		if one.Why != "" {
-			line = lineOf(one.Object, ": "+printable.Line(one.Why))
+	section(out, "not done", s.NotDone, func(done notDone) sectionLine {
+		line := lineOf(done.Object, "")
+		if done.Why != "" {
+			line = lineOf(done.Object, ": "+printable.Line(done.Why))
 		}
-		line.name, line.cause = one.Object.OrHook(one.Hook), one.Hook+line.cause
+		line.name, line.cause = done.Object.OrHook(done.Hook), done.Hook+line.cause
 		return line
 	})
 	s.printStoppedHooks(out)
-	isBack := func(one pendingDelete) bool { return one.State == tombstone.Reappeared }
-	isPending := func(one pendingDelete) bool { return !isBack(one) }
-	stateOf := func(one pendingDelete) sectionLine { return lineOf(one.Object, ": "+printable.Line(one.Message)) }
+	isBack := func(item pendingDelete) bool { return item.State == tombstone.Reappeared }
+	isPending := func(item pendingDelete) bool { return !isBack(item) }
+	stateOf := func(item pendingDelete) sectionLine { return lineOf(item.Object, ": "+printable.Line(item.Message)) }
 	section(out, "deletes that are pending, and hold back the next minor update", slices.DeleteFunc(slices.Clone(s.Deletes), isBack), stateOf)
 	section(out, "deleted, and recreated by another manager, which holds back nothing", slices.DeleteFunc(slices.Clone(s.Deletes), isPending), stateOf)
-	section(out, "orphans, which this release neither has nor deletes; these tombstones would", s.Orphans, func(one orphan) sectionLine {
-		return lineOf(one.Object, "\n      "+strings.ReplaceAll(strings.TrimRight(one.Tombstone, "\n"), "\n", "\n      "))
+	section(out, "orphans, which this release neither has nor deletes; these tombstones would", s.Orphans, func(item orphan) sectionLine {
+		return lineOf(item.Object, "\n      "+strings.ReplaceAll(strings.TrimRight(item.Tombstone, "\n"), "\n", "\n      "))
 	})
-	section(out, s.tense("adopted: what these managers had set, and the release does not, is gone", "to be adopted: what these managers have set, and the release does not, would be gone"), s.Adopted, func(one adopted) sectionLine {
-		return lineOf(one.Object, ": from "+printable.Line(strings.Join(one.From, ", ")))
+	section(out, s.tense("adopted: what these managers had set, and the release does not, is gone", "to be adopted: what these managers have set, and the release does not, would be gone"), s.Adopted, func(item adopted) sectionLine {
+		return lineOf(item.Object, ": from "+printable.Line(strings.Join(item.From, ", ")))
 	})
-	section(out, s.tense("fields that others had set otherwise, and that are as the release says again", "fields that others have set otherwise, and that would be as the release says again"), s.Overruled, func(one overruled) sectionLine {
-		return lineOf(one.Object, ": "+printable.Line(object.LossesInWords(one.Lost)))
+	section(out, s.tense("fields that others had set otherwise, and that are as the release says again", "fields that others have set otherwise, and that would be as the release says again"), s.Overruled, func(item overruled) sectionLine {
+		return lineOf(item.Object, ": "+printable.Line(object.LossesInWords(item.Lost)))
 	})
 	section(out, "not known", s.Notes, func(note string) sectionLine { return sectionLine{printable.Line(note), note, ""} })
-	section(out, "warnings of the cluster", s.Warnings, func(one apply.Warning) sectionLine {
-		return sectionLine{printable.Line(one.Text), one.Text, fmt.Sprintf(" (%s)", printable.Line(printable.Few(one.Files, mostFiles)))}
+	section(out, "warnings of the cluster", s.Warnings, func(warning apply.Warning) sectionLine {
+		return sectionLine{printable.Line(warning.Text), warning.Text, fmt.Sprintf(" (%s)", printable.Line(printable.Few(warning.Files, mostFiles)))}
 	})
 }
 
@@ -147,10 +147,10 @@ func (s applySummary) counts() string {
 
 // printStoppedHooks prints which lifecycle hooks have stopped a rollout, and how to go on without them.
 func (s applySummary) printStoppedHooks(out io.Writer) {
-	stopped := slices.DeleteFunc(slices.Clone(s.Failures), func(one failure) bool { return one.Hook == "" || s.DryRun })
-	section(out, "lifecycle hooks that have stopped their rollout, and with which the next apply begins", stopped, func(one failure) sectionLine {
-		name := one.Object.OrHook(one.Hook)
-		return sectionLine{name, name, ": " + printable.Line(fmt.Sprintf("--%s %s/%s:%s goes on without it", skipHook, one.Object.Namespace, one.Object.Name, one.Hook))}
+	stopped := slices.DeleteFunc(slices.Clone(s.Failures), func(item failure) bool { return item.Hook == "" || s.DryRun })
+	section(out, "lifecycle hooks that have stopped their rollout, and with which the next apply begins", stopped, func(item failure) sectionLine {
+		name := item.Object.OrHook(item.Hook)
+		return sectionLine{name, name, ": " + printable.Line(fmt.Sprintf("--%s %s/%s:%s goes on without it", skipHook, item.Object.Namespace, item.Object.Name, item.Hook))}
 	})
 }
 

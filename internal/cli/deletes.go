@@ -70,19 +70,19 @@ type pendingDelete struct {
 // pendingDeletes are those of some deletes that are not done.
 func pendingDeletes(deletes []precondition.Delete, now time.Time) []pendingDelete {
 	var pending []pendingDelete
-	for _, one := range deletes {
-		if one.Seen.State == tombstone.Absent {
+	for _, item := range deletes {
+		if item.Seen.State == tombstone.Absent {
 			continue
 		}
 		shown := pendingDelete{
-			Object: one.ID, UID: string(one.UID), Version: one.Version, Asked: one.Asked.Time, Sent: one.WasSent(),
-			State: one.Seen.State, Message: one.Describe(now), Finalizers: one.Seen.Finalizers, Remains: one.Seen.Remains,
+			Object: item.ID, UID: string(item.UID), Version: item.Version, Asked: item.Asked.Time, Sent: item.WasSent(),
+			State: item.Seen.State, Message: item.Describe(now), Finalizers: item.Seen.Finalizers, Remains: item.Seen.Remains,
 		}
-		if !one.Seen.Since.IsZero() {
-			shown.Since = &one.Seen.Since
+		if !item.Seen.Since.IsZero() {
+			shown.Since = &item.Seen.Since
 		}
 		if shown.Asked.IsZero() { // not by the release
-			shown.Asked = one.Seen.Since
+			shown.Asked = item.Seen.Since
 		}
 		pending = append(pending, shown)
 	}
@@ -112,13 +112,13 @@ func (f *deletesFlags) run(ctx context.Context, streams Streams) error {
 		return errors.Join(follow(ctx, c, asked, streams.Out), broken)
 	}
 	pending := []pendingDelete{}
-	for _, one := range records {
-		asked, err := askedOf(ctx, c, one)
+	for _, record := range records {
+		asked, err := askedOf(ctx, c, record)
 		if err != nil {
 			return err
 		}
 		for _, shown := range pendingDeletes(precondition.ObserveDeletes(ctx, c, asked), c.Now()) {
-			shown.Release = one.Release
+			shown.Release = record.Release
 			pending = append(pending, shown)
 		}
 	}
@@ -145,11 +145,11 @@ func (f *clusterFlags) records(ctx context.Context, c *cluster.Cluster, release 
 	if release == "" {
 		return record.List(ctx, c.Client, f.namespace)
 	}
-	one, isFound, err := record.NewStore(c.Client, f.namespace, release).Load(ctx)
+	item, isFound, err := record.NewStore(c.Client, f.namespace, release).Load(ctx)
 	if err != nil || !isFound {
 		return nil, err
 	}
-	return []*record.Record{one}, nil
+	return []*record.Record{item}, nil
 }
 
 // noRecord is the error about a release that was named, and has no record.
@@ -182,8 +182,8 @@ func printDeletes(out io.Writer, pending []pendingDelete) error {
 		return err
 	}
 	rows := []string{"RELEASE\tOBJECT\tASKED BY\tSTATE"}
-	for _, one := range pending {
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s", one.Release, one.Object, one.Version, one.Message))
+	for _, item := range pending {
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s", item.Release, item.Object, item.Version, item.Message))
 	}
 	return printLines(out, aligned(rows))
 }
@@ -194,21 +194,21 @@ func follow(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone, o
 		return printDeletes(out, nil)
 	}
 	var objects []kinds.ID
-	for _, one := range asked {
-		objects = append(objects, one.ID)
+	for _, item := range asked {
+		objects = append(objects, item.ID)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	told := map[kinds.ID]string{}
 	for range tombstone.Watch(ctx, c, objects) {
-		asked = slices.DeleteFunc(asked, func(one record.Tombstone) bool {
-			pending := precondition.Delete{Tombstone: one, Seen: tombstone.Observe(ctx, c, one.ID, one.UID)}
+		asked = slices.DeleteFunc(asked, func(item record.Tombstone) bool {
+			pending := precondition.Delete{Tombstone: item, Seen: tombstone.Observe(ctx, c, item.ID, item.UID)}
 			if ctx.Err() != nil {
 				return false
 			}
-			if state := pending.Seen.DescribeSince(); state != told[one.ID] {
-				told[one.ID] = state
-				fmt.Fprintf(out, "%s: %s\n", one.ID, pending.Describe(c.Now()))
+			if state := pending.Seen.DescribeSince(); state != told[item.ID] {
+				told[item.ID] = state
+				fmt.Fprintf(out, "%s: %s\n", item.ID, pending.Describe(c.Now()))
 			}
 			return !pending.Seen.IsPending()
 		})

@@ -131,8 +131,8 @@ func (d *demo) updateAgain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, one := range records {
-		if err := printHistory(d.streams.Out, one, d.cluster.Now()); err != nil {
+	for _, item := range records {
+		if err := printHistory(d.streams.Out, item, d.cluster.Now()); err != nil {
 			return err
 		}
 	}

@@ -137,8 +137,8 @@ func hasGuardHook(machine *unstructured.Unstructured) bool {
 		return false
 	}
 	hooks, _, _ := unstructured.NestedSlice(machine.Object, "spec", "lifecycleHooks", "preDrain")
-	for _, one := range hooks {
-		if hook, _ := one.(map[string]any); hook["name"] == guardHook {
+	for _, value := range hooks {
+		if hook, _ := value.(map[string]any); hook["name"] == guardHook {
 			return true
 		}
 	}

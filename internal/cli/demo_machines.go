@@ -106,8 +106,8 @@ func (d *machineDemo) makeMachines(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, one := range machines.Items {
-		if err := d.awaitPhase(ctx, one.GetName(), "Running"); err != nil {
+	for _, item := range machines.Items {
+		if err := d.awaitPhase(ctx, item.GetName(), "Running"); err != nil {
 			return err
 		}
 	}

@@ -127,8 +127,8 @@ func progressOf(version *unstructured.Unstructured) string {
 		return ""
 	}
 	conditions, _, _ := unstructured.NestedSlice(version.Object, "status", "conditions")
-	for _, one := range conditions {
-		if condition, _ := one.(map[string]any); condition["type"] == "Progressing" {
+	for _, value := range conditions {
+		if condition, _ := value.(map[string]any); condition["type"] == "Progressing" {
 			message, _ := condition["message"].(string)
 			return message
 		}

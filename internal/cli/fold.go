@@ -12,19 +12,19 @@ type fold[T any] struct {
 // folded groups items for printing: if more than mostAlike have the same cause, the first of them is printed for all.
 func folded[T any](all []T, cause func(T) string) []fold[T] {
 	count := map[string]int{}
-	for _, one := range all {
-		count[cause(one)]++
+	for _, item := range all {
+		count[cause(item)]++
 	}
 	var folds []fold[T]
 	places := map[string]int{}
-	for _, one := range all {
-		key := cause(one)
+	for _, item := range all {
+		key := cause(item)
 		if at, isKnown := places[key]; isKnown && count[key] > mostAlike {
-			folds[at].others = append(folds[at].others, one)
+			folds[at].others = append(folds[at].others, item)
 			continue
 		}
 		places[key] = len(folds)
-		folds = append(folds, fold[T]{first: one})
+		folds = append(folds, fold[T]{first: item})
 	}
 	return folds
 }

@@ -53,11 +53,11 @@ func (f *deletesFlags) history(ctx context.Context, streams Streams) error {
 		if len(records) == 0 {
 			return f.printNone(ctx, c, out)
 		}
-		for _, one := range records {
-			if err := printHistory(out, one, c.Now()); err != nil {
+		for _, record := range records {
+			if err := printHistory(out, record, c.Now()); err != nil {
 				return err
 			}
-			f.printOpen(ctx, c, one, out)
+			f.printOpen(ctx, c, record, out)
 		}
 		return nil
 	})
@@ -83,8 +83,8 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 		return err
 	}
 	for i, entry := range of.History {
-		for _, one := range entry.Hooks {
-			fmt.Fprintf(out, "  %s: the %s at %s\n", printable.Line(cmp.Or(entry.Version, "-")), one, one.Time.UTC().Format(time.RFC3339))
+		for _, hookOverride := range entry.Hooks {
+			fmt.Fprintf(out, "  %s: the %s at %s\n", printable.Line(cmp.Or(entry.Version, "-")), hookOverride, hookOverride.Time.UTC().Format(time.RFC3339))
 		}
 		if entry.End != nil {
 			printEnd(out, entry, i == 0)

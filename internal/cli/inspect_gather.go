@@ -131,13 +131,13 @@ func (i *inspector) versions(context.Context) error {
 // releases writes records, locks, and how the releases stand.
 func (i *inspector) releases(ctx context.Context) error {
 	names := map[string]bool{}
-	for _, one := range i.list(ctx, configMapKind, i.flags.namespace, lock.Label) {
-		name := lock.ReleaseOf(one.GetName())
-		if one.GetName() != lock.Name(name) { // it is no record, and may hold anything
+	for _, object := range i.list(ctx, configMapKind, i.flags.namespace, lock.Label) {
+		name := lock.ReleaseOf(object.GetName())
+		if object.GetName() != lock.Name(name) { // it is no record, and may hold anything
 			continue
 		}
 		names[name] = true
-		text, err := toYAML(withoutCopy(one.Object))
+		text, err := toYAML(withoutCopy(object.Object))
 		if err == nil {
 			err = i.write("releases/"+name+"/record.yaml", "what was applied, the history, the last run, and hashes", text)
 		}
@@ -145,10 +145,10 @@ func (i *inspector) releases(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, one := range i.list(ctx, leaseKind, i.flags.namespace, lock.Label) {
-		name := lock.ReleaseOf(one.GetName())
+	for _, object := range i.list(ctx, leaseKind, i.flags.namespace, lock.Label) {
+		name := lock.ReleaseOf(object.GetName())
 		names[name] = true
-		if err := i.writeObjects("releases/"+name+"/lease.yaml", "the lock, and its copy of the record", one); err != nil {
+		if err := i.writeObjects("releases/"+name+"/lease.yaml", "the lock, and its copy of the record", object); err != nil {
 			return err
 		}
 	}
@@ -260,8 +260,8 @@ func (i *inspector) operator(ctx context.Context) error {
 	}
 	for _, pod := range pods {
 		containers, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
-		for _, one := range containers {
-			status, _ := one.(map[string]any)
+		for _, value := range containers {
+			status, _ := value.(map[string]any)
 			container, _ := status["name"].(string)
 			restarts, _ := status["restartCount"].(int64)
 			err := i.log(ctx, pod.GetName(), container, false)

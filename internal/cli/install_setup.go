@@ -141,8 +141,8 @@ func (s *operatorSetup) apply(ctx context.Context, wanted *unstructured.Unstruct
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("get %s: %w", id, err)
 	}
-	isThere := err == nil
-	if isThere && before.GetLabels()[objectmeta.ReleaseLabel] != "" {
+	exists := err == nil
+	if exists && before.GetLabels()[objectmeta.ReleaseLabel] != "" {
 		s.note(id, object.Left, "release "+before.GetLabels()[objectmeta.ReleaseLabel]+" has it")
 		return nil
 	}
@@ -165,7 +165,7 @@ func (s *operatorSetup) apply(ctx context.Context, wanted *unstructured.Unstruct
 		return fmt.Errorf("apply %s: %w", id, err)
 	}
 	warn(s.streams.Err, result.Warnings)
-	s.note(id, actionOf(before, isThere, result.Object), "")
+	s.note(id, actionOf(before, exists, result.Object), "")
 	if wanted.GroupVersionKind() == definitions && !s.report.DryRun {
 		return s.establish(ctx, in, id.Name)
 	}
@@ -173,7 +173,7 @@ func (s *operatorSetup) apply(ctx context.Context, wanted *unstructured.Unstruct
 }
 
 // actionOf says what an apply has done to an object.
-func actionOf(before *unstructured.Unstructured, isThere bool, after *unstructured.Unstructured) object.Action {
+func actionOf(before *unstructured.Unstructured, exists bool, after *unstructured.Unstructured) object.Action {
 	content := func(o *unstructured.Unstructured) map[string]any {
 		o = o.DeepCopy()
 		o.SetManagedFields(nil)
@@ -183,7 +183,7 @@ func actionOf(before *unstructured.Unstructured, isThere bool, after *unstructur
 		return o.Object
 	}
 	switch {
-	case !isThere:
+	case !exists:
 		return object.Created
 	case equality.Semantic.DeepEqual(content(before), content(after)):
 		return object.Unchanged

@@ -24,10 +24,10 @@ func (r lintReport) github(out io.Writer, all, inFolder bool) error {
 		order := []lint.Severity{lint.Error, lint.Warning, lint.Info}
 		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 	})
-	for _, one := range folds(worst, all) {
-		f := one.first
-		if len(one.others) > 0 {
-			f.Message += " (" + others(one.others) + ")"
+	for _, fold := range folds(worst, all) {
+		f := fold.first
+		if len(fold.others) > 0 {
+			f.Message += " (" + others(fold.others) + ")"
 		}
 		text.WriteString(githubCommand(f, shownAt(f, inFolder)) + "\n")
 	}

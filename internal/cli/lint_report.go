@@ -116,10 +116,10 @@ func (r lintReport) text(out io.Writer, all, showSuppressed bool) error {
 		}
 		text.WriteString("\n")
 	}
-	for _, one := range folds(r.Findings, all) {
-		line(one.first)
-		if len(one.others) > 0 {
-			text.WriteString("  " + others(one.others) + "\n")
+	for _, fold := range folds(r.Findings, all) {
+		line(fold.first)
+		if len(fold.others) > 0 {
+			text.WriteString("  " + others(fold.others) + "\n")
 		}
 	}
 	if showSuppressed {

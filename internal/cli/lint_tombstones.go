@@ -34,8 +34,8 @@ func (m *fixRun) missingTombstones() []missingTombstone {
 		case "dropped", "renamed":
 			found = append(found, m.missingTombstonesOf(f)...)
 		case fix.Misspelt:
-			if one, ok := m.misspelt(f); ok {
-				found = append(found, one)
+			if tombstone, ok := m.misspelt(f); ok {
+				found = append(found, tombstone)
 			}
 		}
 	}
@@ -102,23 +102,23 @@ func (m *fixRun) misspelt(f lint.Finding) (missingTombstone, bool) {
 // pasteable is what a person may paste into files, each with where to.
 func (m *fixRun) pasteable() string {
 	var text strings.Builder
-	for _, one := range m.missingTombstones() {
-		text.WriteString("\n" + m.paste(one))
+	for _, tombstone := range m.missingTombstones() {
+		text.WriteString("\n" + m.paste(tombstone))
 	}
 	return text.String()
 }
 
 // paste is one of them. The first line is a comment, as it may be pasted, too.
-func (m *fixRun) paste(one missingTombstone) string {
-	where, what := m.where(one.file, one.line), "add this as a document of its own"
-	if one.key != "" {
-		what = fmt.Sprintf("write this instead of %s", one.key)
+func (m *fixRun) paste(tombstone missingTombstone) string {
+	where, what := m.where(tombstone.file, tombstone.line), "add this as a document of its own"
+	if tombstone.key != "" {
+		what = fmt.Sprintf("write this instead of %s", tombstone.key)
 	}
-	how := fmt.Sprintf("or use --fix=%s --object %q", fixTombstones, one.object)
-	if why := fix.Guarded(one.id); why != "" {
+	how := fmt.Sprintf("or use --fix=%s --object %q", fixTombstones, tombstone.object)
+	if why := fix.Guarded(tombstone.id); why != "" {
 		how = "but mind: " + why
 	}
-	return printable.Line(fmt.Sprintf("# %s: %s to delete %s, %s", where, what, one.object, how)) + "\n" + one.text
+	return printable.Line(fmt.Sprintf("# %s: %s to delete %s, %s", where, what, tombstone.object, how)) + "\n" + tombstone.text
 }
 
 // addTombstones adds those that were asked for to a patch.
@@ -130,9 +130,9 @@ func (m *fixRun) addTombstones(patch *fix.Patch) error {
 	}
 	for _, object := range m.flags.fix.objects {
 		var asked []missingTombstone
-		for _, one := range all {
-			if one.object == object {
-				asked = append(asked, one)
+		for _, tombstone := range all {
+			if tombstone.object == object {
+				asked = append(asked, tombstone)
 			}
 		}
 		if len(asked) == 0 && flags == "" {
@@ -151,9 +151,9 @@ func (m *fixRun) addTombstones(patch *fix.Patch) error {
 // choices are the flags to choose from; "" if there are none.
 func choices(all []missingTombstone) string {
 	var flags []string
-	for _, one := range all {
-		flag := fmt.Sprintf("--object %q", one.object)
-		if fix.Guarded(one.id) == "" && !slices.Contains(flags, flag) {
+	for _, tombstone := range all {
+		flag := fmt.Sprintf("--object %q", tombstone.object)
+		if fix.Guarded(tombstone.id) == "" && !slices.Contains(flags, flag) {
 			flags = append(flags, flag)
 		}
 	}
@@ -162,23 +162,23 @@ func choices(all []missingTombstone) string {
 
 // add adds the tombstones of one object.
 func (m *fixRun) add(patch *fix.Patch, asked []missingTombstone) error {
-	for _, one := range asked {
-		if one.id != asked[0].id {
-			return misuse{fmt.Errorf("--object %q is several objects, of the groups %q and %q: add their tombstones by hand, as --fix prints them", one.object, asked[0].id.Group, one.id.Group)}
+	for _, tombstone := range asked {
+		if tombstone.id != asked[0].id {
+			return misuse{fmt.Errorf("--object %q is several objects, of the groups %q and %q: add their tombstones by hand, as --fix prints them", tombstone.object, asked[0].id.Group, tombstone.id.Group)}
 		}
-		if why := fix.Guarded(one.id); why != "" {
-			fmt.Fprint(m.streams.Out, m.paste(one))
-			return misuse{fmt.Errorf("--object %q: %s", one.object, why)}
+		if why := fix.Guarded(tombstone.id); why != "" {
+			fmt.Fprint(m.streams.Out, m.paste(tombstone))
+			return misuse{fmt.Errorf("--object %q: %s", tombstone.object, why)}
 		}
 		var err error
-		if one.key != "" {
-			err = patch.Correct(one.file, one.document, one.key)
+		if tombstone.key != "" {
+			err = patch.Correct(tombstone.file, tombstone.document, tombstone.key)
 		} else {
-			err = patch.Append(one.file, []byte(one.text))
+			err = patch.Append(tombstone.file, []byte(tombstone.text))
 		}
 		if err != nil {
-			fmt.Fprint(m.streams.Out, m.paste(one))
-			return fmt.Errorf("--object %q: %w", one.object, err)
+			fmt.Fprint(m.streams.Out, m.paste(tombstone))
+			return fmt.Errorf("--object %q: %w", tombstone.object, err)
 		}
 	}
 	return nil

@@ -52,9 +52,9 @@ func TestChanges(t *testing.T) {
 
 func findings(text string) []lint.Finding {
 	var found []lint.Finding
-	for one := range strings.SplitSeq(text, ", ") {
+	for name := range strings.SplitSeq(text, ", ") {
 		f := lint.Finding{Rule: "rule"}
-		if n, _ := fmt.Sscan(one, &f.Severity, &f.File, &f.Line, &f.Object, &f.Message); n > 0 {
+		if n, _ := fmt.Sscan(name, &f.Severity, &f.File, &f.Line, &f.Object, &f.Message); n > 0 {
 			found = append(found, f)
 		}
 	}

@@ -31,15 +31,15 @@ func (f *clusterFlags) findLost(ctx context.Context, c *cluster.Cluster, name st
 		return nil, err
 	}
 	var lost []lostRelease
-	for _, one := range found {
-		if name != "" && one.Name != name {
+	for _, release := range found {
+		if name != "" && release.Name != name {
 			continue
 		}
-		elsewhere, err := record.Namespaces(ctx, c.Client, one.Name)
+		elsewhere, err := record.Namespaces(ctx, c.Client, release.Name)
 		if err != nil {
 			return nil, err
 		}
-		lost = append(lost, lostRelease{Name: one.Name, Objects: one.Objects, Elsewhere: elsewhere, newest: one.Newest, namespace: f.namespace})
+		lost = append(lost, lostRelease{Name: release.Name, Objects: release.Objects, Elsewhere: elsewhere, newest: release.Newest, namespace: f.namespace})
 	}
 	return lost, nil
 }
@@ -77,8 +77,8 @@ func (f *clusterFlags) noneText(ctx context.Context, c *cluster.Cluster) []strin
 	if err != nil {
 		return append(lines, "not known: whether objects of a release are on the cluster: "+printable.Line(err.Error()))
 	}
-	for _, one := range lost {
-		lines = append(lines, "release "+one.title(), "  "+one.String())
+	for _, lostRelease := range lost {
+		lines = append(lines, "release "+lostRelease.title(), "  "+lostRelease.String())
 	}
 	return lines
 }
@@ -91,9 +91,9 @@ func (a *statusAsker) addLost(ctx context.Context, s *releaseStatus) {
 	if at < 0 && len(lost) == 1 {
 		at = 0
 	}
-	for i, one := range lost {
+	for i, release := range lost {
 		if i != at {
-			s.Others = append(s.Others, one.Name)
+			s.Others = append(s.Others, release.Name)
 		}
 	}
 	if at < 0 {

@@ -67,8 +67,8 @@ func (c choice[T]) Set(value string) error {
 // textsOf returns texts of a type as plain ones.
 func textsOf[T ~string](all []T) []string {
 	texts := make([]string, len(all))
-	for i, one := range all {
-		texts[i] = string(one)
+	for i, item := range all {
+		texts[i] = string(item)
 	}
 	return texts
 }

@@ -163,9 +163,9 @@ func problemLines(problems []payload.Problem) []string {
 		return string(p.Cause) + payload.WithoutLines(strings.ReplaceAll(message, p.Object, ""))
 	}
 	var lines []string
-	for _, one := range folded(problems, cause) {
-		line := one.first.String()
-		if more := len(one.others); more > 0 {
+	for _, fold := range folded(problems, cause) {
+		line := fold.first.String()
+		if more := len(fold.others); more > 0 {
 			line += fmt.Sprintf(" (and %d more like it)", more)
 		}
 		lines = append(lines, line)

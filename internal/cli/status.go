@@ -86,8 +86,8 @@ func (f *clusterFlags) completeReleases(command *cobra.Command, _ []string, _ st
 // namesOf returns the releases of records.
 func namesOf(records []*record.Record) []string {
 	var names []string
-	for _, one := range records {
-		names = append(names, one.Release)
+	for _, item := range records {
+		names = append(names, item.Release)
 	}
 	return names
 }

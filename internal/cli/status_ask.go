@@ -160,11 +160,11 @@ func (s *releaseStatus) gates() []releaseGate {
 		return nil
 	}
 	var gates []releaseGate
-	for _, one := range s.pending() {
-		text := "the delete of " + one.Object.String() + " is pending: " + one.Message
-		since := one.Asked
-		if one.Since != nil {
-			since = *one.Since
+	for _, pendingDelete := range s.pending() {
+		text := "the delete of " + pendingDelete.Object.String() + " is pending: " + pendingDelete.Message
+		since := pendingDelete.Asked
+		if pendingDelete.Since != nil {
+			since = *pendingDelete.Since
 		}
 		gates = append(gates, releaseGate{Reason: precondition.PendingDelete, Message: text, Since: &since})
 	}

@@ -53,8 +53,8 @@ func under(title string, lines []string) []string {
 // firstOf returns the lines of the first items, and how many more items there are.
 func firstOf[T any](items []T, of func(T) []string) []string {
 	var lines []string
-	for _, one := range items[:min(mostOfEach, len(items))] {
-		lines = append(lines, of(one)...)
+	for _, item := range items[:min(mostOfEach, len(items))] {
+		lines = append(lines, of(item)...)
 	}
 	if more := len(items) - mostOfEach; more > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more: -o json has them all", more))
@@ -133,8 +133,8 @@ func (s *releaseStatus) objectLines() []string {
 
 // hookLines are those on lifecycle hooks of Deployments.
 func (s *releaseStatus) hookLines() []string {
-	return under("lifecycle hooks:", firstOf(s.Hooks, func(one why.HookStanding) []string {
-		return []string{"  " + one.Sentence("the "+one.Object.OrHook(string(one.Hook)), s.Time)}
+	return under("lifecycle hooks:", firstOf(s.Hooks, func(hookStanding why.HookStanding) []string {
+		return []string{"  " + hookStanding.Sentence("the "+hookStanding.Object.OrHook(string(hookStanding.Hook)), s.Time)}
 	}))
 }
 
@@ -144,10 +144,10 @@ func (s *releaseStatus) repairLines() []string {
 		return nil
 	}
 	var lines []string
-	for _, one := range s.Repairs.Latest[:min(mostEvents, len(s.Repairs.Latest))] {
-		text := one.ID.String() + ": " + one.Message + ", " + age(s.Time, one.Time.Time) + " ago"
-		if one.Count > 1 {
-			text += fmt.Sprintf("; %d times", one.Count)
+	for _, repair := range s.Repairs.Latest[:min(mostEvents, len(s.Repairs.Latest))] {
+		text := repair.ID.String() + ": " + repair.Message + ", " + age(s.Time, repair.Time.Time) + " ago"
+		if repair.Count > 1 {
+			text += fmt.Sprintf("; %d times", repair.Count)
 		}
 		lines = append(lines, "  "+printable.Line(text))
 	}
@@ -165,10 +165,10 @@ func (s *releaseStatus) versionLines() []string {
 		lines = append(lines, "  asks for "+printable.Line(v.Asked))
 	}
 	lines = append(lines, updateLines(v.Updates)...)
-	for _, one := range v.Conditions {
-		isOutdated := one.Type == string(configv1.RetrievedUpdates) && one.Status == "False" && len(v.Updates) > 0
-		if isOutdated || !one.isWell() && one.Type != string(clusterversion.ReleaseAccepted) && one.Type != "Upgradeable" {
-			lines = append(lines, one.lines("", s.Time)...)
+	for _, condition := range v.Conditions {
+		isOutdated := condition.Type == string(configv1.RetrievedUpdates) && condition.Status == "False" && len(v.Updates) > 0
+		if isOutdated || !condition.isWell() && condition.Type != string(clusterversion.ReleaseAccepted) && condition.Type != "Upgradeable" {
+			lines = append(lines, condition.lines("", s.Time)...)
 		}
 	}
 	return under("ClusterVersion "+theVersion.Name+":", lines)
@@ -178,11 +178,11 @@ func (s *releaseStatus) versionLines() []string {
 func updateLines(updates []statusUpdate) (lines []string) {
 	const most = 5
 	var recommended, others []string
-	for _, one := range updates {
-		if one.Recommended == "True" {
-			recommended = append(recommended, printable.Line(one.Version))
+	for _, update := range updates {
+		if update.Recommended == "True" {
+			recommended = append(recommended, printable.Line(update.Version))
 		} else {
-			others = append(others, printable.Line(fmt.Sprintf("%s (%s)", one.Version, one.Reason)))
+			others = append(others, printable.Line(fmt.Sprintf("%s (%s)", update.Version, update.Reason)))
 		}
 	}
 	if len(recommended) > 0 {
@@ -222,23 +222,23 @@ func statement(text, message string, since *time.Time, now time.Time) []string {
 // gateLines are those on what holds back the version that is asked for, or the next minor one.
 func (s *releaseStatus) gateLines(isAsked bool) []string {
 	var gates []releaseGate
-	for _, one := range s.Gates {
-		if one.Asked == isAsked {
-			gates = append(gates, one)
+	for _, gate := range s.Gates {
+		if gate.Asked == isAsked {
+			gates = append(gates, gate)
 		}
 	}
-	return firstOf(gates, func(one releaseGate) []string {
-		if strings.Contains(one.Message, " for ") { // it says so itself
-			one.Since = nil
+	return firstOf(gates, func(gate releaseGate) []string {
+		if strings.Contains(gate.Message, " for ") { // it says so itself
+			gate.Since = nil
 		}
-		return statement(cmp.Or(one.Reason, "not upgradeable"), one.Message, one.Since, s.Time)
+		return statement(cmp.Or(gate.Reason, "not upgradeable"), gate.Message, gate.Since, s.Time)
 	})
 }
 
 func (s *releaseStatus) operatorLines() []string {
-	return firstOf(s.Operators, func(one operatorStatus) (lines []string) {
-		for _, condition := range one.Conditions {
-			lines = append(lines, condition.lines(strings.TrimSpace(one.Name+" "+one.Version)+": ", s.Time)...)
+	return firstOf(s.Operators, func(status operatorStatus) (lines []string) {
+		for _, condition := range status.Conditions {
+			lines = append(lines, condition.lines(strings.TrimSpace(status.Name+" "+status.Version)+": ", s.Time)...)
 		}
 		return lines
 	})
@@ -246,8 +246,8 @@ func (s *releaseStatus) operatorLines() []string {
 
 func (s *releaseStatus) eventLines() []string {
 	var lines []string
-	for _, one := range s.Events {
-		lines = append(lines, "  "+printable.Line(fmt.Sprintf("%s ago %s: %s", age(s.Time, one.Time), one.Reason, one.Message)))
+	for _, statusEvent := range s.Events {
+		lines = append(lines, "  "+printable.Line(fmt.Sprintf("%s ago %s: %s", age(s.Time, statusEvent.Time), statusEvent.Reason, statusEvent.Message)))
 	}
 	return lines
 }
@@ -289,8 +289,8 @@ func historyLine(entry record.HistoryEntry, now time.Time) string {
 	if len(entry.Forced) > 0 {
 		text += ", forced over " + strings.Join(entry.Forced, ", ")
 	}
-	for _, one := range entry.Hooks {
-		text += ", the " + one.String()
+	for _, hookOverride := range entry.Hooks {
+		text += ", the " + hookOverride.String()
 	}
 	return printable.Line(text)
 }

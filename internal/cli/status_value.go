@@ -105,9 +105,9 @@ type statusEvent struct {
 // pending returns the deletes that hold back the next minor version.
 func (s *releaseStatus) pending() []pendingDelete {
 	var pending []pendingDelete
-	for _, one := range s.Deletes {
-		if one.State != tombstone.Reappeared && (one.State != tombstone.Present || one.UID != "") {
-			pending = append(pending, one)
+	for _, item := range s.Deletes {
+		if item.State != tombstone.Reappeared && (item.State != tombstone.Present || item.UID != "") {
+			pending = append(pending, item)
 		}
 	}
 	return pending

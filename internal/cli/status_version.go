@@ -34,8 +34,8 @@ func (c statusCondition) isWell() bool {
 // conditionsOf returns conditions as they are shown.
 func conditionsOf(all []configv1.ClusterOperatorStatusCondition) []statusCondition {
 	shown := []statusCondition{}
-	for _, one := range all {
-		shown = append(shown, statusCondition{Type: string(one.Type), Status: string(one.Status), Reason: one.Reason, Message: one.Message, Since: one.LastTransitionTime.UTC()})
+	for _, condition := range all {
+		shown = append(shown, statusCondition{Type: string(condition.Type), Status: string(condition.Status), Reason: condition.Reason, Message: condition.Message, Since: condition.LastTransitionTime.UTC()})
 	}
 	return shown
 }
@@ -43,13 +43,13 @@ func conditionsOf(all []configv1.ClusterOperatorStatusCondition) []statusConditi
 // updatesOf returns the updates that a ClusterVersion lists: those that are recommended first.
 func updatesOf(listed configv1.ClusterVersionStatus) []statusUpdate {
 	var all []statusUpdate
-	for _, one := range listed.AvailableUpdates {
-		all = append(all, statusUpdate{Version: one.Version, Image: one.Image, Recommended: "True"})
+	for _, release := range listed.AvailableUpdates {
+		all = append(all, statusUpdate{Version: release.Version, Image: release.Image, Recommended: "True"})
 	}
-	for _, one := range listed.ConditionalUpdates {
-		c := meta.FindStatusCondition(one.Conditions, "Recommended")
+	for _, update := range listed.ConditionalUpdates {
+		c := meta.FindStatusCondition(update.Conditions, "Recommended")
 		if c != nil && c.Status != metav1.ConditionTrue {
-			all = append(all, statusUpdate{Version: one.Release.Version, Image: one.Release.Image, Recommended: string(c.Status), Reason: c.Reason})
+			all = append(all, statusUpdate{Version: update.Release.Version, Image: update.Release.Image, Recommended: string(c.Status), Reason: c.Reason})
 		}
 	}
 	return all
@@ -127,15 +127,15 @@ func (a *statusAsker) addEvents(ctx context.Context, s *releaseStatus) {
 	if err != nil {
 		return
 	}
-	for _, one := range found.Items {
-		if !slices.Contains([]string{metav1.NamespaceDefault, a.flags.cluster.namespace, openShiftNamespace}, one.Namespace) {
+	for _, event := range found.Items {
+		if !slices.Contains([]string{metav1.NamespaceDefault, a.flags.cluster.namespace, openShiftNamespace}, event.Namespace) {
 			continue // an admin of that namespace may have made it
 		}
-		at := one.LastTimestamp.Time
+		at := event.LastTimestamp.Time
 		if at.IsZero() {
-			at = one.EventTime.Time
+			at = event.EventTime.Time
 		}
-		s.Events = append(s.Events, statusEvent{Time: at.UTC(), Reason: one.Reason, Message: one.Message, Warning: one.Type == "Warning"})
+		s.Events = append(s.Events, statusEvent{Time: at.UTC(), Reason: event.Reason, Message: event.Message, Warning: event.Type == "Warning"})
 	}
 	slices.SortStableFunc(s.Events, func(a, b statusEvent) int { return b.Time.Compare(a.Time) })
 	s.Events = s.Events[:min(mostEvents, len(s.Events))]

@@ -99,11 +99,11 @@ func (s *operatorSetup) uninstall(ctx context.Context, timeout time.Duration) er
 	}
 	objects := append(install.Objects(), monitoring...)
 	slices.Reverse(objects)
-	for _, one := range objects {
-		if stays(one) {
+	for _, item := range objects {
+		if stays(item) {
 			continue
 		}
-		if err := s.remove(ctx, one, timeout); err != nil {
+		if err := s.remove(ctx, item, timeout); err != nil {
 			return err
 		}
 	}
@@ -132,9 +132,9 @@ func settingsObject() *unstructured.Unstructured {
 
 // remove deletes an object, and waits until it is gone. A Deployment is gone when its pods are: until then they
 // may give back the Lease, and a release that has the Deployment can't make it again.
-func (s *operatorSetup) remove(ctx context.Context, one *unstructured.Unstructured, timeout time.Duration) error {
-	id := idOf(one)
-	in, err := s.cluster.Find(ctx, one.GroupVersionKind())
+func (s *operatorSetup) remove(ctx context.Context, item *unstructured.Unstructured, timeout time.Duration) error {
+	id := idOf(item)
+	in, err := s.cluster.Find(ctx, item.GroupVersionKind())
 	if err != nil {
 		return err
 	}
@@ -170,9 +170,9 @@ func (s *operatorSetup) remove(ctx context.Context, one *unstructured.Unstructur
 }
 
 // noteStays reports an object that is left.
-func (s *operatorSetup) noteStays(ctx context.Context, one *unstructured.Unstructured) error {
-	id := idOf(one)
-	in, err := s.cluster.Find(ctx, one.GroupVersionKind())
+func (s *operatorSetup) noteStays(ctx context.Context, item *unstructured.Unstructured) error {
+	id := idOf(item)
+	in, err := s.cluster.Find(ctx, item.GroupVersionKind())
 	if err != nil {
 		return err
 	}

@@ -82,11 +82,11 @@ func TestWaitsArePrintedEverMoreRarely(t *testing.T) {
 			var lines bytes.Buffer
 			report := newReporter(Streams{Err: &lines}, asText, false, func() time.Time { return began })
 			var printed []string
-			for _, one := range c.told {
-				one.Time, one.Object, one.File = began.Add(one.after), &kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"}, "web.yaml"
+			for _, item := range c.told {
+				item.Time, item.Object, item.File = began.Add(item.after), &kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"}, "web.yaml"
 				lines.Reset()
-				if report.event(one.Event); lines.Len() > 0 {
-					printed = append(printed, one.after.String())
+				if report.event(item.Event); lines.Len() > 0 {
+					printed = append(printed, item.after.String())
 				}
 			}
 			if diff := cmp.Diff(c.want, strings.Join(printed, " ")); diff != "" {

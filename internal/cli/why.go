@@ -164,8 +164,8 @@ func (f *clusterFlags) knownRecords(ctx context.Context, c *cluster.Cluster, rel
 // gate is what would stop the release, if the user asks for one that is not being applied, or
 // why that can't be said.
 func (f *whyFlags) gate(ctx context.Context, c *cluster.Cluster, release *payload.Payload, facts []*why.ObjectFacts) ([]precondition.CheckFinding, string) {
-	isOpen := func(one *why.ObjectFacts) bool {
-		return !why.Judge(one).Done && (one.Held == nil || one.Held.IsDead(one.Now))
+	isOpen := func(objectFacts *why.ObjectFacts) bool {
+		return !why.Judge(objectFacts).Done && (objectFacts.Held == nil || objectFacts.Held.IsDead(objectFacts.Now))
 	}
 	if release == nil || release.Name == "" || !slices.ContainsFunc(facts, isOpen) {
 		return nil, ""
@@ -180,14 +180,14 @@ func (f *whyFlags) gate(ctx context.Context, c *cluster.Cluster, release *payloa
 // judge answers.
 func judge(facts []*why.ObjectFacts, gate []precondition.CheckFinding, unread, unasked string) []*why.Answer {
 	answers := []*why.Answer{}
-	for _, one := range facts {
-		one.Gate, one.IsUnread = gate, unread != ""
+	for _, objectFacts := range facts {
+		objectFacts.Gate, objectFacts.IsUnread = gate, unread != ""
 		for _, what := range []string{unread, unasked} {
 			if what != "" {
-				one.Unknown = append(one.Unknown, what)
+				objectFacts.Unknown = append(objectFacts.Unknown, what)
 			}
 		}
-		answers = append(answers, why.Judge(one))
+		answers = append(answers, why.Judge(objectFacts))
 	}
 	return answers
 }
@@ -219,9 +219,9 @@ func printAnswers(out io.Writer, answers []*why.Answer) error {
 // said are the lines of what is said, and of what is not known. Any user with the rights can have edited the record.
 func said(says []why.Sentence, unknown []string) []string {
 	var lines []string
-	for _, one := range says {
-		lines = append(lines, "  "+printable.Line(one.Text))
-		for _, detail := range one.Details {
+	for _, sentence := range says {
+		lines = append(lines, "  "+printable.Line(sentence.Text))
+		for _, detail := range sentence.Details {
 			lines = append(lines, "    "+printable.Line(detail))
 		}
 	}

@@ -55,8 +55,8 @@ func (f *whyFlags) asked(ctx context.Context, c *cluster.Cluster, text string, r
 		return f.onDisk(ctx, c, text)
 	}
 	var objects []askedObject
-	for _, one := range known {
-		if object := (askedObject{ID: one.id}); (path.Base(one.file) == text || one.file == text) && !slices.Contains(objects, object) {
+	for _, knownObject := range known {
+		if object := (askedObject{ID: knownObject.id}); (path.Base(knownObject.file) == text || knownObject.file == text) && !slices.Contains(objects, object) {
 			objects = append(objects, object)
 		}
 	}
@@ -80,14 +80,14 @@ func knownOf(release *payload.Payload, records []*record.Record) []knownObject {
 			known = append(known, knownObject{manifest.ID(), manifest.Path})
 		}
 	}
-	for _, one := range records {
-		for _, asked := range one.Tombstones {
+	for _, item := range records {
+		for _, asked := range item.Tombstones {
 			known = append(known, knownObject{id: asked.ID})
 		}
-		if one.Run == nil {
+		if item.Run == nil {
 			continue
 		}
-		for _, node := range one.Run.Nodes {
+		for _, node := range item.Run.Nodes {
 			for _, step := range node.Steps {
 				known = append(known, knownObject{step.ID, step.File})
 			}
@@ -199,8 +199,8 @@ func (f *whyFlags) namespaceOf(kind cluster.Resource, meant kinds.ID) string {
 // unserved is an object of a kind that the cluster does not have: one that is known, or what
 // was written, if that can be the name of a kind.
 func unserved(meant kinds.ID, known []knownObject) (kinds.ID, error) {
-	for _, one := range known {
-		id := one.id
+	for _, object := range known {
+		id := object.id
 		isKind := strings.EqualFold(id.Kind, meant.Kind) || strings.EqualFold(id.Kind+"s", meant.Kind)
 		if isKind && id.Name == meant.Name && (meant.Group == "" || id.Group == meant.Group) && (meant.Namespace == "" || id.Namespace == meant.Namespace) {
 			return id, nil

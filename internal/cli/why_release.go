@@ -38,8 +38,8 @@ func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 		return f.noReleases(ctx, c, streams.Out, unread)
 	}
 	wholes := []*why.ReleaseAnswer{}
-	for _, one := range records {
-		wholes = append(wholes, why.ExplainRelease(ctx, c, one, f.cluster.namespace))
+	for _, record := range records {
+		wholes = append(wholes, why.ExplainRelease(ctx, c, record, f.cluster.namespace))
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -63,8 +63,8 @@ func (f *whyFlags) noReleases(ctx context.Context, c *cluster.Cluster, out io.Wr
 			return err
 		}
 		answer.Sentences = append(answer.Sentences, why.Sentence{Text: none})
-		for _, one := range lost {
-			answer.Sentences = append(answer.Sentences, why.Sentence{Text: "release " + one.title() + ": " + one.String()})
+		for _, lostRelease := range lost {
+			answer.Sentences = append(answer.Sentences, why.Sentence{Text: "release " + lostRelease.title() + ": " + lostRelease.String()})
 		}
 		if answer.NotKept, answer.Unknown = why.ExplainNotKept(ctx, c, f.cluster.lock(c, answer.Release)); answer.NotKept != nil {
 			answer.Sentences = append(answer.Sentences, answer.NotKept.Sentence())

@@ -76,8 +76,8 @@ func TestKindsAreFoundByWhatPeopleCallThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		var names []string
-		for _, one := range found {
-			names = append(names, one.GroupKind().String())
+		for _, resource := range found {
+			names = append(names, resource.GroupKind().String())
 		}
 		if got := strings.Join(names, " "); got != test.want {
 			t.Errorf("%s is %q, want %q", test.word, got, test.want)
@@ -118,7 +118,7 @@ func TestAllKindsAreThereOnce(t *testing.T) {
 	}
 	byKind, before := map[schema.GroupKind]cluster.Resource{}, ""
 	for _, resource := range all {
-		if other, isThere := byKind[resource.GroupKind()]; isThere {
+		if other, exists := byKind[resource.GroupKind()]; exists {
 			t.Errorf("%s is there as %v, too", resource.GroupKind(), other)
 		}
 		if name := resource.Group + " " + resource.Resource; name <= before {

@@ -50,7 +50,7 @@ func TestApplySaysWhetherItMadeTheObject(t *testing.T) {
 	}
 	delete(config.Object, "data")
 	applied := apply(t, c, config)
-	if _, isThere, _ := unstructured.NestedMap(applied.Object.Object, "data"); isThere {
+	if _, exists, _ := unstructured.NestedMap(applied.Object.Object, "data"); exists {
 		t.Errorf("what the manifest no longer says is still there: %v", applied.Object)
 	}
 }

@@ -64,8 +64,8 @@ func TestTypeNamesAreUnique(t *testing.T) {
 				continue
 			}
 			for _, spec := range types.Specs {
-				if one, isType := spec.(*ast.TypeSpec); isType && one.Name.IsExported() && !slices.Contains(packages[one.Name.Name], folder) {
-					packages[one.Name.Name] = append(packages[one.Name.Name], folder)
+				if typeSpec, isType := spec.(*ast.TypeSpec); isType && typeSpec.Name.IsExported() && !slices.Contains(packages[typeSpec.Name.Name], folder) {
+					packages[typeSpec.Name.Name] = append(packages[typeSpec.Name.Name], folder)
 				}
 			}
 		}

@@ -17,8 +17,8 @@ import (
 // acknowledged. Their namespaces need not exist.
 func onlyGates() cache.ByObject {
 	only := cache.ByObject{Namespaces: map[string]cache.Config{}}
-	for _, one := range []types.NamespacedName{precondition.AdminGates, precondition.AdminAcks} {
-		only.Namespaces[one.Namespace] = cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", one.Name)}
+	for _, namespacedName := range []types.NamespacedName{precondition.AdminGates, precondition.AdminAcks} {
+		only.Namespaces[namespacedName.Namespace] = cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", namespacedName.Name)}
 	}
 	return only
 }

@@ -132,12 +132,12 @@ func (a *applier) tryAll(ctx context.Context, wanted *target, changed <-chan str
 	if before := wanted.Before; before != nil && a.current() == nil {
 		all = []*target{before, wanted}
 	}
-	for _, one := range all {
-		accepted, err := a.accept(ctx, one, changed, isRetry)
+	for _, item := range all {
+		accepted, err := a.accept(ctx, item, changed, isRetry)
 		if accepted != nil {
 			keep(accepted)
 		}
-		if err != nil && (one == wanted || !wanted.Force) {
+		if err != nil && (item == wanted || !wanted.Force) {
 			return err
 		}
 	}

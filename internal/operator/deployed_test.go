@@ -66,10 +66,10 @@ func (s *stage) deploy(image string, change ...func(*appsv1.Deployment)) *hostpo
 
 // tail shows the end of what the operator has logged.
 func (s *stage) tail(pods *hostpods.HostPods) {
-	for _, one := range pods.Processes() {
-		text, _ := os.ReadFile(one.Log)
+	for _, hostProcess := range pods.Processes() {
+		text, _ := os.ReadFile(hostProcess.Log)
 		lines := strings.Split(string(text), "\n")
-		s.t.Logf("%s, %d restarts, waiting: %s\n%s", one.Pod, one.Restarts, one.Waiting, strings.Join(lines[max(0, len(lines)-30):], "\n"))
+		s.t.Logf("%s, %d restarts, waiting: %s\n%s", hostProcess.Pod, hostProcess.Restarts, hostProcess.Waiting, strings.Join(lines[max(0, len(lines)-30):], "\n"))
 	}
 }
 
@@ -88,8 +88,8 @@ func (s *stage) installed(image string, change ...func(*appsv1.Deployment)) []*u
 		s.must(yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), "{{.ReleaseImage}}", image)), &deployment))
 		container := &deployment.Spec.Template.Spec.Containers[0]
 		container.Args = append(container.Args, "--insecure-registry", "--lock-duration=10s")
-		for _, one := range change {
-			one(&deployment)
+		for _, fn := range change {
+			fn(&deployment)
 		}
 		text, err = yaml.Marshal(deployment)
 		s.must(err)
@@ -138,8 +138,8 @@ func (s *stage) at(version string) int {
 	var maps corev1.ConfigMapList
 	s.must(s.client.List(s.t.Context(), &maps, client.InNamespace("shop")))
 	found := 0
-	for _, one := range maps.Items {
-		if strings.HasPrefix(one.Name, "map-") && one.Data["version"] == version {
+	for _, configMap := range maps.Items {
+		if strings.HasPrefix(configMap.Name, "map-") && configMap.Data["version"] == version {
 			found++
 		}
 	}
@@ -238,9 +238,9 @@ func TestAnotherReplicaTakesOver(t *testing.T) {
 	s.must(err)
 	first := s.leader()
 	process := func(holder string) hostpods.HostProcess {
-		for _, one := range pods.Processes() {
-			if strings.Contains(holder, one.Pod) {
-				return one
+		for _, hostProcess := range pods.Processes() {
+			if strings.Contains(holder, hostProcess.Pod) {
+				return hostProcess
 			}
 		}
 		t.Fatalf("no process of %s in %v", holder, both)

@@ -190,8 +190,8 @@ func (s *stage) text() string {
 func (s *stage) update(image string, change ...func(*configv1.Update)) {
 	s.t.Helper()
 	update := &configv1.Update{Image: image}
-	for _, one := range change {
-		one(update)
+	for _, fn := range change {
+		fn(update)
 	}
 	s.ask(update)
 }
@@ -221,8 +221,8 @@ func (s *stage) report(name, version string, change ...func(*configv1.ClusterOpe
 		condition(configv1.OperatorAvailable, configv1.ConditionTrue), condition(configv1.OperatorDegraded, configv1.ConditionFalse),
 		condition(configv1.OperatorProgressing, configv1.ConditionFalse),
 	}
-	for _, one := range change {
-		one(&operator.Status)
+	for _, fn := range change {
+		fn(&operator.Status)
 	}
 	s.must(s.client.Status().Patch(s.t.Context(), &operator, patch))
 }

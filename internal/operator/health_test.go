@@ -35,9 +35,9 @@ func (s *stage) troubled() (*rest.Config, troubledTransport) {
 	all := troubledTransport{mu: &sync.Mutex{}, isDeaf: new(bool), hangs: new(chan struct{}), open: &[]io.Closer{}}
 	config := rest.CopyConfig(s.sandbox.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		one := all
-		one.next = next
-		return one
+		transport := all
+		transport.next = next
+		return transport
 	})
 	return config, all
 }
@@ -47,8 +47,8 @@ func (t troubledTransport) deafen(isDeaf bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	*t.isDeaf = isDeaf
-	for _, one := range *t.open {
-		_ = one.Close()
+	for _, closer := range *t.open {
+		_ = closer.Close()
 	}
 	*t.open = nil
 }

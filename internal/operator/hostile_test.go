@@ -163,9 +163,9 @@ func TestAComponentThatReportsTooMuch(t *testing.T) {
 	told := s.until("that is told", func(v *configv1.ClusterVersion) bool {
 		return find(v, configv1.OperatorUpgradeable).Status == configv1.ConditionFalse && find(v, "Failing").Status == configv1.ConditionTrue
 	})
-	for _, one := range told.Status.Conditions {
-		if len(one.Message) > 2500 || strings.Contains(one.Message, "\x1b") || strings.Contains(one.Message, "\n* all is well") {
-			t.Errorf("%s has %d bytes: %.300q", one.Type, len(one.Message), one.Message)
+	for _, clusterOperatorStatusCondition := range told.Status.Conditions {
+		if len(clusterOperatorStatusCondition.Message) > 2500 || strings.Contains(clusterOperatorStatusCondition.Message, "\x1b") || strings.Contains(clusterOperatorStatusCondition.Message, "\n* all is well") {
+			t.Errorf("%s has %d bytes: %.300q", clusterOperatorStatusCondition.Type, len(clusterOperatorStatusCondition.Message), clusterOperatorStatusCondition.Message)
 		}
 	}
 	s.update(s.push("1.0.1", shop+till))

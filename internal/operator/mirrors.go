@@ -54,9 +54,9 @@ func mirrorSets(ctx context.Context, c *cluster.Cluster) ([]configv1.ImageDigest
 		return nil, fmt.Errorf("list ImageDigestMirrorSets: %w", err)
 	}
 	sets := make([]configv1.ImageDigestMirrorSet, len(found.Items))
-	for i, one := range found.Items {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object, &sets[i]); err != nil {
-			return nil, fmt.Errorf("ImageDigestMirrorSet %s: %w", one.GetName(), err)
+	for i, object := range found.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &sets[i]); err != nil {
+			return nil, fmt.Errorf("ImageDigestMirrorSet %s: %w", object.GetName(), err)
 		}
 	}
 	slices.SortFunc(sets, func(a, b configv1.ImageDigestMirrorSet) int { return cmp.Compare(a.Name, b.Name) })
@@ -69,16 +69,16 @@ func locationsOf(image string, sets []configv1.ImageDigestMirrorSet) []string {
 	var locations []string
 	best, isForbidden := "", false
 	for _, set := range sets {
-		for _, one := range set.Spec.ImageDigestMirrors {
-			matched := matchedPart(image, one.Source)
-			if matched == "" || len(one.Mirrors) == 0 || isLessExact(image, one.Source, best) {
+		for _, mirrors := range set.Spec.ImageDigestMirrors {
+			matched := matchedPart(image, mirrors.Source)
+			if matched == "" || len(mirrors.Mirrors) == 0 || isLessExact(image, mirrors.Source, best) {
 				continue
 			}
-			if one.Source != best {
-				best, isForbidden, locations = one.Source, false, nil
+			if mirrors.Source != best {
+				best, isForbidden, locations = mirrors.Source, false, nil
 			}
-			isForbidden = isForbidden || one.MirrorSourcePolicy == configv1.NeverContactSource
-			for _, mirror := range one.Mirrors {
+			isForbidden = isForbidden || mirrors.MirrorSourcePolicy == configv1.NeverContactSource
+			for _, mirror := range mirrors.Mirrors {
 				locations = append(locations, string(mirror)+strings.TrimPrefix(image, matched))
 			}
 		}

@@ -39,8 +39,8 @@ type diary struct {
 func (d *diary) note(moment string) {
 	d.t.Helper()
 	text := d.oc("get", "clusterversion,clusteroperators") + "\n" + d.oc("adm", "upgrade")
-	for _, one := range mask {
-		text = one.what.ReplaceAllString(text, one.by)
+	for _, item := range mask {
+		text = item.what.ReplaceAllString(text, item.by)
 	}
 	d.archive.Files = append(d.archive.Files, txtar.File{Name: moment, Data: []byte(strings.TrimSpace(text) + "\n\n")})
 }

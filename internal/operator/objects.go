@@ -39,13 +39,13 @@ func ensureDefinitions(ctx context.Context, c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	for _, one := range install.Definitions() {
-		_, err := c.Create(ctx, definition, one)
+	for _, object := range install.Definitions() {
+		_, err := c.Create(ctx, definition, object)
 		if apierrors.IsAlreadyExists(err) {
-			err = disown(ctx, c, definition, one.GetName())
+			err = disown(ctx, c, definition, object.GetName())
 		}
 		if err != nil {
-			return fmt.Errorf("create %s: %w", one.GetName(), err)
+			return fmt.Errorf("create %s: %w", object.GetName(), err)
 		}
 	}
 	for _, kind := range []schema.GroupKind{kinds.ClusterVersion, kinds.ClusterOperator} {

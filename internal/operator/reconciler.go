@@ -190,9 +190,9 @@ func (r *reconciler) look(ctx context.Context) (*record.Record, []precondition.D
 		return r.known, r.deletes, err
 	}
 	r.known, r.deletes = known, nil
-	for _, one := range precondition.ObserveDeletes(ctx, r.cluster, known.Tombstones) {
-		if one.Seen.State != tombstone.Absent && one.WasSent() {
-			r.deletes = append(r.deletes, one)
+	for _, item := range precondition.ObserveDeletes(ctx, r.cluster, known.Tombstones) {
+		if item.Seen.State != tombstone.Absent && item.WasSent() {
+			r.deletes = append(r.deletes, item)
 		}
 	}
 	r.applier.monitor.note(r.known, r.deletes)

@@ -13,7 +13,7 @@ var onTrouble = []string{"apiservers", "featuregates", "infrastructures", "proxi
 // apply a release.
 func (s *stage) checkRights() {
 	s.t.Helper()
-	for _, one := range sandboxtest.UnusedRights(s.t, s.sandbox, install.Objects(), "runlevel-operator", onTrouble...) {
-		s.t.Errorf("the operator has the right to %s, and has never used it", one)
+	for _, name := range sandboxtest.UnusedRights(s.t, s.sandbox, install.Objects(), "runlevel-operator", onTrouble...) {
+		s.t.Errorf("the operator has the right to %s, and has never used it", name)
 	}
 }

@@ -249,9 +249,9 @@ func (r *running) seen() *clusterversion.AppliedRelease {
 	if !r.isComplete {
 		applied.Problems = problemsOf(far, r.err)
 	}
-	for _, one := range r.applier.session.Problems() {
+	for _, event := range r.applier.session.Problems() {
 		applied.Problems = append(applied.Problems, clusterversion.ReleaseProblem{
-			Object: one.Object, File: one.File, Message: one.Message, Reason: one.Reason, Since: one.Time,
+			Object: event.Object, File: event.File, Message: event.Message, Reason: event.Reason, Since: event.Time,
 		})
 	}
 	return applied

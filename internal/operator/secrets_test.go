@@ -34,10 +34,10 @@ func (s *stage) configMap(name string) *corev1.ConfigMap {
 func (s *stage) showsNothing(pods *hostpods.HostPods, texts ...string) {
 	s.t.Helper()
 	shown := map[string]string{}
-	for _, one := range pods.Processes() {
-		text, err := os.ReadFile(one.Log)
+	for _, hostProcess := range pods.Processes() {
+		text, err := os.ReadFile(hostProcess.Log)
 		s.must(err)
-		shown["the log of "+one.Pod] = string(text)
+		shown["the log of "+hostProcess.Pod] = string(text)
 	}
 	for what, list := range map[string]client.ObjectList{
 		"events": &corev1.EventList{}, "ClusterVersions": &configv1.ClusterVersionList{}, "ClusterOperators": &configv1.ClusterOperatorList{},
@@ -57,8 +57,8 @@ func (s *stage) showsNothing(pods *hostpods.HostPods, texts ...string) {
 	}
 	for what, text := range shown {
 		for line := range strings.Lines(text) {
-			for _, one := range texts {
-				if strings.Contains(line, one) || strings.Contains(line, base64.StdEncoding.EncodeToString([]byte(one))) {
+			for _, name := range texts {
+				if strings.Contains(line, name) || strings.Contains(line, base64.StdEncoding.EncodeToString([]byte(name))) {
 					s.t.Errorf("%s: %s", what, line)
 				}
 			}

@@ -50,8 +50,8 @@ spec:
 	env := func() string {
 		s.must(s.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &deployment))
 		var all []string
-		for _, one := range deployment.Spec.Template.Spec.Containers[0].Env {
-			all = append(all, one.Name+"="+one.Value)
+		for _, envVar := range deployment.Spec.Template.Spec.Containers[0].Env {
+			all = append(all, envVar.Name+"="+envVar.Value)
 		}
 		return strings.Join(all, " ")
 	}

@@ -44,17 +44,17 @@ func (s *stage) newSigner() *signer {
 		identity.SelfSignature.PreferredHash = []uint8{8} // SHA-256
 		s.must(identity.SelfSignature.SignUserId(identity.UserId.Id, key.PrimaryKey, key.PrivateKey, nil))
 	}
-	one := &signer{stage: s, key: key, signed: map[string][]byte{}}
-	server := httptest.NewServer(one)
+	item := &signer{stage: s, key: key, signed: map[string][]byte{}}
+	server := httptest.NewServer(item)
 	s.t.Cleanup(server.Close)
-	one.store = server.URL
-	return one
+	item.store = server.URL
+	return item
 }
 
-func (one *signer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	if message, isSigned := one.signed[r.URL.Path]; isSigned {
+func (item *signer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	item.mu.Lock()
+	defer item.mu.Unlock()
+	if message, isSigned := item.signed[r.URL.Path]; isSigned {
 		_, _ = w.Write(message)
 		return
 	}
@@ -62,34 +62,34 @@ func (one *signer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // policy returns the file of a release that demands signatures of its successors.
-func (one *signer) policy() string {
-	one.stage.t.Helper()
+func (item *signer) policy() string {
+	item.stage.t.Helper()
 	var key bytes.Buffer
 	out, err := armor.Encode(&key, openpgp.PublicKeyType, nil)
-	one.stage.must(err)
-	one.stage.must(one.key.Serialize(out))
-	one.stage.must(out.Close())
+	item.stage.must(err)
+	item.stage.must(item.key.Serialize(out))
+	item.stage.must(out.Close())
 	text, err := yaml.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]string{"verifier-public-key-shop": key.String(), "store-shop": one.store},
+		"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]string{"verifier-public-key-shop": key.String(), "store-shop": item.store},
 		"metadata": map[string]any{"name": "verification", "namespace": "shop", "annotations": map[string]string{"release.openshift.io/verification-config-map": ""}},
 	})
-	one.stage.must(err)
+	item.stage.must(err)
 	return "\n-- 0000_20_shop_05_verification.yaml --\n" + string(text)
 }
 
 // sign puts a signature of an image into the store, made with another signer's key if one is given.
-func (one *signer) sign(image string, others ...*signer) string {
-	one.stage.t.Helper()
+func (item *signer) sign(image string, others ...*signer) string {
+	item.stage.t.Helper()
 	_, digest, _ := strings.Cut(image, "@")
 	var message bytes.Buffer
-	out, err := openpgp.Sign(&message, append(others, one)[0].key, nil, &packet.Config{DefaultHash: crypto.SHA256})
-	one.stage.must(err)
+	out, err := openpgp.Sign(&message, append(others, item)[0].key, nil, &packet.Config{DefaultHash: crypto.SHA256})
+	item.stage.must(err)
 	_, err = fmt.Fprintf(out, `{"critical": {"type": "atomic container signature", "image": {"docker-manifest-digest": %q}, "identity": {"docker-reference": "shop"}}}`, digest)
-	one.stage.must(err)
-	one.stage.must(out.Close())
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	one.signed["/"+strings.Replace(digest, ":", "=", 1)+"/signature-1"] = message.Bytes()
+	item.stage.must(err)
+	item.stage.must(out.Close())
+	item.mu.Lock()
+	defer item.mu.Unlock()
+	item.signed["/"+strings.Replace(digest, ":", "=", 1)+"/signature-1"] = message.Bytes()
 	return image
 }
 

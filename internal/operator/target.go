@@ -157,14 +157,14 @@ func imageOf(v *configv1.ClusterVersion, known *record.Record, version string) s
 			return entry.Source
 		}
 	}
-	for _, one := range v.Status.AvailableUpdates {
-		if one.Version == version {
-			return one.Image
+	for _, release := range v.Status.AvailableUpdates {
+		if release.Version == version {
+			return release.Image
 		}
 	}
-	for _, one := range v.Status.ConditionalUpdates {
-		if one.Release.Version == version {
-			return one.Release.Image
+	for _, update := range v.Status.ConditionalUpdates {
+		if update.Release.Version == version {
+			return update.Release.Image
 		}
 	}
 	return ""

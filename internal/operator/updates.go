@@ -143,9 +143,9 @@ func offerOf(s configv1.ClusterVersionStatus) *clusterversion.Offer {
 		return nil
 	}
 	offer := &clusterversion.Offer{Updates: s.AvailableUpdates}
-	for _, one := range s.ConditionalUpdates {
-		one.Conditions = nil
-		offer.Conditional = append(offer.Conditional, one)
+	for _, update := range s.ConditionalUpdates {
+		update.Conditions = nil
+		offer.Conditional = append(offer.Conditional, update)
 	}
 	return offer
 }

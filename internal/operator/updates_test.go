@@ -79,11 +79,11 @@ func (s *stage) specify(change func(*configv1.ClusterVersionSpec)) {
 func offers(want string) func(*configv1.ClusterVersion) bool {
 	return func(v *configv1.ClusterVersion) bool {
 		var all []string
-		for _, one := range v.Status.AvailableUpdates {
-			all = append(all, one.Version)
+		for _, release := range v.Status.AvailableUpdates {
+			all = append(all, release.Version)
 		}
-		for _, one := range v.Status.ConditionalUpdates {
-			all = append(all, fmt.Sprintf("%s %s=%s %s", one.Release.Version, one.Conditions[0].Type, one.Conditions[0].Status, one.Conditions[0].Reason))
+		for _, update := range v.Status.ConditionalUpdates {
+			all = append(all, fmt.Sprintf("%s %s=%s %s", update.Release.Version, update.Conditions[0].Type, update.Conditions[0].Status, update.Conditions[0].Reason))
 		}
 		return strings.Join(all, ", ") == want
 	}

@@ -96,7 +96,7 @@ func decodeCopy(lease *coordinationv1.Lease, release string) (*Record, error) {
 }
 
 // copies returns the copies of records whose ConfigMaps are not there.
-func copies(ctx context.Context, client kubernetes.Interface, namespace string, isThere func(release string) bool) ([]*Record, []error) {
+func copies(ctx context.Context, client kubernetes.Interface, namespace string, exists func(release string) bool) ([]*Record, []error) {
 	found, err := client.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: lock.Label})
 	if err != nil {
 		return nil, nil // the ConfigMaps say what there is, but for what was lost
@@ -105,7 +105,7 @@ func copies(ctx context.Context, client kubernetes.Interface, namespace string, 
 	var broken []error
 	for i := range found.Items {
 		release := lock.ReleaseOf(found.Items[i].Name)
-		if isThere(release) {
+		if exists(release) {
 			continue
 		}
 		r, err := decodeCopy(&found.Items[i], release)

@@ -18,7 +18,7 @@ type DeploymentHooks struct {
 
 // FindHooks returns what is remembered of a Deployment's hooks.
 func (r *Record) FindHooks(id kinds.ID) (deploymenthook.State, bool) {
-	at := slices.IndexFunc(r.Hooks, func(one DeploymentHooks) bool { return one.ID == id })
+	at := slices.IndexFunc(r.Hooks, func(hooks DeploymentHooks) bool { return hooks.ID == id })
 	if at < 0 {
 		return deploymenthook.State{}, false
 	}
@@ -27,7 +27,7 @@ func (r *Record) FindHooks(id kinds.ID) (deploymenthook.State, bool) {
 
 // RememberHooks notes the state of a Deployment's hooks. An empty one is forgotten.
 func (r *Record) RememberHooks(id kinds.ID, state deploymenthook.State) {
-	r.Hooks = slices.DeleteFunc(slices.Clone(r.Hooks), func(one DeploymentHooks) bool { return one.ID == id })
+	r.Hooks = slices.DeleteFunc(slices.Clone(r.Hooks), func(hooks DeploymentHooks) bool { return hooks.ID == id })
 	if !state.IsEmpty() {
 		r.Hooks = append(r.Hooks, DeploymentHooks{id, state})
 	}

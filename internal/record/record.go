@@ -159,9 +159,9 @@ func (r *Record) Begin(e HistoryEntry) {
 // joined is what is in either list, each once.
 func joined(a, b []string) []string {
 	all := slices.Clone(a)
-	for _, one := range b {
-		if !slices.Contains(all, one) {
-			all = append(all, one)
+	for _, name := range b {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
 		}
 	}
 	return all
@@ -247,8 +247,8 @@ func (r *Record) WasLeft(id kinds.ID, uid types.UID) bool {
 // NoteSent notes that the DELETE of an object is sent.
 func (r *Record) NoteSent(id kinds.ID, uid types.UID) {
 	for i := range r.Tombstones {
-		if one := &r.Tombstones[i]; one.ID == id && one.UID == uid {
-			one.Sent = true
+		if tombstone := &r.Tombstones[i]; tombstone.ID == id && tombstone.UID == uid {
+			tombstone.Sent = true
 		}
 	}
 }

@@ -26,17 +26,17 @@ type Repair struct {
 const mostRepairs = 10
 
 // AddRepair notes the repair of an object.
-func (r *Record) AddRepair(one Repair) {
+func (r *Record) AddRepair(repair Repair) {
 	if r.Repairs == nil {
 		r.Repairs = &Repairs{}
 	}
 	r.Repairs.Count++
 	latest := slices.Clone(r.Repairs.Latest)
-	if at := slices.IndexFunc(latest, func(known Repair) bool { return known.ID == one.ID }); at >= 0 {
-		one.Count = latest[at].Count
+	if at := slices.IndexFunc(latest, func(known Repair) bool { return known.ID == repair.ID }); at >= 0 {
+		repair.Count = latest[at].Count
 		latest = slices.Delete(latest, at, at+1)
 	}
-	one.Count++
-	latest = slices.Insert(latest, 0, one)
+	repair.Count++
+	latest = slices.Insert(latest, 0, repair)
 	r.Repairs.Latest = latest[:min(mostRepairs, len(latest))]
 }

@@ -20,8 +20,8 @@ func TestRepairs(t *testing.T) {
 	r.AddRepair(record.Repair{ID: kinds.ID{Kind: "ConfigMap", Name: "5"}, Message: "configured"})
 	r.Begin(record.HistoryEntry{Version: "1", Hash: "a"}) // it goes on
 	var latest []string
-	for _, one := range r.Repairs.Latest {
-		latest = append(latest, one.Name+" "+strconv.Itoa(one.Count)+" "+one.Message)
+	for _, repair := range r.Repairs.Latest {
+		latest = append(latest, repair.Name+" "+strconv.Itoa(repair.Count)+" "+repair.Message)
 	}
 	want := []string{"5 2 configured"}
 	for _, name := range []string{"11", "10", "9", "8", "7", "6", "4", "3", "2"} {

@@ -236,10 +236,10 @@ func List(ctx context.Context, client kubernetes.Interface, namespace string) ([
 		}
 		records = append(records, r)
 	}
-	isThere := func(release string) bool {
+	exists := func(release string) bool {
 		return slices.ContainsFunc(found.Items, func(config corev1.ConfigMap) bool { return config.Name == lock.Name(release) })
 	}
-	lost, unreadable := copies(ctx, client, namespace, isThere)
+	lost, unreadable := copies(ctx, client, namespace, exists)
 	records = append(records, lost...)
 	slices.SortFunc(records, func(a, b *Record) int { return strings.Compare(a.Release, b.Release) })
 	return records, errors.Join(append(broken, unreadable...)...)
@@ -256,9 +256,9 @@ func Namespaces(ctx context.Context, client kubernetes.Interface, release string
 		return nil, fmt.Errorf("look for records of release %s: %w", release, printable.Error(err))
 	}
 	var found []string
-	for _, one := range records.Items {
-		if one.Name == lock.Name(release) {
-			found = append(found, one.Namespace)
+	for _, configMap := range records.Items {
+		if configMap.Name == lock.Name(release) {
+			found = append(found, configMap.Namespace)
 		}
 	}
 	slices.Sort(found)

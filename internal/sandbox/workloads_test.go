@@ -28,10 +28,10 @@ func TestEvictionIsRefusedByABudgetAndAllowedAfter(t *testing.T) {
 	t.Parallel()
 	namespace, client := createDeployment(t, cluster, 1, nil), cluster.Client(t)
 	sandboxtest.Await(t, cluster, deployments, namespace+"/web", available)
-	one := intstr.FromInt32(1)
+	intOrString := intstr.FromInt32(1)
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "test"}}},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &intOrString, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "test"}}},
 	}
 	if _, err := client.PolicyV1().PodDisruptionBudgets(namespace).Create(t.Context(), budget, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

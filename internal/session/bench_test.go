@@ -208,7 +208,9 @@ func settle(b *testing.B) {
 	b.Helper()
 	err := wait.PollUntilContextTimeout(b.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		all, err := test.Client(b).AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-		return err == nil && !slices.ContainsFunc(all.Items, func(one appsv1.Deployment) bool { return one.Status.ObservedGeneration != one.Generation }), err
+		return err == nil && !slices.ContainsFunc(all.Items, func(deployment appsv1.Deployment) bool {
+			return deployment.Status.ObservedGeneration != deployment.Generation
+		}), err
 	})
 	if err != nil {
 		b.Fatal(err)

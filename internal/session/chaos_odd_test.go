@@ -217,8 +217,8 @@ func TestWhatNeverGoesHoldsUpNothing(t *testing.T) {
 	for _, wanted := range []string{"example.com/never", "example.com/in-it"} {
 		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 			var text strings.Builder
-			for _, one := range precondition.ObserveDeletes(ctx, c, known.Tombstones) {
-				fmt.Fprintln(&text, one.Seen.Describe(c.Now()))
+			for _, item := range precondition.ObserveDeletes(ctx, c, known.Tombstones) {
+				fmt.Fprintln(&text, item.Seen.Describe(c.Now()))
 			}
 			return strings.Contains(text.String(), wanted), nil
 		})

@@ -72,8 +72,8 @@ func connectAs(t testing.TB, name string, change ...func(*rest.Config)) *cluster
 	t.Helper()
 	config := rest.CopyConfig(test.Sandbox(t).Config)
 	config.UserAgent = name
-	for _, one := range change {
-		one(config)
+	for _, fn := range change {
+		fn(config)
 	}
 	c, err := cluster.Connect(config)
 	if err != nil {
@@ -204,15 +204,15 @@ func audited(t testing.TB, interesting func(write) bool) []write {
 		auditLog.Lock()
 		defer auditLog.Unlock()
 		err := readAudit(filepath.Join(test.Sandbox(t).Logs, "audit.log"))
-		isThere := false
+		exists := false
 		found = nil
-		for _, one := range auditLog.writes {
-			isThere = isThere || one.Object.Name == mark
-			if interesting(one) {
-				found = append(found, one)
+		for _, item := range auditLog.writes {
+			exists = exists || item.Object.Name == mark
+			if interesting(item) {
+				found = append(found, item)
 			}
 		}
-		return isThere, err
+		return exists, err
 	})
 	if err != nil {
 		t.Fatal("the audit log:", err)
@@ -234,9 +234,9 @@ func readAudit(path string) error {
 	whole := bytes.LastIndexByte(text, '\n') + 1 // what is after it is half a line
 	auditLog.read += int64(whole)
 	for line := range bytes.Lines(text[:whole]) {
-		var one write
-		if json.Unmarshal(line, &one) == nil { // a server that was killed leaves half a line
-			auditLog.writes = append(auditLog.writes, one)
+		var item write
+		if json.Unmarshal(line, &item) == nil { // a server that was killed leaves half a line
+			auditLog.writes = append(auditLog.writes, item)
 		}
 	}
 	return nil

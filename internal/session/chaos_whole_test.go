@@ -122,12 +122,12 @@ func mustAskForLittle(t *testing.T, release *payload.Payload, outcome *session.O
 			verbs[key] = "patch"
 		}
 	}
-	for _, one := range sent {
-		if one.verb != "list" && one.verb != "watch" && !one.isUpkeep() && verbs[one.namespace+"/"+one.name] != one.verb {
-			t.Errorf("the %s asks for a single object: %s", outcome.Mode, one)
+	for _, item := range sent {
+		if item.verb != "list" && item.verb != "watch" && !item.isUpkeep() && verbs[item.namespace+"/"+item.name] != item.verb {
+			t.Errorf("the %s asks for a single object: %s", outcome.Mode, item)
 		}
-		if one.isUpkeep() && one.resource == "configmaps" && one.verb != "get" {
-			t.Errorf("the %s writes the record: %s", outcome.Mode, one)
+		if item.isUpkeep() && item.resource == "configmaps" && item.verb != "get" {
+			t.Errorf("the %s writes the record: %s", outcome.Mode, item)
 		}
 	}
 	t.Logf("the %s sends %s", outcome.Mode, summary(sent))
@@ -162,13 +162,13 @@ func headsOf(t *testing.T, c *cluster.Cluster, release *payload.Payload) map[kin
 		}
 		for i := range found.Items {
 			object := &found.Items[i]
-			one := objectmeta.Of(resource, object)
-			now := head{uid: one.UID, generation: one.Generation, ours: one.Entry.Since}
+			liveMetadata := objectmeta.Of(resource, object)
+			now := head{uid: liveMetadata.UID, generation: liveMetadata.Generation, ours: liveMetadata.Entry.Since}
 			isOthers := func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager != cluster.FieldManager }
 			if !slices.ContainsFunc(object.GetManagedFields(), isOthers) {
-				now.version = one.ResourceVersion
+				now.version = liveMetadata.ResourceVersion
 			}
-			heads[one.ID] = now
+			heads[liveMetadata.ID] = now
 		}
 	}
 	return heads

@@ -24,18 +24,18 @@ func (r *rollout) deletesToRecord(ctx context.Context, tombstones []kinds.ID, no
 		if isOthers || !r.before.Covers(id) {
 			continue
 		}
-		one := record.Tombstone{ID: id, Version: r.payload.Version, Asked: now}
+		item := record.Tombstone{ID: id, Version: r.payload.Version, Asked: now}
 		if at := slices.IndexFunc(r.record.Tombstones, func(known record.Tombstone) bool { return known.ID == id }); at >= 0 {
-			one.UID = r.record.Tombstones[at].UID
+			item.UID = r.record.Tombstones[at].UID
 		}
-		asked = append(asked, one)
+		asked = append(asked, item)
 	}
 	var there []record.Tombstone
-	for _, one := range precondition.ObserveDeletes(ctx, r.cluster, asked) {
-		if one.Seen.State != tombstone.Absent {
-			one.IsBack = one.Seen.State == tombstone.Reappeared || r.journal.HasDeleted(one.ID)
-			one.UID = one.Seen.UID
-			there = append(there, one.Tombstone)
+	for _, item := range precondition.ObserveDeletes(ctx, r.cluster, asked) {
+		if item.Seen.State != tombstone.Absent {
+			item.IsBack = item.Seen.State == tombstone.Reappeared || r.journal.HasDeleted(item.ID)
+			item.UID = item.Seen.UID
+			there = append(there, item.Tombstone)
 		}
 	}
 	return there
@@ -44,19 +44,19 @@ func (r *rollout) deletesToRecord(ctx context.Context, tombstones []kinds.ID, no
 // hasUnsentDeletes returns whether an update has recorded a delete of the payload that was never sent: the update is
 // not over then.
 func (r *rollout) hasUnsentDeletes() bool {
-	return slices.ContainsFunc(r.outcome.Deletes, func(one precondition.Delete) bool {
-		return one.Seen.State == tombstone.Present && r.hasManifest(one.ID, true)
+	return slices.ContainsFunc(r.outcome.Deletes, func(item precondition.Delete) bool {
+		return item.Seen.State == tombstone.Present && r.hasManifest(item.ID, true)
 	})
 }
 
 // isFinished returns whether a delete is finished: the object is gone, or it exists, is not terminating, and the
 // payload has it again.
-func (r *rollout) isFinished(one precondition.Delete) bool {
-	switch one.Seen.State {
+func (r *rollout) isFinished(item precondition.Delete) bool {
+	switch item.Seen.State {
 	case tombstone.Absent:
 		return true
 	case tombstone.Reappeared, tombstone.Present:
-		return r.hasManifest(one.ID, false)
+		return r.hasManifest(item.ID, false)
 	default:
 		return false
 	}
@@ -64,8 +64,8 @@ func (r *rollout) isFinished(one precondition.Delete) bool {
 
 // isNotPending returns whether a delete is not to be reported as pending: it is finished, or this apply was to send it
 // and has not come to it.
-func (r *rollout) isNotPending(one precondition.Delete) bool {
-	return r.isFinished(one) || !one.WasSent() && r.hasManifest(one.ID, true)
+func (r *rollout) isNotPending(item precondition.Delete) bool {
+	return r.isFinished(item) || !item.WasSent() && r.hasManifest(item.ID, true)
 }
 
 // hasManifest returns whether the payload has an object, or its tombstone.
@@ -77,21 +77,21 @@ func (r *rollout) hasManifest(id kinds.ID, isTombstone bool) bool {
 
 // recordGone writes a Kubernetes event for each object that is gone by now, whatever version has deleted it.
 func (r *rollout) recordGone(ctx context.Context) {
-	for _, one := range r.outcome.Deletes {
-		if !r.isFinished(one) || one.UID == "" || one.Seen.State == tombstone.Present {
+	for _, item := range r.outcome.Deletes {
+		if !r.isFinished(item) || item.UID == "" || item.Seen.State == tombstone.Present {
 			continue // it was never seen, or was never gone
 		}
-		if err := r.cluster.RecordEvent(ctx, tombstone.Event(one.ID, one.UID, tombstone.ReasonDeleted, "it is gone")); err != nil {
-			klog.FromContext(ctx).V(1).Info("an event could not be written", "object", one.ID.String(), "err", err)
+		if err := r.cluster.RecordEvent(ctx, tombstone.Event(item.ID, item.UID, tombstone.ReasonDeleted, "it is gone")); err != nil {
+			klog.FromContext(ctx).V(1).Info("an event could not be written", "object", item.ID.String(), "err", err)
 		}
 	}
 }
 
 // forgetFinished removes finished deletes from the record.
 func (r *rollout) forgetFinished(known *record.Record) {
-	for _, one := range r.outcome.Deletes {
-		if r.isFinished(one) {
-			known.ForgetDelete(one.ID, one.UID)
+	for _, item := range r.outcome.Deletes {
+		if r.isFinished(item) {
+			known.ForgetDelete(item.ID, item.UID)
 		}
 	}
 }

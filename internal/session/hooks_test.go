@@ -228,7 +228,7 @@ func TestAReleaseWithoutHooksEndsTheHookThatRuns(t *testing.T) {
 				t.Fatal(outcome.Err)
 			}
 			live := r.deployment(isOf("three", 3))
-			if state, isThere := live.Annotations[deploymenthook.StateAnnotation]; isThere {
+			if state, exists := live.Annotations[deploymenthook.StateAnnotation]; exists {
 				t.Errorf("its state is still there: %s", state)
 			}
 			want := []string{string(stage) + " two Running", "post one Succeeded", "pre one Succeeded"}

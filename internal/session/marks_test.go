@@ -47,15 +47,15 @@ func (r release) marks() map[string]string {
 	if err != nil {
 		r.Fatal(err)
 	}
-	for _, one := range configs.Items {
-		marks[one.Name] = one.Annotations[objectmeta.VersionAnnotation]
+	for _, configMap := range configs.Items {
+		marks[configMap.Name] = configMap.Annotations[objectmeta.VersionAnnotation]
 	}
 	services, err := client.Services(r.namespace).List(r.Context(), metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel})
 	if err != nil {
 		r.Fatal(err)
 	}
-	for _, one := range services.Items {
-		marks[one.Name] = one.Annotations[objectmeta.VersionAnnotation]
+	for _, service := range services.Items {
+		marks[service.Name] = service.Annotations[objectmeta.VersionAnnotation]
 	}
 	return marks
 }
@@ -105,8 +105,8 @@ func (r release) loseRecord() {
 func (r release) blocking(version, files string, change ...func(*session.Options)) []string {
 	r.Helper()
 	options := session.Options{Namespace: r.namespace}
-	for _, one := range change {
-		one(&options)
+	for _, fn := range change {
+		fn(&options)
 	}
 	outcome := session.Inspect(r.Context(), r.connect(), r.load(version, files), options)
 	if outcome.Err != nil {
@@ -154,7 +154,7 @@ func TestALostReleaseIsFoundByItsObjects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := slices.IndexFunc(all, func(one session.LostRelease) bool { return one.Name == r.name })
+		at := slices.IndexFunc(all, func(lostRelease session.LostRelease) bool { return lostRelease.Name == r.name })
 		if at < 0 {
 			t.Fatalf("it finds %+v", all)
 		}

@@ -83,9 +83,9 @@ func (r *rollout) listAgain(ctx context.Context, heads []objectmeta.LiveMetadata
 // inPayload returns the objects that the payload has, or has tombstones of, and those that it leaves unmanaged.
 func (r *rollout) inPayload(ctx context.Context) map[kinds.ID]bool {
 	manifests := slices.Clone(r.payload.Manifests)
-	for _, one := range r.payload.Excluded {
-		if one.Filter == payload.ByOverrides {
-			manifests = append(manifests, one.Manifest)
+	for _, exclusion := range r.payload.Excluded {
+		if exclusion.Filter == payload.ByOverrides {
+			manifests = append(manifests, exclusion.Manifest)
 		}
 	}
 	all := map[kinds.ID]bool{}
@@ -106,9 +106,9 @@ func (r *rollout) deleted() map[kinds.ID]bool {
 	for _, manifest := range r.payload.Manifests {
 		all[manifest.ID()] = manifest.IsTombstone()
 	}
-	for _, one := range r.outcome.Deletes {
-		if one.Seen.State == tombstone.Terminating {
-			all[one.ID] = true
+	for _, item := range r.outcome.Deletes {
+		if item.Seen.State == tombstone.Terminating {
+			all[item.ID] = true
 		}
 	}
 	return all
@@ -117,8 +117,8 @@ func (r *rollout) deleted() map[kinds.ID]bool {
 // isLeft reports whether an object still exists and is the release's. If it can't be read, it is assumed to.
 func (r *rollout) isLeft(ctx context.Context, listed *inventory.Inventory, head objectmeta.LiveMetadata) bool {
 	if listed != nil && listed.Covers(head.ID) {
-		now, isThere := listed.Find(head.ID)
-		return isThere && r.isSame(head, now)
+		now, exists := listed.Find(head.ID)
+		return exists && r.isSame(head, now)
 	}
 	object, err := r.cluster.GetMetadata(ctx, head.Resource, head.ID.Namespace, head.ID.Name)
 	if err != nil {

@@ -79,8 +79,8 @@ spec:
 // orphans are those of an outcome, in a line each.
 func orphans(outcome *session.Outcome) []string {
 	var all []string
-	for _, one := range outcome.Orphans {
-		all = append(all, one.ID.String())
+	for _, orphan := range outcome.Orphans {
+		all = append(all, orphan.ID.String())
 	}
 	return all
 }
@@ -129,8 +129,8 @@ func TestOrphansAreWhatTheirTombstonesRemove(t *testing.T) {
 		t.Errorf("they are there still: %q", orphans(again))
 	}
 	files := kept + gadget
-	for i, one := range outcome.Orphans {
-		files += fmt.Sprintf("-- 0000_50_c_%d.yaml --\n%s", i, one.Tombstone())
+	for i, orphan := range outcome.Orphans {
+		files += fmt.Sprintf("-- 0000_50_c_%d.yaml --\n%s", i, orphan.Tombstone())
 	}
 	outcome = r.must("1.0.2", files)
 	if got := strings.Count(done(outcome), "deleted "); got != len(want) || len(outcome.Orphans) != 0 {
@@ -160,12 +160,12 @@ func TestWhatCantBeAskedForIsSaid(t *testing.T) {
 func TestATombstoneOfAnOrphanIsYAML(t *testing.T) {
 	for _, name := range []string{"a", "123", "true", "null", "system:all", "a: b", "*", "1e3", "a #b", "'", `"`} {
 		r := release{T: t, namespace: "n", name: "r"}
-		var one session.Orphan
-		one.Resource.Group, one.Resource.Version = "rbac.authorization.k8s.io", "v1"
-		one.ID.Kind, one.ID.Name, one.ID.Namespace = "Role", name, "123"
-		manifest := r.load("1.0.0", "-- 0000_50_c_x.yaml --\n"+one.Tombstone()).Manifests[0]
+		var orphan session.Orphan
+		orphan.Resource.Group, orphan.Resource.Version = "rbac.authorization.k8s.io", "v1"
+		orphan.ID.Kind, orphan.ID.Name, orphan.ID.Namespace = "Role", name, "123"
+		manifest := r.load("1.0.0", "-- 0000_50_c_x.yaml --\n"+orphan.Tombstone()).Manifests[0]
 		if id := manifest.ID(); !manifest.IsTombstone() || id.Name != name || id.Namespace != "123" {
-			t.Errorf("the tombstone of %q is of %+v:\n%s", name, id, one.Tombstone())
+			t.Errorf("the tombstone of %q is of %+v:\n%s", name, id, orphan.Tombstone())
 		}
 	}
 }

@@ -42,14 +42,14 @@ func (o *Outcome) Plan(ctx context.Context, c *cluster.Cluster, release *payload
 		if change.Hook != "" {
 			continue
 		}
-		one := previewOf(change)
-		one.Manifest, one.TakesAlong, one.DueHooks = manifests[change.StepID], counted[change.UID], due[change.StepID]
-		preview.Objects = append(preview.Objects, one)
+		objectPreview := previewOf(change)
+		objectPreview.Manifest, objectPreview.TakesAlong, objectPreview.DueHooks = manifests[change.StepID], counted[change.UID], due[change.StepID]
+		preview.Objects = append(preview.Objects, objectPreview)
 	}
 	preview.Pending = o.pendingOfOthers(release, counted, c.Now())
-	for _, one := range o.Orphans {
+	for _, orphan := range o.Orphans {
 		preview.Orphans = append(preview.Orphans, plan.LeftoverObject{
-			ID: one.ID, Tombstone: one.Tombstone(), TakesAlong: counted[one.UID],
+			ID: orphan.ID, Tombstone: orphan.Tombstone(), TakesAlong: counted[orphan.UID],
 			Why: "an earlier version of the release has applied it, and this one neither has nor deletes it",
 		})
 	}
@@ -110,12 +110,12 @@ func (o *Outcome) pendingOfOthers(release *payload.Payload, counted map[types.UI
 		isNamed[m.ID()] = true
 	}
 	var pending []plan.LeftoverObject
-	for _, one := range o.Deletes {
-		if one.Seen.State == tombstone.Absent || isNamed[one.ID] {
+	for _, item := range o.Deletes {
+		if item.Seen.State == tombstone.Absent || isNamed[item.ID] {
 			continue
 		}
 		pending = append(pending, plan.LeftoverObject{
-			ID: one.ID, Why: "version " + one.Version + " deletes it: " + one.Describe(now), TakesAlong: counted[one.UID],
+			ID: item.ID, Why: "version " + item.Version + " deletes it: " + item.Describe(now), TakesAlong: counted[item.UID],
 		})
 	}
 	return pending
@@ -156,9 +156,9 @@ func (o *Outcome) deletedObjects() map[types.UID]kinds.ID {
 			}
 		}
 	}
-	for _, one := range o.Deletes {
-		if one.Seen.State == tombstone.Terminating {
-			all[one.Seen.UID] = one.ID
+	for _, item := range o.Deletes {
+		if item.Seen.State == tombstone.Terminating {
+			all[item.Seen.UID] = item.ID
 		}
 	}
 	return all

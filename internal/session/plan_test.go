@@ -74,11 +74,11 @@ func TestAPlanCountsWhatGoesAlong(t *testing.T) {
 		t.Fatal(found.Cluster.Notes)
 	}
 	got := map[string]*kinds.ObjectCounts{}
-	for _, one := range slices.Concat(found.Steps, found.Absent) {
-		got[one.Name] = one.TakesAlong
+	for _, objectPlan := range slices.Concat(found.Steps, found.Absent) {
+		got[objectPlan.Name] = objectPlan.TakesAlong
 	}
-	one := kinds.NewObjectCounts([]kinds.Count{{Kind: "ConfigMap", Resource: "configmaps", Objects: 1}})
-	want := map[string]*kinds.ObjectCounts{"dies": &one, "held": &one, "renewed": &one, "orphan": &one, "stays": nil}
+	objectCounts := kinds.NewObjectCounts([]kinds.Count{{Kind: "ConfigMap", Resource: "configmaps", Objects: 1}})
+	want := map[string]*kinds.ObjectCounts{"dies": &objectCounts, "held": &objectCounts, "renewed": &objectCounts, "orphan": &objectCounts, "stays": nil}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -24,8 +24,8 @@ import (
 func (r release) preview(version, files string, change ...func(*session.Options)) *session.Outcome {
 	r.Helper()
 	options := session.Options{Namespace: r.namespace}
-	for _, one := range change {
-		one(&options)
+	for _, fn := range change {
+		fn(&options)
 	}
 	r.config = sandboxtest.Reading(r, r.config)
 	return session.Preview(r.Context(), r.connect(), r.load(version, files), options)

@@ -59,8 +59,8 @@ func (r *rollout) begin(ctx context.Context) error {
 		}
 		known.Overrule(hookOverrides(r.options.Apply.Hooks, now)...)
 		known.AddKinds(has...)
-		for _, one := range asked {
-			known.RequestDelete(one)
+		for _, tombstone := range asked {
+			known.RequestDelete(tombstone)
 		}
 	})
 }

@@ -84,8 +84,8 @@ func (r release) load(version, files string) *payload.Payload {
 func (r release) roll(ctx context.Context, version, files string, change ...func(*session.Options)) *session.Outcome {
 	r.Helper()
 	options := session.Options{Namespace: r.namespace, Apply: apply.Options{Timeout: patience}}
-	for _, one := range change {
-		one(&options)
+	for _, fn := range change {
+		fn(&options)
 	}
 	return session.Run(ctx, r.connect(), r.load(version, files), options)
 }

@@ -88,8 +88,8 @@ func (l *repairLog) write(ctx context.Context) {
 		return
 	}
 	_ = l.rollout.journal.Note(held, func(known *record.Record) {
-		for _, one := range fresh {
-			known.AddRepair(one)
+		for _, repair := range fresh {
+			known.AddRepair(repair)
 		}
 	})
 }

@@ -50,8 +50,8 @@ const oneSetting = `
 func hold(t *testing.T, name string, options lock.Options, change ...hook) *session.Session {
 	t.Helper()
 	c := connectAs(t, name)
-	for _, one := range change {
-		c = connectAs(t, name, one.wrap)
+	for _, item := range change {
+		c = connectAs(t, name, item.wrap)
 	}
 	s, err := session.Hold(t.Context(), c, name, records, options)
 	if err != nil {

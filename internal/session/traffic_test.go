@@ -24,13 +24,13 @@ func (a asked) String() string {
 
 // note is a hook.
 func (f *traffic) note(request *http.Request) error {
-	one, isKnown := askedFor(request)
+	asked, isKnown := askedFor(request)
 	if !isKnown { // which kinds there are
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.sent = append(f.sent, one)
+	f.sent = append(f.sent, asked)
 	return nil
 }
 
@@ -54,22 +54,22 @@ func askedFor(request *http.Request) (asked, bool) {
 	default:
 		return asked{}, false
 	}
-	var one asked
+	var item asked
 	if steps[0] == "namespaces" && len(steps) > 2 {
-		one.namespace, steps = steps[1], steps[2:]
+		item.namespace, steps = steps[1], steps[2:]
 	}
-	one.resource = steps[0]
+	item.resource = steps[0]
 	if len(steps) > 1 {
-		one.name = steps[1]
+		item.name = steps[1]
 	}
-	one.verb = strings.ToLower(request.Method)
-	if request.Method == http.MethodGet && one.name == "" {
-		one.verb = "list"
+	item.verb = strings.ToLower(request.Method)
+	if request.Method == http.MethodGet && item.name == "" {
+		item.verb = "list"
 		if request.URL.Query().Get("watch") != "" {
-			one.verb = "watch"
+			item.verb = "watch"
 		}
 	}
-	return one, true
+	return item, true
 }
 
 // isUpkeep says whether a request is about our record, our lock or our rights.
@@ -80,9 +80,9 @@ func (a asked) isUpkeep() bool {
 // alone are those requests that are about single objects, or that write.
 func alone(sent []asked) []string {
 	var all []string
-	for _, one := range sent {
-		if one.verb != "list" && one.verb != "watch" && !one.isUpkeep() {
-			all = append(all, one.String())
+	for _, item := range sent {
+		if item.verb != "list" && item.verb != "watch" && !item.isUpkeep() {
+			all = append(all, item.String())
 		}
 	}
 	slices.Sort(all)
@@ -92,12 +92,12 @@ func alone(sent []asked) []string {
 // summary counts requests by what they are.
 func summary(sent []asked) string {
 	counts := map[string]int{}
-	for _, one := range sent {
+	for _, item := range sent {
 		switch {
-		case one.isUpkeep():
+		case item.isUpkeep():
 			counts["of the record, the lock and rights"]++
 		default:
-			counts[one.verb]++
+			counts[item.verb]++
 		}
 	}
 	var parts []string

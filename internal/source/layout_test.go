@@ -47,10 +47,10 @@ func variant(t testing.TB, name string) v1.Image {
 }
 
 func TestALayoutsImageIsChosen(t *testing.T) {
-	one, two := variant(t, "one"), variant(t, "two")
-	single := newLayout(t, map[string]v1.Image{"1.0": one})
-	several := newLayout(t, map[string]v1.Image{"1.0": one, "registry.example/repo:2.0": two})
-	retagged := newLayout(t, map[string]v1.Image{"1.0": one, "latest": one})
+	image, two := variant(t, "one"), variant(t, "two")
+	single := newLayout(t, map[string]v1.Image{"1.0": image})
+	several := newLayout(t, map[string]v1.Image{"1.0": image, "registry.example/repo:2.0": two})
+	retagged := newLayout(t, map[string]v1.Image{"1.0": image, "latest": image})
 	for name, test := range map[string]struct{ ref, want string }{
 		"the only one needs no choice":            {single, "one"},
 		"but may be chosen":                       {single + ":1.0", "one"},
@@ -63,7 +63,7 @@ func TestALayoutsImageIsChosen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			release := open(t, test.ref, source.Options{})
 			checkFiles(t, release.FS, map[string]string{"manifests/name.yaml": test.want})
-			want := map[string]string{"one": digestOf(t, one), "two": digestOf(t, two)}[test.want]
+			want := map[string]string{"one": digestOf(t, image), "two": digestOf(t, two)}[test.want]
 			if release.Kind != source.Layout || release.Image != "" || release.Digest != want {
 				t.Errorf("it's %+v", release)
 			}
@@ -72,12 +72,12 @@ func TestALayoutsImageIsChosen(t *testing.T) {
 	t.Run("none of several is an error", func(t *testing.T) {
 		_, err := source.Open(t.Context(), several, source.Options{})
 		if err == nil || !strings.Contains(err.Error(), "the layout has several images: add \":\" and a tag or \"@\" and a digest to choose one of ") ||
-			!strings.Contains(err.Error(), "1.0 ("+digestOf(t, one)+")") || !strings.Contains(err.Error(), "registry.example/repo:2.0 ("+digestOf(t, two)+")") {
+			!strings.Contains(err.Error(), "1.0 ("+digestOf(t, image)+")") || !strings.Contains(err.Error(), "registry.example/repo:2.0 ("+digestOf(t, two)+")") {
 			t.Errorf("error is %v", err)
 		}
 	})
 	t.Run("one that isn't there is an error", func(t *testing.T) {
-		checkFailure(t, single+":3.0", source.Options{}, fmt.Sprintf(`REF: the layout has no image "3.0": it has 1.0 (%s)`, digestOf(t, one)))
+		checkFailure(t, single+":3.0", source.Options{}, fmt.Sprintf(`REF: the layout has no image "3.0": it has 1.0 (%s)`, digestOf(t, image)))
 	})
 	t.Run("no image at all is an error", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "layout")

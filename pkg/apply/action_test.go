@@ -49,7 +49,7 @@ var resources = map[string]schema.GroupVersionResource{
 }
 
 func TestActionsAreTrue(t *testing.T) {
-	for name, one := range map[string]struct {
+	for name, item := range map[string]struct {
 		files string
 		young bool   // it was applied in this very second
 		looks string // what another manager writes before we look
@@ -77,25 +77,25 @@ func TestActionsAreTrue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
-			release := load(t, namespace, namespace, one.files)
+			release := load(t, namespace, namespace, item.files)
 			if did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, NoWait: true}); did.Changes[0].Action != object.Created {
 				t.Fatalf("first %+v", did.Changes[0])
 			}
-			their := theirs{t, resources[one.files], namespace}
-			if !one.young {
+			their := theirs{t, resources[item.files], namespace}
+			if !item.young {
 				their.age()
 			}
-			their.write(one.looks)
+			their.write(item.looks)
 			var once sync.Once
 			c := connectThrough(t, func(request *http.Request) error {
 				if request.Method == http.MethodPatch {
-					once.Do(func() { their.write(one.late, strings.Fields(one.part)...) })
+					once.Do(func() { their.write(item.late, strings.Fields(item.part)...) })
 				}
 				return nil
 			})
 			did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update, NoWait: true, Full: true})
-			if got := did.Changes[0]; got.Action != one.want || did.Err != nil {
-				t.Errorf("it is said to be %s, and is %s: %v", got.Action, one.want, did.Err)
+			if got := did.Changes[0]; got.Action != item.want || did.Err != nil {
+				t.Errorf("it is said to be %s, and is %s: %v", got.Action, item.want, did.Err)
 			}
 		})
 	}

@@ -146,8 +146,8 @@ func (a actor) owners(kind, key string, path ...string) string {
 func (a applied) told(namespace string, of ...apply.EventType) string {
 	var text strings.Builder
 	for _, event := range a.events {
-		for _, one := range of {
-			if event.Type == one {
+		for _, eventType := range of {
+			if event.Type == eventType {
 				line := fmt.Sprintf("%s %s: %s\n", event.Type, event.Object, event.Message)
 				text.WriteString(strings.ReplaceAll(line, namespace, "NS"))
 			}

@@ -33,11 +33,11 @@ func aggregate(failures []error) error {
 	var others []error
 	operators := map[string][]*object.Failure{}
 	for _, failure := range failures {
-		var one *object.Failure
+		var item *object.Failure
 		switch {
 		case errors.As(failure, new(object.CutOff)):
-		case errors.As(failure, &one) && strings.HasPrefix(one.Reason, operatorReasons):
-			operators[one.Reason] = append(operators[one.Reason], one)
+		case errors.As(failure, &item) && strings.HasPrefix(item.Reason, operatorReasons):
+			operators[item.Reason] = append(operators[item.Reason], item)
 		default:
 			others = append(others, failure)
 		}
@@ -64,19 +64,19 @@ const mostAlike = 3
 func linesOf(errs []error) []string {
 	alike := map[string]int{}
 	for _, err := range errs {
-		if one, isFailure := err.(*object.Failure); isFailure {
-			alike[one.Cause()]++
+		if failure, isFailure := err.(*object.Failure); isFailure {
+			alike[failure.Cause()]++
 		}
 	}
 	var lines []string
 	for _, err := range errs {
-		one, isFailure := err.(*object.Failure)
+		failure, isFailure := err.(*object.Failure)
 		switch {
-		case !isFailure || alike[one.Cause()] > 0 && alike[one.Cause()] <= mostAlike:
+		case !isFailure || alike[failure.Cause()] > 0 && alike[failure.Cause()] <= mostAlike:
 			lines = append(lines, "* "+err.Error())
-		case alike[one.Cause()] > 0: // the first of them
-			lines = append(lines, "* "+one.Text(alike[one.Cause()]-1))
-			alike[one.Cause()] = 0
+		case alike[failure.Cause()] > 0: // the first of them
+			lines = append(lines, "* "+failure.Text(alike[failure.Cause()]-1))
+			alike[failure.Cause()] = 0
 		}
 	}
 	return lines
@@ -91,8 +91,8 @@ func together(alike []*object.Failure) error {
 	}
 	var names, messages []string
 	var failures []error
-	for _, one := range alike {
-		names, messages, failures = append(names, one.ID.Name), append(messages, one.Error()), append(failures, one)
+	for _, failure := range alike {
+		names, messages, failures = append(names, failure.ID.Name), append(messages, failure.Error()), append(failures, failure)
 	}
 	return &reason.Error{
 		Reason: strings.Replace(alike[0].Reason, operatorReasons, operatorReasons+"s", 1), Effect: gravest(failures),

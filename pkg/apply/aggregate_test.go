@@ -107,9 +107,9 @@ func TestAggregate(t *testing.T) {
 				t.Error(diff)
 			}
 			why, effect := reason.Of(got), reason.EffectOf(got)
-			var one *object.Failure
-			if errors.As(got, &one) {
-				why, effect = one.Reason, one.Effect
+			var failure *object.Failure
+			if errors.As(got, &failure) {
+				why, effect = failure.Reason, failure.Effect
 			}
 			if why != row.reason || effect != row.effect {
 				t.Errorf("the reason is %q, the effect %q; want %q, %q", why, effect, row.reason, row.effect)

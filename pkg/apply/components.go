@@ -47,14 +47,14 @@ func (c *components) begin(name string) {
 		return
 	}
 	c.mu.Lock()
-	one := c.all[name]
-	one.running++
-	isFirst := !one.isRunning
+	component := c.all[name]
+	component.running++
+	isFirst := !component.isRunning
 	if isFirst {
-		one.isRunning, one.outcome = true, ""
+		component.isRunning, component.outcome = true, ""
 	}
-	if one.began.IsZero() {
-		one.began = time.Now()
+	if component.began.IsZero() {
+		component.began = time.Now()
 	}
 	c.mu.Unlock()
 	if isFirst {
@@ -68,16 +68,16 @@ func (c *components) end(name string, outcome object.Action) {
 		return
 	}
 	c.mu.Lock()
-	one := c.all[name]
-	one.running--
-	one.left--
-	if one.outcome != object.Failed && outcome != "" {
-		one.outcome = outcome
+	component := c.all[name]
+	component.running--
+	component.left--
+	if component.outcome != object.Failed && outcome != "" {
+		component.outcome = outcome
 	}
-	isLast := one.running == 0 && (one.left <= 0 || one.outcome != "")
-	whole, took := one.outcome, time.Since(one.began)
+	isLast := component.running == 0 && (component.left <= 0 || component.outcome != "")
+	whole, took := component.outcome, time.Since(component.began)
 	if isLast {
-		one.isRunning = false
+		component.isRunning = false
 	}
 	if isLast && whole == "" {
 		c.took[name] = took

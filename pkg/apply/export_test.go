@@ -35,11 +35,11 @@ func (o Options) WithHooks(of func(*payload.Manifest) []Hook) Options {
 					steps, needs = append(steps, hookStep{object.StepBase{Name: id, After: needs}, hook}), nil
 					continue
 				}
-				one := hookStep{object.StepBase{Name: id}, hook}
+				step := hookStep{object.StepBase{Name: id}, hook}
 				if hook.IsLate {
-					one.After = []int{task}
+					step.After = []int{task}
 				}
-				after = append(after, one)
+				after = append(after, step)
 			}
 			return append(append(steps, r.applier.NewStep(m, needs)), after...)
 		}

@@ -21,11 +21,11 @@ const runsOn = `{name: SANDBOX_POD, value: run}`
 func manyHooked(count int) string {
 	var files strings.Builder
 	for i := range count {
-		one := hookedRelease{image: "one", replicas: "replicas: 1", hooks: hookThat("pre", "Abort", runsOn) + hookThat("post", "Ignore", succeeds)}.files()
-		one, _, _ = strings.Cut(one, "-- 0000_10_shop_20")
-		one = strings.ReplaceAll(one, "0000_10_shop_10", fmt.Sprintf("0000_10_shop%d_10", i))
-		one = strings.ReplaceAll(one, "name: web", fmt.Sprintf("name: web-%d", i))
-		files.WriteString(strings.ReplaceAll(one, "app: web", fmt.Sprintf("app: web-%d", i)))
+		name := hookedRelease{image: "one", replicas: "replicas: 1", hooks: hookThat("pre", "Abort", runsOn) + hookThat("post", "Ignore", succeeds)}.files()
+		name, _, _ = strings.Cut(name, "-- 0000_10_shop_20")
+		name = strings.ReplaceAll(name, "0000_10_shop_10", fmt.Sprintf("0000_10_shop%d_10", i))
+		name = strings.ReplaceAll(name, "name: web", fmt.Sprintf("name: web-%d", i))
+		files.WriteString(strings.ReplaceAll(name, "app: web", fmt.Sprintf("app: web-%d", i)))
 	}
 	return files.String()
 }
@@ -51,8 +51,8 @@ func TestFiftyHooksRunSideBySide(t *testing.T) {
 	}
 	t.Logf("%d Deployments with two hooks each, applied by %d workers, took %s", count, workers, time.Since(began).Round(time.Millisecond))
 	found := map[string]int{}
-	for _, one := range runs.ended() {
-		found[one]++
+	for _, name := range runs.ended() {
+		found[name]++
 	}
 	if found["pre Succeeded"] != count || found["post Succeeded"] != count || len(found) != 2 {
 		t.Errorf("the pods of hooks were %v", found)

@@ -115,8 +115,8 @@ func (s hookedShop) awaitEndpoints(hook string) {
 			s.Fatal(err)
 		}
 		var names []string
-		for _, one := range list.Items {
-			for _, endpoint := range one.Endpoints {
+		for _, endpointSlice := range list.Items {
+			for _, endpoint := range endpointSlice.Endpoints {
 				names = append(names, endpoint.TargetRef.Name)
 			}
 		}
@@ -134,9 +134,9 @@ func (s hookedShop) newReplicaSet(image string) string {
 	if err != nil {
 		s.Fatal(err)
 	}
-	for _, one := range list.Items {
-		if one.Spec.Template.Spec.Containers[0].Image == image {
-			return one.Name
+	for _, replicaSet := range list.Items {
+		if replicaSet.Spec.Template.Spec.Containers[0].Image == image {
+			return replicaSet.Name
 		}
 	}
 	s.Fatalf("there is no ReplicaSet of %s", image)

@@ -122,7 +122,7 @@ func (o *order) tasksOf(steps []int) []int {
 }
 
 // stepOn returns the step that is about an object itself.
-func (o *order) stepOn(id kinds.ID) (place int, isThere bool) {
+func (o *order) stepOn(id kinds.ID) (place int, exists bool) {
 	place = slices.IndexFunc(o.steps, func(s object.WalkStep) bool { return s.ID().ID == id && s.ID().Hook == "" })
 	return place, place >= 0
 }
@@ -139,11 +139,11 @@ func moves(tasks []task, conflicts []graph.Dependency, applier *object.Applier) 
 			first[conflict.Needs] = min(before, conflict.Task)
 			continue
 		}
-		isThere, err := applier.IsThere(needed)
+		exists, err := applier.IsThere(needed)
 		if err != nil {
 			return nil, err
 		}
-		if !isThere {
+		if !exists {
 			first[conflict.Needs] = conflict.Task
 		}
 	}
@@ -157,11 +157,11 @@ func moveAhead(tasks []task, first map[int]int) []task {
 		ahead[before] = append(ahead[before], task{tasks[needed].Manifest, tasks[before].file, tasks[needed].position})
 	}
 	ordered := make([]task, 0, len(tasks))
-	for i, one := range tasks {
+	for i, item := range tasks {
 		slices.SortFunc(ahead[i], func(a, b task) int { return a.position - b.position })
 		ordered = append(ordered, ahead[i]...)
 		if _, isMoved := first[i]; !isMoved {
-			ordered = append(ordered, one)
+			ordered = append(ordered, item)
 		}
 	}
 	return ordered

@@ -50,7 +50,7 @@ var certified = map[string]struct{ kind, name, manifest, injected string }{
 // A controller that injects certificates keeps what it has injected, whatever is in the manifest.
 func TestInjectedCertificatesStay(t *testing.T) {
 	bundle := `"` + strings.ReplaceAll(certificates()[0], "NS", `N\x53`) + `"` // which would stand for a namespace
-	for what, one := range certified {
+	for what, item := range certified {
 		for title, row := range map[string]struct{ bundle, note string }{
 			"none":                        {"", ""},
 			"a placeholder":               {`caBundle: Cg==,`, ""},
@@ -62,8 +62,8 @@ func TestInjectedCertificatesStay(t *testing.T) {
 			t.Run(what+" with "+title, func(t *testing.T) {
 				t.Parallel()
 				namespace := test.Namespace(t)
-				name := strings.ReplaceAll(one.name, "NS", namespace)
-				manifest := strings.NewReplacer("BUNDLE", row.bundle, "NOTE", row.note).Replace(one.manifest)
+				name := strings.ReplaceAll(item.name, "NS", namespace)
+				manifest := strings.NewReplacer("BUNDLE", row.bundle, "NOTE", row.note).Replace(item.manifest)
 				if row.note == "tool: made" {
 					act(t, "kubectl-client-side-apply").kubectlApply(strings.ReplaceAll(manifest, "NS", namespace))
 				} else {
@@ -71,10 +71,10 @@ func TestInjectedCertificatesStay(t *testing.T) {
 				}
 				injector := act(t, "cainjector")
 				for i, value := range certificates()[1:] {
-					injector.patch(one.kind, name, strings.ReplaceAll(one.injected, "VALUE", value))
+					injector.patch(item.kind, name, strings.ReplaceAll(item.injected, "VALUE", value))
 					text := strings.Replace("-- 0000_10_web.yaml --"+manifest, "is: old", "is: new", i)
 					did := scales(t, namespace, text, apply.Options{Full: true})
-					live, _ := json.Marshal(injector.live(one.kind, name).Object)
+					live, _ := json.Marshal(injector.live(item.kind, name).Object)
 					if !strings.Contains(string(live), `"caBundle":"`+value+`"`) {
 						t.Errorf("the certificate is gone: %s", live)
 					}
@@ -82,7 +82,7 @@ func TestInjectedCertificatesStay(t *testing.T) {
 						t.Error(told)
 					}
 				}
-				quiet(t, namespace, "-- 0000_10_web.yaml --"+strings.Replace(manifest, "is: old", "is: new", 1), one.kind, name)
+				quiet(t, namespace, "-- 0000_10_web.yaml --"+strings.Replace(manifest, "is: old", "is: new", 1), item.kind, name)
 			})
 		}
 	}

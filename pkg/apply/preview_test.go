@@ -236,8 +236,8 @@ func merged(resource string, name, change string, part ...string) func(*testing.
 			group = "/apis/apps/v1"
 		}
 		path := fmt.Sprintf("%s/namespaces/%s/%s/%s", group, namespace, resource, name)
-		for _, one := range part {
-			path += "/" + one
+		for _, item := range part {
+			path += "/" + item
 		}
 		request := test.Client(t).CoreV1().RESTClient().Patch("application/merge-patch+json").AbsPath(path).Param("fieldManager", "bob").Body([]byte(change))
 		must(t, request.Do(t.Context()).Error())

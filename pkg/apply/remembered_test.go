@@ -129,8 +129,8 @@ func TestUpdatesAndBackAgain(t *testing.T) {
 			mustApply(t, first, apply.Options{})
 			were := []string{}
 			hands := []hand{{t, sorts["ConfigMap"].in(namespace), namespace, first}, {t, sorts["Deployment"].in(namespace), namespace, first}, {t, sorts["custom resource"].in(namespace), namespace, first}}
-			for _, one := range hands {
-				were = append(were, wordsOf(one.get()))
+			for _, item := range hands {
+				were = append(were, wordsOf(item.get()))
 			}
 			old := remember(t, first, asItIs)
 			configured := strings.ReplaceAll(allUnchanged, "unchanged", "configured")
@@ -145,8 +145,8 @@ func TestUpdatesAndBackAgain(t *testing.T) {
 				if got := mustApply(t, first, apply.Options{}); got != configured {
 					t.Error("back again:", got)
 				}
-				for i, one := range hands {
-					if is := wordsOf(one.get()); is != were[i] {
+				for i, item := range hands {
+					if is := wordsOf(item.get()); is != were[i] {
 						t.Errorf("it was\n%s\nand is\n%s", were[i], is)
 					}
 				}
@@ -339,10 +339,10 @@ func TestOwnersAndFinalizersComeBack(t *testing.T) {
 				t.Parallel()
 				namespace := test.Namespace(t)
 				owner := configMapNamed(t, namespace, "owner")
-				one := sorts[kind].in(namespace)
-				one.files = strings.Replace(one.files, "name: it, ", "name: it, finalizers: [example.com/ours], ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: "+string(owner)+"}], ", 1)
-				release := load(t, namespace, namespace, one.files)
-				their := hand{t, one, namespace, release}
+				sort := sorts[kind].in(namespace)
+				sort.files = strings.Replace(sort.files, "name: it, ", "name: it, finalizers: [example.com/ours], ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: "+string(owner)+"}], ", 1)
+				release := load(t, namespace, namespace, sort.files)
+				their := hand{t, sort, namespace, release}
 				mustApply(t, release, apply.Options{})
 				mustBeFree(t, release, "before")
 				their.write("bob", patch)
@@ -376,13 +376,13 @@ func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
-			one := sorts[kind].in(namespace)
-			release := load(t, namespace, namespace, one.files)
-			their := hand{t, one, namespace, release}
+			sort := sorts[kind].in(namespace)
+			release := load(t, namespace, namespace, sort.files)
+			their := hand{t, sort, namespace, release}
 			mustApply(t, release, apply.Options{})
 			was := their.get()
 			their.write("bob", `{"metadata":{"finalizers":["example.com/theirs"]}}`)
-			if err := their.objects().Delete(t.Context(), one.name, metav1.DeleteOptions{}); err != nil {
+			if err := their.objects().Delete(t.Context(), sort.name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			var once sync.Once

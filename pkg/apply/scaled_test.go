@@ -43,8 +43,8 @@ func scaledFiles(manifest, replicas string, more ...string) string {
 		replicas = "replicas: " + replicas + ","
 	}
 	all := "-- 0000_10_web_10_web.yaml --" + strings.ReplaceAll(manifest, "REPLICAS", replicas)
-	for i, one := range more {
-		all += "-- 0000_10_web_2" + string(rune('0'+i)) + "_more.yaml --" + one
+	for i, name := range more {
+		all += "-- 0000_10_web_2" + string(rune('0'+i)) + "_more.yaml --" + name
 	}
 	return all
 }
@@ -104,25 +104,25 @@ func watchReplicas(t *testing.T, a actor, kind, key string) (stop func() (lowest
 // The story that decides all: an autoscaler has scaled to 5, and then the replicas are
 // dropped from the manifest, or have been left there.
 func TestReplicasNeverFallUnderAnAutoscaler(t *testing.T) {
-	for name, one := range scaledKinds {
+	for name, item := range scaledKinds {
 		for title, after := range map[string]string{"dropped": "", "kept": "3", "changed": "2"} {
 			t.Run(name+" "+title, func(t *testing.T) {
 				t.Parallel()
 				namespace, a := test.Namespace(t), act(t, scaler)
-				hpa, key := strings.ReplaceAll(autoscaler, "TARGET", one.target), namespace+"/web"
-				scales(t, namespace, scaledFiles(one.manifest, "3", hpa), apply.Options{})
-				if have := a.field(one.kind, key, "spec", "replicas"); have != "3" {
+				hpa, key := strings.ReplaceAll(autoscaler, "TARGET", item.target), namespace+"/web"
+				scales(t, namespace, scaledFiles(item.manifest, "3", hpa), apply.Options{})
+				if have := a.field(item.kind, key, "spec", "replicas"); have != "3" {
 					t.Errorf("it was made with %s, not with what the manifest begins with", have)
 				}
-				a.scale(one.kind, key, 5)
-				lowest := watchReplicas(t, a, one.kind, key)
-				next := strings.Replace(scaledFiles(one.manifest, after, hpa), "is: old", "is: new", 1)
+				a.scale(item.kind, key, 5)
+				lowest := watchReplicas(t, a, item.kind, key)
+				next := strings.Replace(scaledFiles(item.manifest, after, hpa), "is: old", "is: new", 1)
 				scales(t, namespace, next, apply.Options{})
 				did := scales(t, namespace, next, apply.Options{Full: true})
 				if have := lowest(); have != 5 {
 					t.Errorf("there were %d of it for a moment", have)
 				}
-				if owners := a.owners(one.kind, key, "f:spec", "f:replicas"); owners != scaler {
+				if owners := a.owners(item.kind, key, "f:spec", "f:replicas"); owners != scaler {
 					t.Error("the replicas are owned by", owners)
 				}
 				if have := did.actions() + did.told(namespace, apply.Overruled); strings.Contains(have, "configured") || strings.Contains(have, "overruled") {

@@ -225,11 +225,11 @@ func (h hand) applyAsUs(patch string) {
 func patchWith(into, patch map[string]any) {
 	for key, value := range patch {
 		below, isMapping := value.(map[string]any)
-		there, isThere := into[key].(map[string]any)
+		there, exists := into[key].(map[string]any)
 		switch {
 		case value == nil:
 			delete(into, key)
-		case isMapping && isThere:
+		case isMapping && exists:
 			patchWith(there, below)
 		default:
 			into[key] = value
@@ -279,16 +279,16 @@ spec:
 {apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: %[1]s}, spec: {policyName: %[1]s}}`, h.namespace))
 	c := dynamic.NewForConfigOrDie(test.Sandbox(h).Config)
 	var ends []func()
-	for _, one := range []*unstructured.Unstructured{policy, binding} {
-		resource, err := connect(h).Find(h.Context(), one.GroupVersionKind())
+	for _, item := range []*unstructured.Unstructured{policy, binding} {
+		resource, err := connect(h).Find(h.Context(), item.GroupVersionKind())
 		if err != nil {
 			h.Fatal(err)
 		}
-		if _, err := c.Resource(resource.GroupVersionResource).Create(h.Context(), one, metav1.CreateOptions{}); err != nil {
+		if _, err := c.Resource(resource.GroupVersionResource).Create(h.Context(), item, metav1.CreateOptions{}); err != nil {
 			h.Fatal(err)
 		}
 		end := func() {
-			_ = c.Resource(resource.GroupVersionResource).Delete(context.Background(), one.GetName(), metav1.DeleteOptions{})
+			_ = c.Resource(resource.GroupVersionResource).Delete(context.Background(), item.GetName(), metav1.DeleteOptions{})
 		}
 		h.Cleanup(end)
 		ends = append(ends, end)
@@ -382,24 +382,24 @@ func (s sort) isCounted() bool {
 // Each meddling with each kind: what is ours is put back, what costs nothing is not asked
 // for, and the apply after that is free in any case.
 func TestWhatOthersDoIsFound(t *testing.T) {
-	for kind, one := range sorts {
+	for kind, sort := range sorts {
 		for what, meddling := range meddlings {
-			if meddling.only != nil && !meddling.only(one) {
+			if meddling.only != nil && !meddling.only(sort) {
 				continue
 			}
 			t.Run(kind+"/"+what, func(t *testing.T) {
 				t.Parallel()
-				testMeddling(t, one, meddling)
+				testMeddling(t, sort, meddling)
 			})
 		}
 	}
 }
 
-func testMeddling(t *testing.T, one sort, meddling meddling) {
+func testMeddling(t *testing.T, item sort, meddling meddling) {
 	namespace := test.Namespace(t)
-	one = one.in(namespace)
-	release := load(t, namespace, namespace, one.files)
-	mine := hand{t, one, namespace, release}
+	item = item.in(namespace)
+	release := load(t, namespace, namespace, item.files)
+	mine := hand{t, item, namespace, release}
 	if did := run(t, t.Context(), release, apply.Options{Mode: graph.Update}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
@@ -414,7 +414,7 @@ func testMeddling(t *testing.T, one sort, meddling meddling) {
 	if is := wordsOf(mine.get()); is != was {
 		t.Errorf("it was\n%s\nand is\n%s", was, is)
 	}
-	if sent := log.about(one.name); meddling.isFree != nil && meddling.isFree(one) && len(sent) > 0 {
+	if sent := log.about(item.name); meddling.isFree != nil && meddling.isFree(item) && len(sent) > 0 {
 		t.Errorf("it costs %q", sent)
 	}
 	mustBeFree(t, release, "")
@@ -438,14 +438,14 @@ func mustBeFree(t *testing.T, release *payload.Payload, why string) {
 
 // What admission makes of our own apply is put right once it does so no more.
 func TestWhatAdmissionMadeOfOursIsFound(t *testing.T) {
-	for kind, one := range sorts {
-		for what, lever := range map[string]string{"a value": one.lever, "a label": `path: "/metadata/labels/mood", value: "bad"`} {
+	for kind, sort := range sorts {
+		for what, lever := range map[string]string{"a value": sort.lever, "a label": `path: "/metadata/labels/mood", value: "bad"`} {
 			t.Run(kind+"/"+what, func(t *testing.T) {
 				t.Parallel()
 				namespace := test.Namespace(t)
-				one := one.in(namespace)
-				release := load(t, namespace, namespace, one.files)
-				mine := hand{t, one, namespace, release}
+				sort := sort.in(namespace)
+				release := load(t, namespace, namespace, sort.files)
+				mine := hand{t, sort, namespace, release}
 				mustApply(t, release, apply.Options{Mode: graph.Update})
 				was := wordsOf(mine.get())
 				callOff := mine.policy("true", lever)

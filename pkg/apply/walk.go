@@ -206,8 +206,8 @@ func (w *walk) triesOf(step int, began time.Time) *tries {
 // doAgain does a step again whose object was deleted after it was applied: at once the first time, and then after
 // longer and longer pauses.
 func (w *walk) doAgain(id kinds.ID) {
-	step, isThere := w.run.order.stepOn(id)
-	if !isThere || w.ctx.Err() != nil {
+	step, exists := w.run.order.stepOn(id)
+	if !exists || w.ctx.Err() != nil {
 		return
 	}
 	if w.isAgain[step] || !w.run.results.isDone(step) {
@@ -226,8 +226,8 @@ func (w *walk) doAgain(id kinds.ID) {
 // handOut gives steps to workers that have none. Those that wait for objects are parked instead.
 func (w *walk) handOut() {
 	for w.busy < w.run.options.Workers {
-		step, isThere := w.next()
-		if !isThere {
+		step, exists := w.next()
+		if !exists {
 			return
 		}
 		switch {
@@ -250,7 +250,7 @@ func (w *walk) start(step int) {
 }
 
 // next takes the step that is to begin out of the queue.
-func (w *walk) next() (step int, isThere bool) {
+func (w *walk) next() (step int, exists bool) {
 	queue := &w.continued
 	if len(w.continued) == 0 {
 		queue = &w.fresh

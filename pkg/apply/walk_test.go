@@ -29,8 +29,8 @@ func (s scripted) Do(context.Context) object.TryResult { return s.do() }
 
 // script makes the steps of a run ones that are done by a function.
 func script(r *run, do func(step int) (object.Change, error)) {
-	for i, one := range r.order.steps {
-		r.order.steps[i] = scripted{one, func() object.TryResult {
+	for i, walkStep := range r.order.steps {
+		r.order.steps[i] = scripted{walkStep, func() object.TryResult {
 			return r.applier.Try(r.order.tasks[r.order.taskOf[i]].Manifest, func(*payload.Manifest) (object.Change, error) { return do(i) })
 		}}
 	}

@@ -69,24 +69,24 @@ func randomTasks(random *rand.Rand) []task {
 	for range 1 + random.Intn(12) {
 		file := fmt.Sprintf("0000_%d0_%c_x", 1+random.Intn(3), 'a'+rune(random.Intn(3)))
 		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
-		one := fmt.Sprint(random.Intn(3))
+		name := fmt.Sprint(random.Intn(3))
 		switch random.Intn(6) {
 		case 0:
 			object.SetAPIVersion("apiextensions.k8s.io/v1")
 			object.SetKind("CustomResourceDefinition")
-			object.Object["spec"] = map[string]any{"group": "example.com", "names": map[string]any{"kind": "Kind" + one}}
+			object.Object["spec"] = map[string]any{"group": "example.com", "names": map[string]any{"kind": "Kind" + name}}
 		case 1:
 			object.SetKind("Namespace")
 		case 2:
 			object.SetAPIVersion("batch/v1")
 			object.SetKind("Job")
-			object.SetNamespace(one)
+			object.SetNamespace(name)
 		default:
 			object.SetAPIVersion("example.com/v1")
-			object.SetKind("Kind" + one)
+			object.SetKind("Kind" + name)
 			object.SetNamespace(fmt.Sprint(random.Intn(3)))
 		}
-		object.SetName(one)
+		object.SetName(name)
 		tasks = append(tasks, task{file: file, object: object, tombstone: random.Intn(10) == 0})
 	}
 	slices.SortStableFunc(tasks, func(a, b task) int { return strings.Compare(a.file, b.file) })

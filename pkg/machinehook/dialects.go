@@ -31,7 +31,7 @@ type dialect struct {
 	// owner returns the owner of a hook, and whether the machine has the hook.
 	owner func(client.Object, MachineHook) (string, bool)
 	// set puts the hook onto the machine, or takes it off.
-	set func(m client.Object, h MachineHook, isThere bool)
+	set func(m client.Object, h MachineHook, exists bool)
 }
 
 // dialectOf returns the dialect of a Machine.
@@ -81,14 +81,14 @@ func ownerOpenShift(o client.Object, h MachineHook) (string, bool) {
 	return "", false
 }
 
-func setOpenShift(o client.Object, h MachineHook, isThere bool) {
+func setOpenShift(o client.Object, h MachineHook, exists bool) {
 	list := listOpenShift(o, h.Stage)
-	*list = slices.DeleteFunc(*list, func(hook machinev1beta1.LifecycleHook) bool { return hook.Name == h.Name && !isThere })
+	*list = slices.DeleteFunc(*list, func(hook machinev1beta1.LifecycleHook) bool { return hook.Name == h.Name && !exists })
 	wanted := machinev1beta1.LifecycleHook{Name: h.Name, Owner: h.Owner}
 	switch i := indexOpenShift(*list, h.Name); {
 	case i >= 0:
 		(*list)[i] = wanted
-	case isThere:
+	case exists:
 		*list = append(*list, wanted)
 	}
 }
@@ -138,8 +138,8 @@ func ownerClusterAPI(o client.Object, h MachineHook) (string, bool) {
 	return owner, ok
 }
 
-func setClusterAPI(o client.Object, h MachineHook, isThere bool) {
-	if isThere {
+func setClusterAPI(o client.Object, h MachineHook, exists bool) {
+	if exists {
 		annotate(o, keyClusterAPI(h), h.Owner)
 		return
 	}

@@ -106,8 +106,8 @@ func (r *hookReconciler) reconcile(ctx context.Context, m client.Object) (ctrl.R
 
 // isHeld says whether a machine has the hook. Without the owner's name it is only that of a machine that is selected.
 func (r *hookReconciler) isHeld(m client.Object) bool {
-	owner, isThere := r.api.owner(m, r.hook)
-	return isThere && (owner == r.hook.Owner || r.isSelected(m))
+	owner, exists := r.api.owner(m, r.hook)
+	return exists && (owner == r.hook.Owner || r.isSelected(m))
 }
 
 func (r *hookReconciler) isSelected(m client.Object) bool {
@@ -116,8 +116,8 @@ func (r *hookReconciler) isSelected(m client.Object) bool {
 
 // isMissing says whether a machine is to get the hook.
 func (r *hookReconciler) isMissing(m client.Object) bool {
-	owner, isThere := r.api.owner(m, r.hook)
-	return m.GetDeletionTimestamp().IsZero() && r.isSelected(m) && (!isThere || owner != r.hook.Owner)
+	owner, exists := r.api.owner(m, r.hook)
+	return m.GetDeletionTimestamp().IsZero() && r.isSelected(m) && (!exists || owner != r.hook.Owner)
 }
 
 // add puts the hook onto a machine that is not being deleted. The write is refused if the machine has changed since it

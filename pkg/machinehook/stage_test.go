@@ -111,9 +111,9 @@ func (s *site) await(m *machinev1beta1.Machine, isWanted func(*machinev1beta1.Ma
 }
 
 // awaitHook waits until a machine has a hook, or has it no more.
-func (s *site) awaitHook(m *machinev1beta1.Machine, h machinehook.MachineHook, isThere bool) *machinev1beta1.Machine {
+func (s *site) awaitHook(m *machinev1beta1.Machine, h machinehook.MachineHook, exists bool) *machinev1beta1.Machine {
 	s.Helper()
-	return s.await(m, func(m *machinev1beta1.Machine) bool { return slices.Contains(hooksOf(m), described(h)) == isThere })
+	return s.await(m, func(m *machinev1beta1.Machine) bool { return slices.Contains(hooksOf(m), described(h)) == exists })
 }
 
 func (s *site) delete(m client.Object) {

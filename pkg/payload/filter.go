@@ -155,7 +155,7 @@ func (f Filter) single() []singleFilter {
 
 // isSet reports whether one of the filters is in use.
 func (f Filter) isSet(name FilterName) bool {
-	return slices.ContainsFunc(f.single(), func(one singleFilter) bool { return one.name == name && !reflect.ValueOf(one.filter).IsZero() })
+	return slices.ContainsFunc(f.single(), func(filter singleFilter) bool { return filter.name == name && !reflect.ValueOf(filter.filter).IsZero() })
 }
 
 // The annotations that filters look at.

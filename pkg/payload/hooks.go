@@ -35,14 +35,14 @@ func (d *document) hookProblems(m *Manifest) []Problem {
 // within is where a line and column of a text stand that is the value of a field. Of a text that the file has in another
 // form, with escapes for example, it is where the field stands.
 func (p *Places) within(line, column int, path ...string) (fileLine, fileColumn int) {
-	if at, before, isThere := p.lineOf(p.node(path...), line); isThere {
+	if at, before, exists := p.lineOf(p.node(path...), line); exists {
 		return p.text.fileLine(at), before + column
 	}
 	return p.At(path...)
 }
 
 // lineOf finds a line of a text in the document: its line, and how many characters stand before it.
-func (p *Places) lineOf(node *yaml3.Node, line int) (at, before int, isThere bool) {
+func (p *Places) lineOf(node *yaml3.Node, line int) (at, before int, exists bool) {
 	if node == nil || node.Kind != yaml3.ScalarNode {
 		return 0, 0, false
 	}

@@ -67,8 +67,8 @@ func setEnv(m *Manifest, names, annotation string, values map[string]string) err
 		for _, field := range []string{"initContainers", "containers"} {
 			containers, _, _ := unstructured.NestedFieldNoCopy(m.object.Object, "spec", "template", "spec", field)
 			list, _ := containers.([]any)
-			for _, one := range list {
-				if container, isMap := one.(map[string]any); isMap && container["name"] == strings.TrimSpace(name) {
+			for _, item := range list {
+				if container, isMap := item.(map[string]any); isMap && container["name"] == strings.TrimSpace(name) {
 					container["env"] = withEnv(container["env"], values)
 					found = true
 				}
@@ -84,8 +84,8 @@ func setEnv(m *Manifest, names, annotation string, values map[string]string) err
 // withEnv returns a list of environment variables in which those of values are as given.
 func withEnv(env any, values map[string]string) []any {
 	list, _ := env.([]any)
-	list = slices.DeleteFunc(slices.Clone(list), func(one any) bool {
-		variable, _ := one.(map[string]any)
+	list = slices.DeleteFunc(slices.Clone(list), func(item any) bool {
+		variable, _ := item.(map[string]any)
 		name, _ := variable["name"].(string)
 		_, isSet := values[name]
 		return isSet

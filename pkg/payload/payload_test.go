@@ -282,10 +282,10 @@ func TestHash(t *testing.T) {
 		p, _ := parse(t, files(t, contents), payload.Options{})
 		return p.Hash
 	}
-	one := hash(map[string]string{"a.yaml": configMap("a"), "b.yaml": configMap("b")})
+	item := hash(map[string]string{"a.yaml": configMap("a"), "b.yaml": configMap("b")})
 	for range 20 { // files are read in parallel, in any order
-		if again := hash(map[string]string{"a.yaml": configMap("a"), "b.yaml": configMap("b")}); again != one {
-			t.Fatalf("the same files have hashes %s and %s", one, again)
+		if again := hash(map[string]string{"a.yaml": configMap("a"), "b.yaml": configMap("b")}); again != item {
+			t.Fatalf("the same files have hashes %s and %s", item, again)
 		}
 	}
 	for name, other := range map[string]map[string]string{
@@ -294,13 +294,13 @@ func TestHash(t *testing.T) {
 		"presence": {"a.yaml": configMap("a")},
 		"order":    {"a.yaml": configMap("b"), "b.yaml": configMap("a")},
 	} {
-		if hash(other) == one {
+		if hash(other) == item {
 			t.Errorf("another %s has the same hash", name)
 		}
 	}
 	const pinned = "sha256:5f456651" // of this very release: the hash must not change between versions of Runlevel
-	if !strings.HasPrefix(one, pinned) {
-		t.Errorf("the hash is %s, want %s…", one, pinned)
+	if !strings.HasPrefix(item, pinned) {
+		t.Errorf("the hash is %s, want %s…", item, pinned)
 	}
 }
 

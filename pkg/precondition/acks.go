@@ -43,16 +43,16 @@ func PendingAcks(gates, acks map[string]string, version string) []AdminGate {
 		if !isOfVersion || form != nil && gates[name] != "" && acks[name] == "true" {
 			continue
 		}
-		one := AdminGate{name, printable.Line(gates[name]), fmt.Sprintf("an administrator who sets %s: \"true\" in ConfigMap %s", name, AdminAcks)}
+		adminGate := AdminGate{name, printable.Line(gates[name]), fmt.Sprintf("an administrator who sets %s: \"true\" in ConfigMap %s", name, AdminAcks)}
 		switch {
 		case form == nil:
-			one.Message = fmt.Sprintf("the key %q of ConfigMap %s has not the form ack-MAJOR.MINOR-NAME", printable.Line(name), AdminGates)
-			one.Lifts = "a release that names the gate right"
+			adminGate.Message = fmt.Sprintf("the key %q of ConfigMap %s has not the form ack-MAJOR.MINOR-NAME", printable.Line(name), AdminGates)
+			adminGate.Lifts = "a release that names the gate right"
 		case gates[name] == "":
-			one.Message = fmt.Sprintf("the gate %s of ConfigMap %s does not say what is to be acknowledged", name, AdminGates)
-			one.Lifts = "a release that gives the gate a text"
+			adminGate.Message = fmt.Sprintf("the gate %s of ConfigMap %s does not say what is to be acknowledged", name, AdminGates)
+			adminGate.Lifts = "a release that gives the gate a text"
 		}
-		pending = append(pending, one)
+		pending = append(pending, adminGate)
 	}
 	return pending
 }

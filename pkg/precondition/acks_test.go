@@ -39,8 +39,8 @@ prices: the key "prices" of ConfigMap openshift-config-managed/admin-gates has n
 	} {
 		t.Run(name, func(t *testing.T) {
 			var lines []string
-			for _, one := range precondition.PendingAcks(gates, test.acks, test.version) {
-				lines = append(lines, one.Name+": "+one.Message)
+			for _, adminGate := range precondition.PendingAcks(gates, test.acks, test.version) {
+				lines = append(lines, adminGate.Name+": "+adminGate.Message)
 			}
 			if diff := cmp.Diff(strings.TrimSpace(test.wanted), strings.Join(lines, "\n")); diff != "" {
 				t.Error(diff)

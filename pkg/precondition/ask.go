@@ -53,15 +53,15 @@ func (n *needs) add(m *payload.Manifest, right Right, name string, verbs ...stri
 	for _, verb := range verbs {
 		right.Verb = verb
 		key := fmt.Sprint(right, " ", m == nil)
-		one := n.at[key]
-		if one == nil {
-			one = &need{Right: right}
-			n.at[key] = one
-			n.all = append(n.all, one)
+		item := n.at[key]
+		if item == nil {
+			item = &need{Right: right}
+			n.at[key] = item
+			n.all = append(n.all, item)
 		}
-		one.names = append(one.names, name)
+		item.names = append(item.names, name)
 		if m != nil {
-			one.Manifests = append(one.Manifests, m)
+			item.Manifests = append(item.Manifests, m)
 		}
 	}
 }
@@ -145,9 +145,9 @@ func (q GatherInput) missing(ctx context.Context, c *cluster.Cluster, places []p
 	lacking := make([]*Right, len(needed))
 	group, inGroup := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
-	for i, one := range needed {
+	for i, need := range needed {
 		group.Go(func() (err error) {
-			lacking[i], err = one.lacking(inGroup, c)
+			lacking[i], err = need.lacking(inGroup, c)
 			return err
 		})
 	}

@@ -69,8 +69,8 @@ func (f *Facts) judgePending(alike []Delete, h hop) CheckFinding {
 		stands = "may still be there, which is " + asked.Seen.DescribeSince()
 	}
 	var objects []kinds.ID
-	for _, one := range alike {
-		objects = append(objects, one.ID)
+	for _, item := range alike {
+		objects = append(objects, item.ID)
 	}
 	what := fmt.Sprintf("%s, which %s, %s", name(objects), who, stands)
 	finding := warns(liftsDelete(asked), "%s: %s goes on", what, h)

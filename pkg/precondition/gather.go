@@ -87,8 +87,8 @@ func Pending(known *record.Record, before *inventory.Inventory) []record.Tombsto
 	if before == nil {
 		return pending
 	}
-	for _, one := range pending {
-		goes[one.ID] = true
+	for _, tombstone := range pending {
+		goes[tombstone.ID] = true
 	}
 	var terminating []objectmeta.LiveMetadata
 	for _, head := range before.Of(known.Release) {
@@ -136,7 +136,7 @@ func (q GatherInput) there() []kinds.ID {
 	}
 	var found []kinds.ID
 	for _, m := range q.Payload.Manifests {
-		if _, isThere := q.Before.Find(m.ID()); isThere && m.IsTombstone() {
+		if _, exists := q.Before.Find(m.ID()); exists && m.IsTombstone() {
 			found = append(found, m.ID())
 		}
 	}

@@ -13,14 +13,14 @@ import (
 func grouped[T any, K comparable](all []T, key func(T) K) [][]T {
 	var groups [][]T
 	places := map[K]int{}
-	for _, one := range all {
-		at, isKnown := places[key(one)]
+	for _, item := range all {
+		at, isKnown := places[key(item)]
 		if !isKnown {
 			at = len(groups)
-			places[key(one)] = at
+			places[key(item)] = at
 			groups = append(groups, nil)
 		}
-		groups[at] = append(groups[at], one)
+		groups[at] = append(groups[at], item)
 	}
 	return groups
 }
@@ -52,9 +52,9 @@ func files(manifests []*payload.Manifest) string {
 }
 
 // either chooses the words for one thing, or those for several.
-func either(count int, one, several string) string {
+func either(count int, name, several string) string {
 	if count == 1 {
-		return one
+		return name
 	}
 	return several
 }

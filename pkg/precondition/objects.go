@@ -59,8 +59,8 @@ func judgeKinds(f *Facts) []CheckFinding {
 		return kind
 	}) {
 		var manifests []*payload.Manifest
-		for _, one := range alike {
-			manifests = append(manifests, one.Manifest)
+		for _, manifest := range alike {
+			manifests = append(manifests, manifest.Manifest)
 		}
 		found = append(found, judgeKind(manifests[0].GroupVersionKind(), alike[0], manifests).at(manifests...))
 	}

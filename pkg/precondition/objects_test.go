@@ -64,9 +64,9 @@ func TestKindsThatAreNotServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &precondition.Facts{}
 			for _, m := range manifests[:test.count] {
-				one := test.unserved
-				one.Manifest = m
-				f.Unserved = append(f.Unserved, one)
+				manifest := test.unserved
+				manifest.Manifest = m
+				f.Unserved = append(f.Unserved, manifest)
 			}
 			expect(t, f, test.wanted+" | CronJob web/a | 0000_10_web_a.yaml")
 		})

@@ -168,25 +168,25 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 		})
 	}
 	t.Run("several", func(t *testing.T) {
-		one, other := asked(terminating([]string{"a/b"})), asked(terminating([]string{"a/b"}))
-		one.Seen.Since, other.ID.Name = since.Add(time.Hour), "older"
-		f := &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{one, other}}
+		item, other := asked(terminating([]string{"a/b"})), asked(terminating([]string{"a/b"}))
+		item.Seen.Since, other.ID.Name = since.Add(time.Hour), "older"
+		f := &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{item, other}}
 		expect(t, f, "Blocks PendingDelete: ConfigMap web/older and 1 more, which 4.5.0 deletes, are terminating since 2026-05-01T12:00:00Z, held by finalizer a/b: "+
 			"the minor update from 4.5.3 to 4.6.0 does not begin before they are gone; lifted by the holder of finalizer a/b | since 2026-05-01T12:00:00Z | ConfigMap web/older")
 	})
 	t.Run("not asked for yet", func(t *testing.T) {
-		one := asked(tombstone.Observation{State: tombstone.Present, Asked: "1", UID: "1"})
-		one.Sent = false
-		f := &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{one}}
+		item := asked(tombstone.Observation{State: tombstone.Present, Asked: "1", UID: "1"})
+		item.Sent = false
+		f := &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{item}}
 		expect(t, f, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and its delete was not asked for yet"+update+
 			"applying 4.5.0 to its end, or by deleting it by hand | since 2026-05-04T10:00:00Z"+object)
 		f.Payload = release(t, "4.5.4", map[string]string{"0000_10_web_old.yaml": configMap("old", gone)})
 		expect(t, f, "") // which this update does
 	})
 	t.Run("of no version", func(t *testing.T) {
-		one := asked(terminating(nil))
-		one.Version = ""
-		expect(t, &precondition.Facts{Payload: release(t, "4.5.4", nil), Record: history("4.5.3"), Deletes: []precondition.Delete{one}},
+		item := asked(terminating(nil))
+		item.Version = ""
+		expect(t, &precondition.Facts{Payload: release(t, "4.5.4", nil), Record: history("4.5.3"), Deletes: []precondition.Delete{item}},
 			"Warns PendingDelete: ConfigMap web/old, which is to be deleted, is terminating since 2026-05-01T12:00:00Z: the patch update from 4.5.3 to 4.5.4 goes on; lifted by itself: nothing holds it | since 2026-05-01T12:00:00Z"+object)
 	})
 }

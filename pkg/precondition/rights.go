@@ -42,8 +42,8 @@ func judgeRights(f *Facts) []CheckFinding {
 		return fmt.Sprint(l.verbs, l.resources, l.rights, l.namespaces[0] == "", l.ofRecord)
 	})
 	var found []CheckFinding
-	for _, one := range lacks {
-		found = append(found, one.judge(user, f.Record.Release))
+	for _, item := range lacks {
+		found = append(found, item.judge(user, f.Record.Release))
 	}
 	return found
 }
@@ -51,9 +51,9 @@ func judgeRights(f *Facts) []CheckFinding {
 // mergedOfHooks makes one of all that hooks lack in a namespace.
 func mergedOfHooks(lacks []lack) []lack {
 	for i := range lacks {
-		if one := &lacks[i]; one.ofHooks {
-			one.rights = []string{one.inWords()}
-			one.verbs, one.resources = nil, nil
+		if item := &lacks[i]; item.ofHooks {
+			item.rights = []string{item.inWords()}
+			item.verbs, item.resources = nil, nil
 		}
 	}
 	return merged(lacks, func(l lack) string {
@@ -77,10 +77,10 @@ func merged(lacks []lack, key func(lack) string) []lack {
 	var all []lack
 	for _, alike := range grouped(lacks, key) {
 		whole := alike[0]
-		for _, one := range alike[1:] {
-			whole.verbs, whole.resources = union(whole.verbs, one.verbs), union(whole.resources, one.resources)
-			whole.namespaces, whole.manifests = union(whole.namespaces, one.namespaces), union(whole.manifests, one.manifests)
-			whole.rights = union(whole.rights, one.rights)
+		for _, item := range alike[1:] {
+			whole.verbs, whole.resources = union(whole.verbs, item.verbs), union(whole.resources, item.resources)
+			whole.namespaces, whole.manifests = union(whole.namespaces, item.namespaces), union(whole.manifests, item.manifests)
+			whole.rights = union(whole.rights, item.rights)
 		}
 		all = append(all, whole)
 	}
@@ -90,9 +90,9 @@ func merged(lacks []lack, key func(lack) string) []lack {
 // union is what is in either list, each once.
 func union[T comparable](a, b []T) []T {
 	all := slices.Clone(a)
-	for _, one := range b {
-		if !slices.Contains(all, one) {
-			all = append(all, one)
+	for _, item := range b {
+		if !slices.Contains(all, item) {
+			all = append(all, item)
 		}
 	}
 	return all

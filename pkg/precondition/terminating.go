@@ -31,8 +31,8 @@ type Terminating struct {
 func (q GatherInput) terminating(ctx context.Context, c *cluster.Cluster, places []place, deletes []Delete) []Terminating {
 	found := observeTerminating(ctx, c, q.terminatingNamespaces(ctx, c, places))
 	namespaces, definitions := map[string]bool{}, map[schema.GroupKind]bool{}
-	for _, one := range found {
-		namespaces[one.ID.Name] = true
+	for _, terminating := range found {
+		namespaces[terminating.ID.Name] = true
 	}
 	var others []Terminating
 	for _, p := range places {
@@ -46,7 +46,7 @@ func (q GatherInput) terminating(ctx context.Context, c *cluster.Cluster, places
 		}
 		others = append(others, Terminating{ID: id, Manifests: []*payload.Manifest{p.manifest}})
 	}
-	others = slices.DeleteFunc(others, func(one Terminating) bool { return definitions[one.ID.GroupKind()] })
+	others = slices.DeleteFunc(others, func(terminating Terminating) bool { return definitions[terminating.ID.GroupKind()] })
 	return append(found, observeTerminating(ctx, c, others)...)
 }
 
@@ -56,15 +56,15 @@ func observeTerminating(ctx context.Context, c *cluster.Cluster, all []Terminati
 	concurrently(min(mostTerminating, len(all)), func(i int) {
 		all[i].Seen = tombstone.Observe(ctx, c, all[i].ID, "")
 	})
-	return slices.DeleteFunc(all, func(one Terminating) bool {
-		return one.Seen.State != "" && one.Seen.State != tombstone.Terminating
+	return slices.DeleteFunc(all, func(terminating Terminating) bool {
+		return terminating.Seen.State != "" && terminating.Seen.State != tombstone.Terminating
 	})
 }
 
 // isTerminating says whether an object had a deletionTimestamp when the deletes were looked at, or
 // in the inventory.
 func (q GatherInput) isTerminating(id kinds.ID, deletes []Delete) bool {
-	if slices.ContainsFunc(deletes, func(one Delete) bool { return one.ID == id && one.Seen.State == tombstone.Terminating }) {
+	if slices.ContainsFunc(deletes, func(item Delete) bool { return item.ID == id && item.Seen.State == tombstone.Terminating }) {
 		return true
 	}
 	if q.Before == nil {
@@ -113,11 +113,11 @@ func (q GatherInput) terminatingNamespaces(ctx context.Context, c *cluster.Clust
 func judgeTerminating(f *Facts) []CheckFinding {
 	var found []CheckFinding
 	var seen, more []Terminating
-	for _, one := range f.Terminating {
-		if one.Seen.State == "" {
-			more = append(more, one)
+	for _, terminating := range f.Terminating {
+		if terminating.Seen.State == "" {
+			more = append(more, terminating)
 		} else {
-			seen = append(seen, one)
+			seen = append(seen, terminating)
 		}
 	}
 	for _, alike := range grouped(seen, Terminating.cause) {
@@ -137,18 +137,18 @@ func (t Terminating) cause() string {
 // judgeAlikeTerminating is about objects that the same holds, if anything does.
 func (f *Facts) judgeAlikeTerminating(alike []Terminating) CheckFinding {
 	slices.SortStableFunc(alike, func(a, b Terminating) int { return a.Seen.Since.Compare(b.Seen.Since) })
-	one, count := alike[0], len(alike)
+	terminating, count := alike[0], len(alike)
 	var objects []kinds.ID
 	var manifests []*payload.Manifest
 	for _, other := range alike {
 		objects, manifests = append(objects, other.ID), append(manifests, other.Manifests...)
 	}
-	what := fmt.Sprintf("%s, which %s, %s %s", name(objects), f.neededBy(manifests), either(count, "is", "are"), one.Seen.DescribeSince())
-	lifts := liftsDelete(Delete{Seen: one.Seen})
+	what := fmt.Sprintf("%s, which %s, %s %s", name(objects), f.neededBy(manifests), either(count, "is", "are"), terminating.Seen.DescribeSince())
+	lifts := liftsDelete(Delete{Seen: terminating.Seen})
 	finding := warns(lifts, "%s: an apply waits until %s gone", what, either(count, "it is", "they are"))
-	if one.Seen.IsHeld() {
+	if terminating.Seen.IsHeld() {
 		can := either(count, "it can only be recreated when it is gone", "they can only be recreated when they are gone")
-		if one.ID.GroupKind() == kinds.Namespace {
+		if terminating.ID.GroupKind() == kinds.Namespace {
 			can = either(count, "nothing can be made in it before it is gone", "nothing can be made in them before they are gone")
 		}
 		finding = blocks(lifts, "%s: %s", what, can)
@@ -156,7 +156,7 @@ func (f *Facts) judgeAlikeTerminating(alike []Terminating) CheckFinding {
 	if len(manifests) > 0 {
 		finding = finding.at(manifests...)
 	}
-	return finding.since(one.Seen.Since).about(objects...)
+	return finding.since(terminating.Seen.Since).about(objects...)
 }
 
 // neededBy says what objects are needed for.

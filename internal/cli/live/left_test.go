@@ -21,8 +21,8 @@ func (f *film) left() string {
 func TestTheTimeThatIsLeft(t *testing.T) {
 	items := many()
 	minute := map[string]time.Duration{} // for each level, by its slowest node
-	for _, one := range items {
-		minute[nodeOf(one)] = 10 * time.Second
+	for _, item := range items {
+		minute[nodeOf(item)] = 10 * time.Second
 	}
 	minute["level 50, frontend"], minute["level 60, frontend"] = 60*time.Second, 60*time.Second
 	for name, c := range map[string]struct {

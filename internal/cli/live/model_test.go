@@ -54,17 +54,17 @@ func (f *film) tell(event apply.Event) {
 	f.Event(event)
 }
 
-func nodeOf(one progress.Item) string { return "level " + one.Level + ", " + one.Component }
+func nodeOf(item progress.Item) string { return "level " + item.Level + ", " + item.Component }
 
 // about is an event about an item.
-func about(one progress.Item, event apply.Event) apply.Event {
-	event.Object, event.File, event.Node = &one.ID, one.File, nodeOf(one)
+func about(item progress.Item, event apply.Event) apply.Event {
+	event.Object, event.File, event.Node = &item.ID, item.File, nodeOf(item)
 	return event
 }
 
-func waiting(one progress.Item, since time.Duration, message string, why ...string) apply.Event {
+func waiting(item progress.Item, since time.Duration, message string, why ...string) apply.Event {
 	then := began.Add(since)
-	return about(one, apply.Event{Type: apply.Waiting, Message: message, Since: &then, Why: why})
+	return about(item, apply.Event{Type: apply.Waiting, Message: message, Since: &then, Why: why})
 }
 
 // retrying is a wait for what has failed, and is tried again.
@@ -73,21 +73,21 @@ func retrying(wait apply.Event) apply.Event {
 	return wait
 }
 
-func applied(one progress.Item, action object.Action) apply.Event {
-	return about(one, apply.Event{Type: apply.Applied, Action: action})
+func applied(item progress.Item, action object.Action) apply.Event {
+	return about(item, apply.Event{Type: apply.Applied, Action: action})
 }
 
 // play applies items one node after the other, a node in some time; the last node is still
 // running when the items are over.
 func (f *film) play(items []progress.Item, each time.Duration) *film {
-	for i, one := range items {
-		if i == 0 || nodeOf(items[i-1]) != nodeOf(one) {
-			f.tell(apply.Event{Type: apply.Began, Node: nodeOf(one)})
+	for i, item := range items {
+		if i == 0 || nodeOf(items[i-1]) != nodeOf(item) {
+			f.tell(apply.Event{Type: apply.Began, Node: nodeOf(item)})
 		}
-		f.tell(applied(one, object.Configured))
-		if i+1 < len(items) && nodeOf(items[i+1]) != nodeOf(one) {
+		f.tell(applied(item, object.Configured))
+		if i+1 < len(items) && nodeOf(items[i+1]) != nodeOf(item) {
 			f.after(each)
-			f.tell(apply.Event{Type: apply.Ended, Node: nodeOf(one), Seconds: each.Seconds()})
+			f.tell(apply.Event{Type: apply.Ended, Node: nodeOf(item), Seconds: each.Seconds()})
 		}
 	}
 	return f
@@ -126,8 +126,8 @@ func stuck() *film {
 	f.play(items[:4], 2*time.Second)
 	f.tell(about(items[4], apply.Event{Type: apply.Applied, Action: object.Pending, Message: "terminating for 0s, held by finalizer example.com/hold"}))
 	f.tell(apply.Event{Type: apply.Ended, Node: "level 20, cache"})
-	for _, one := range items[5:8] {
-		f.tell(apply.Event{Type: apply.Began, Node: nodeOf(one)})
+	for _, item := range items[5:8] {
+		f.tell(apply.Event{Type: apply.Began, Node: nodeOf(item)})
 	}
 	f.tell(applied(items[5], object.Configured))
 	f.tell(about(items[6], apply.Event{Type: apply.Retrying, Message: "attempt 1 failed, the next is in 500ms: no endpoints available for service \"hook\""}))
@@ -149,22 +149,22 @@ func crowded() *film {
 	items := many()
 	f := start(progress.Intent{Title: "install of release shop 2.0.0", Items: items})
 	var waits []apply.Event
-	for i, one := range items {
+	for i, item := range items {
 		if i%5 == 0 {
-			f.tell(apply.Event{Type: apply.Began, Node: nodeOf(one)})
+			f.tell(apply.Event{Type: apply.Began, Node: nodeOf(item)})
 		}
 		if i%4 != 3 {
-			f.tell(applied(one, object.Created))
+			f.tell(applied(item, object.Created))
 		}
 		if i%9 == 0 {
-			wait := waiting(one, time.Duration(i)*time.Millisecond, "0 of 3 replicas are available", "Pod shop/web-1: it has no node")
+			wait := waiting(item, time.Duration(i)*time.Millisecond, "0 of 3 replicas are available", "Pod shop/web-1: it has no node")
 			if i%4 == 3 {
 				wait = retrying(wait)
 			}
 			waits = append(waits, wait)
 		}
 		if i%100 == 50 {
-			f.tell(about(one, apply.Event{Type: apply.Failing, Reason: "WorkloadFailed", Message: "BackoffLimitExceeded"}))
+			f.tell(about(item, apply.Event{Type: apply.Failing, Reason: "WorkloadFailed", Message: "BackoffLimitExceeded"}))
 		}
 	}
 	return f.after(45*time.Second, waits...)
@@ -263,10 +263,10 @@ func TestCausesAreWrapped(t *testing.T) {
 			t.Run(fmt.Sprintf("%s at %d columns", name, width), func(t *testing.T) {
 				f := start(progress.Intent{Title: "update of release shop 1.1.0, after 1.0.0", Items: items, InOrder: true})
 				waits := []apply.Event{waiting(items[0], 0, message, why)}
-				for i, one := range items[:5*c.nodes] {
-					f.tell(apply.Event{Type: apply.Began, Node: nodeOf(one)})
+				for i, item := range items[:5*c.nodes] {
+					f.tell(apply.Event{Type: apply.Began, Node: nodeOf(item)})
 					if i >= 5 {
-						waits = append(waits, waiting(one, time.Second, "0 of 3 replicas are available", "Pod shop/web-1: it has no node"))
+						waits = append(waits, waiting(item, time.Second, "0 of 3 replicas are available", "Pod shop/web-1: it has no node"))
 					}
 				}
 				f.tell(about(items[1], apply.Event{Type: apply.Failing, Message: failed}))

@@ -32,9 +32,9 @@ func (p page) jobs() []job {
 		byNode[w.Node].waits = append(byNode[w.Node].waits, w)
 	}
 	var jobs []job
-	for _, one := range byNode {
-		if one.IsRunning || len(one.waits) > 0 {
-			jobs = append(jobs, *one)
+	for _, item := range byNode {
+		if item.IsRunning || len(item.waits) > 0 {
+			jobs = append(jobs, *item)
 		}
 	}
 	slices.SortFunc(jobs, func(a, b job) int {
@@ -118,33 +118,33 @@ func (p page) crowdedLines(jobs []job, width, room int) []string {
 			lines = append(lines[:most-1], cut(lines[most-1], width-1)+"…")
 		}
 	}
-	for i, one := range jobs[1:] {
+	for i, item := range jobs[1:] {
 		if len(lines) == room-1 && i < len(jobs)-2 {
 			return append(lines, cut("  "+faint.of(fmt.Sprintf("and %d more", len(jobs)-1-i)), width))
 		}
 		if len(lines) == room {
 			break
 		}
-		lines = append(lines, p.jobLines(one, detail{}, width)...)
+		lines = append(lines, p.jobLines(item, detail{}, width)...)
 	}
 	return lines
 }
 
 // jobLines are those of one job. With no room for its waits, the oldest is in the same line.
-func (p page) jobLines(one job, d detail, width int) []string {
+func (p page) jobLines(item job, d detail, width int) []string {
 	if d.whole > 0 {
 		d.waits = max(d.waits, 1)
 	}
 	switch {
-	case len(one.waits) == 0:
-		return []string{cut("  "+p.title(one), width)}
+	case len(item.waits) == 0:
+		return []string{cut("  "+p.title(item), width)}
 	case d.waits == 0:
-		return []string{cut(p.shortly(one), width)}
+		return []string{cut(p.shortly(item), width)}
 	}
-	lines := []string{cut("  "+p.title(one), width)}
-	for i, w := range one.waits {
+	lines := []string{cut("  "+p.title(item), width)}
+	for i, w := range item.waits {
 		if i == d.waits {
-			return append(lines, cut(faint.of(fmt.Sprintf("    and %d more", len(one.waits)-i)), width))
+			return append(lines, cut(faint.of(fmt.Sprintf("    and %d more", len(item.waits)-i)), width))
 		}
 		lines = append(lines, p.waitLines(w, detail{why: d.why, whole: d.whole - i}, width)...)
 	}
@@ -175,13 +175,13 @@ func (p page) waitLines(w progress.Waited, d detail, width int) []string {
 }
 
 // shortly is a job in one line, with what it waits for the longest.
-func (p page) shortly(one job) string {
-	name := strong.of(strings.TrimPrefix(one.name(), "level "))
-	if more := len(one.waits) - 1; more > 0 {
+func (p page) shortly(item job) string {
+	name := strong.of(strings.TrimPrefix(item.name(), "level "))
+	if more := len(item.waits) - 1; more > 0 {
 		name += fmt.Sprintf(" (+%d)", more)
 	}
-	if one.waits[0].Retrying {
+	if item.waits[0].Retrying {
 		name += " retrying"
 	}
-	return "  " + slow.of(fmt.Sprintf("%-6s", clock(p.Now.Sub(one.waits[0].Since)))) + " " + name + ": " + cause(one.waits[0])
+	return "  " + slow.of(fmt.Sprintf("%-6s", clock(p.Now.Sub(item.waits[0].Since)))) + " " + name + ": " + cause(item.waits[0])
 }

@@ -31,8 +31,8 @@ func Screen(shown progress.Progress, width, height int) string {
 	lines := p.head(width)
 	parts := p.parts(width, height)
 	share(parts, height-len(lines))
-	for _, one := range parts {
-		lines = append(lines, one.lines(width)...)
+	for _, part := range parts {
+		lines = append(lines, part.lines(width)...)
 	}
 	for i := range lines {
 		lines[i] = cut(lines[i], width)
@@ -131,14 +131,14 @@ const (
 func (p page) parts(width, height int) []part {
 	running := p.runningLines(width, height)
 	var failures, deletes, recent []string
-	for _, one := range p.Failures {
-		failures = append(failures, strings.TrimPrefix(Line(one), word(string(one.Type))))
+	for _, event := range p.Failures {
+		failures = append(failures, strings.TrimPrefix(Line(event), word(string(event.Type))))
 	}
-	for _, one := range p.Deletes {
-		deletes = append(deletes, one.Object.String()+": "+printable.Line(one.Message))
+	for _, deleting := range p.Deletes {
+		deletes = append(deletes, deleting.Object.String()+": "+printable.Line(deleting.Message))
 	}
-	for _, one := range p.Recent {
-		recent = append(recent, Line(one))
+	for _, event := range p.Recent {
+		recent = append(recent, Line(event))
 	}
 	parts := []part{
 		levelPart:   {want: len(p.levelLines(width, height)), body: p.levelLines},

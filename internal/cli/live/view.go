@@ -89,8 +89,8 @@ func (v *View) Pending() []kinds.ID {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var all []kinds.ID
-	for _, one := range v.fold.Progress().Deletes {
-		all = append(all, one.Object)
+	for _, deleting := range v.fold.Progress().Deletes {
+		all = append(all, deleting.Object)
 	}
 	return all
 }

@@ -49,8 +49,8 @@ func Count(ctx context.Context, c *cluster.Cluster, deleted []objectmeta.LiveMet
 	}
 	g := newGraph(listings, deleted)
 	counts := map[types.UID]kinds.ObjectCounts{}
-	for _, one := range deleted {
-		counts[one.UID] = tallyOf(g.goesWith(g.objects[one.UID]))
+	for _, liveMetadata := range deleted {
+		counts[liveMetadata.UID] = tallyOf(g.goesWith(g.objects[liveMetadata.UID]))
 	}
 	return counts, notes, nil
 }
@@ -77,8 +77,8 @@ type listing struct {
 // everywhere. An object in a namespace has none elsewhere.
 func namespacesOf(deleted []objectmeta.LiveMetadata) []string {
 	namespaces := map[string]bool{}
-	for _, one := range deleted {
-		namespaces[one.ID.Namespace] = true
+	for _, liveMetadata := range deleted {
+		namespaces[liveMetadata.ID.Namespace] = true
 	}
 	if namespaces[metav1.NamespaceAll] || len(namespaces) > mostNamespaces {
 		return []string{metav1.NamespaceAll}

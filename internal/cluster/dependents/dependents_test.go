@@ -203,7 +203,7 @@ func TestEachTollIsItsOwn(t *testing.T) {
 		of      objectmeta.LiveMetadata
 		objects int
 	}{"the owner": {owner, 2}, "the child": {child, 1}, "the other": {other, 0}} {
-		if got, isThere := tolls[want.of.UID]; !isThere || got.Objects != want.objects {
+		if got, exists := tolls[want.of.UID]; !exists || got.Objects != want.objects {
 			t.Errorf("%s takes %s, want %d", name, got, want.objects)
 		}
 	}

@@ -46,8 +46,8 @@ func TestObjectsServedTwiceCountOnce(t *testing.T) {
 		"/api/v1/broken":                   "no list",
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		answer, isThere := answers[request.URL.Path]
-		if !isThere {
+		answer, exists := answers[request.URL.Path]
+		if !exists {
 			http.NotFound(w, request)
 			return
 		}

@@ -76,8 +76,8 @@ func (s *Cache) Bytes() []byte {
 	data := make([]byte, 0, len(s.objects)*entrySize)
 	for _, name := range slices.SortedFunc(maps.Keys(s.objects), func(a, b digest) int { return bytes.Compare(a[:], b[:]) }) {
 		data = append(data, name[:]...)
-		for _, one := range s.objects[name] {
-			data = append(data, one[:]...)
+		for _, item := range s.objects[name] {
+			data = append(data, item[:]...)
 		}
 	}
 	return data

@@ -36,7 +36,7 @@ func head(object *metav1.PartialObjectMetadata) objectmeta.LiveMetadata {
 
 func TestFingerprintsKnowWhatCantHaveChanged(t *testing.T) {
 	ours := func(o *metav1.PartialObjectMetadata) *metav1.ManagedFieldsEntry { return &o.ManagedFields[0] }
-	for name, one := range map[string]struct {
+	for name, item := range map[string]struct {
 		since  func(*metav1.PartialObjectMetadata)
 		text   func(*fingerprint.AppliedFrom)
 		exact  bool // known of any kind
@@ -89,13 +89,13 @@ func TestFingerprintsKnowWhatCantHaveChanged(t *testing.T) {
 			known := fingerprint.Read(nil)
 			known.Add(head(object), text)
 			known = fingerprint.Read(known.Bytes()) // as the next process does
-			if one.since != nil {
-				one.since(object)
+			if item.since != nil {
+				item.since(object)
 			}
-			if one.text != nil {
-				one.text(&text)
+			if item.text != nil {
+				item.text(&text)
 			}
-			for counts, want := range map[bool]bool{false: one.exact, true: one.counts} {
+			for counts, want := range map[bool]bool{false: item.exact, true: item.counts} {
 				kept := fingerprint.Read(nil)
 				if got := kept.CarryOver(known, head(object), text, func() bool { return counts }); got != want {
 					t.Errorf("where its generation counts is %t: known is %t", counts, got)

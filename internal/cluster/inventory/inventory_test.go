@@ -76,8 +76,8 @@ func TestWhoseAnObjectIs(t *testing.T) {
 		if owner, isOthers := found.OwnerOf(id, namespace); owner != want || isOthers != (want != "") {
 			t.Errorf("%s is of release %q", name, owner)
 		}
-		if head, isThere := found.Find(id); isThere != (name != "unlabelled") || isThere && head.UID == "" {
-			t.Errorf("%s is found: %t, %+v", name, isThere, head)
+		if head, exists := found.Find(id); exists != (name != "unlabelled") || exists && head.UID == "" {
+			t.Errorf("%s is found: %t, %+v", name, exists, head)
 		}
 	}
 	if head, _ := found.Find(kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "ours"}); head.UID != owner.GetUID() || head.ResourceVersion != owner.GetResourceVersion() || head.Created.IsZero() {
@@ -102,8 +102,8 @@ func TestWhatDoesNotMatterIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ours", "theirs", "others"} {
-		if _, isThere := found.Find(kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: name}); isThere != (name != "others") {
-			t.Errorf("%s is found: %t", name, isThere)
+		if _, exists := found.Find(kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: name}); exists != (name != "others") {
+			t.Errorf("%s is found: %t", name, exists)
 		}
 		if asked[name] != name+"-"+namespace {
 			t.Errorf("%s is said to be of release %q", name, asked[name])

@@ -167,7 +167,7 @@ func isWithin(wanted, there map[string]string) bool {
 }
 
 func areWithin[T any](wanted, there []T) bool {
-	return !slices.ContainsFunc(wanted, func(one T) bool {
-		return !slices.ContainsFunc(there, func(other T) bool { return reflect.DeepEqual(one, other) })
+	return !slices.ContainsFunc(wanted, func(item T) bool {
+		return !slices.ContainsFunc(there, func(other T) bool { return reflect.DeepEqual(item, other) })
 	})
 }

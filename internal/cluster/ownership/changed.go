@@ -42,11 +42,11 @@ func Changed(live *unstructured.Unstructured, isScaled func() bool, wasOurs func
 		claims = few
 	}
 	isChanged = true
-	for _, one := range claims {
-		if one.isYield {
+	for _, claim := range claims {
+		if claim.isYield {
 			isChanged = false
-		} else if !slices.Contains(by, one.Writer) {
-			by = append(by, one.Writer)
+		} else if !slices.Contains(by, claim.Writer) {
+			by = append(by, claim.Writer)
 		}
 	}
 	slices.SortStableFunc(by, func(a, b Writer) int { return b.Since.Compare(a.Since) })
@@ -79,9 +79,9 @@ func claimsOn(live *unstructured.Unstructured, isScaled func() bool) []claim {
 			}
 		})
 		writer := Writer{Manager: named(entry.Manager, entry.Subresource), Since: timeOf(entry)}
-		for _, one := range []claim{{writer, own, false}, {writer, yields, true}} {
-			if !one.fields.Empty() {
-				claims = append(claims, one)
+		for _, item := range []claim{{writer, own, false}, {writer, yields, true}} {
+			if !item.fields.Empty() {
+				claims = append(claims, item)
 			}
 		}
 	}
@@ -103,9 +103,9 @@ func fewest(have *fieldpath.Set, claims []claim, wasOurs func(fields []byte) boo
 		}
 		var chosen []claim
 		had := have
-		for i, one := range claims {
+		for i, item := range claims {
 			if choice&(1<<i) != 0 {
-				chosen, had = append(chosen, one), had.Union(one.fields)
+				chosen, had = append(chosen, item), had.Union(item.fields)
 			}
 		}
 		if fields, err := had.ToJSON(); err == nil && wasOurs(fields) {

@@ -85,9 +85,9 @@ var secretKind = schema.GroupKind{Kind: "Secret"}
 // would only own a field that is never there, and a key that is dropped would stay for ever.
 // What is no text, is left for the server to refuse.
 func writeAsData(secret *unstructured.Unstructured) {
-	texts, isThere, err := unstructured.NestedStringMap(secret.Object, "stringData")
+	texts, exists, err := unstructured.NestedStringMap(secret.Object, "stringData")
 	data, _, dataErr := unstructured.NestedMap(secret.Object, "data")
-	if !isThere || err != nil || dataErr != nil {
+	if !exists || err != nil || dataErr != nil {
 		return
 	}
 	if data == nil {

@@ -92,10 +92,10 @@ type entry struct {
 // read reads what entries say. Those that can't be read say nothing.
 func read(entries []metav1.ManagedFieldsEntry) []entry {
 	var all []entry
-	for _, one := range entries {
-		if set, err := fieldsOf(one); err == nil {
-			isOurs := one.Manager == cluster.FieldManager && one.Subresource == ""
-			all = append(all, entry{named(one.Manager, one.Subresource), set, isOurs})
+	for _, managedFieldsEntry := range entries {
+		if set, err := fieldsOf(managedFieldsEntry); err == nil {
+			isOurs := managedFieldsEntry.Manager == cluster.FieldManager && managedFieldsEntry.Subresource == ""
+			all = append(all, entry{named(managedFieldsEntry.Manager, managedFieldsEntry.Subresource), set, isOurs})
 		}
 	}
 	return all
@@ -103,13 +103,13 @@ func read(entries []metav1.ManagedFieldsEntry) []entry {
 
 func ownersOf(entries []entry, path fieldpath.Path) []string {
 	var exactly, around []string
-	for _, one := range entries {
+	for _, item := range entries {
 		switch {
-		case one.isOurs:
-		case ownsWithin(one.fields, path):
-			exactly = append(exactly, one.manager)
-		case ownsAround(one.fields, path):
-			around = append(around, one.manager)
+		case item.isOurs:
+		case ownsWithin(item.fields, path):
+			exactly = append(exactly, item.manager)
+		case ownsAround(item.fields, path):
+			around = append(around, item.manager)
 		}
 	}
 	owners := exactly

@@ -40,14 +40,14 @@ func contentsOf(ctx context.Context, c *cluster.Cluster, namespace, condition st
 		named = [][]string{{"", "pods", ""}}
 	}
 	var all contents
-	for _, one := range named[:min(mostKinds, len(named))] {
-		of, err := c.FindByName(ctx, one[1], &one[2])
+	for _, group := range named[:min(mostKinds, len(named))] {
+		of, err := c.FindByName(ctx, group[1], &group[2])
 		if err != nil {
 			return all, err
 		}
-		at := slices.IndexFunc(of, func(r cluster.Resource) bool { return r.Resource == one[1] })
+		at := slices.IndexFunc(of, func(r cluster.Resource) bool { return r.Resource == group[1] })
 		if at < 0 {
-			return all, fmt.Errorf("%s.%s: %w", one[1], one[2], cluster.ErrNotServed)
+			return all, fmt.Errorf("%s.%s: %w", group[1], group[2], cluster.ErrNotServed)
 		}
 		found, err := list(ctx, c, of[at], namespace)
 		if err != nil {

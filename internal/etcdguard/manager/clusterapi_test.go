@@ -78,7 +78,7 @@ func (s *scene) create(t *testing.T, manifest string, args ...any) *unstructured
 }
 
 // awaitAnnotation waits until a machine has the hook, or has it no more.
-func (s *scene) awaitAnnotation(t *testing.T, number int, isThere bool) *unstructured.Unstructured {
+func (s *scene) awaitAnnotation(t *testing.T, number int, exists bool) *unstructured.Unstructured {
 	t.Helper()
 	m := &unstructured.Unstructured{}
 	m.SetAPIVersion("cluster.x-k8s.io/v1beta2")
@@ -86,6 +86,6 @@ func (s *scene) awaitAnnotation(t *testing.T, number int, isThere bool) *unstruc
 	key := client.ObjectKey{Namespace: s.namespace, Name: fmt.Sprint("m", number)}
 	return machinetest.Await(t, s.client, m, key, func(m *unstructured.Unstructured) bool {
 		owner, ok := m.GetAnnotations()[preTerminate]
-		return ok == isThere && (!ok || owner == "clusteroperator/etcd")
+		return ok == exists && (!ok || owner == "clusteroperator/etcd")
 	})
 }

@@ -60,9 +60,9 @@ func TestTheGuardAsItIsShipped(t *testing.T) {
 	giveBack()
 	s.awaitCondition(t, configv1.OperatorDegraded, configv1.ConditionTrue, "no endpoint answers")
 	for _, role := range []string{"etcd-quorum-guard", "etcd-quorum-guard-pods"} {
-		for _, one := range sandboxtest.UnusedRights(t, stage.Sandbox(t), guardManifests(), role, rare) {
-			if !strings.HasSuffix(one, "machines.cluster.x-k8s.io") { // which the Deployment has for another value of a flag
-				t.Errorf("role %s has the right to %s, which is never used", role, one)
+		for _, name := range sandboxtest.UnusedRights(t, stage.Sandbox(t), guardManifests(), role, rare) {
+			if !strings.HasSuffix(name, "machines.cluster.x-k8s.io") { // which the Deployment has for another value of a flag
+				t.Errorf("role %s has the right to %s, which is never used", role, name)
 			}
 		}
 	}
@@ -94,9 +94,9 @@ func (s *shippedScene) deploy(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, one := range s.pods.Processes() {
-			if text, _ := os.ReadFile(one.Log); t.Failed() {
-				t.Logf("%s: %s", one.Pod, text)
+		for _, hostProcess := range s.pods.Processes() {
+			if text, _ := os.ReadFile(hostProcess.Log); t.Failed() {
+				t.Logf("%s: %s", hostProcess.Pod, text)
 			}
 		}
 		_ = s.pods.Stop()
@@ -138,12 +138,12 @@ func (s *shippedScene) createSecret(t *testing.T) {
 func (s *shippedScene) awaitCondition(t *testing.T, of configv1.ClusterStatusConditionType, status configv1.ConditionStatus, says string) {
 	t.Helper()
 	machinetest.Await(t, s.admin, &configv1.ClusterOperator{}, client.ObjectKey{Name: "etcd-quorum-guard"}, func(o *configv1.ClusterOperator) bool {
-		isThere, isAvailable := false, false
-		for _, one := range o.Status.Conditions {
-			isThere = isThere || one.Type == of && one.Status == status && strings.Contains(one.Message, says)
-			isAvailable = isAvailable || one.Type == configv1.OperatorAvailable && one.Status == configv1.ConditionTrue
+		exists, isAvailable := false, false
+		for _, condition := range o.Status.Conditions {
+			exists = exists || condition.Type == of && condition.Status == status && strings.Contains(condition.Message, says)
+			isAvailable = isAvailable || condition.Type == configv1.OperatorAvailable && condition.Status == configv1.ConditionTrue
 		}
-		return isThere && isAvailable && len(o.Status.Versions) == 1 && o.Status.Versions[0].Version == "0.0.1-snapshot"
+		return exists && isAvailable && len(o.Status.Versions) == 1 && o.Status.Versions[0].Version == "0.0.1-snapshot"
 	})
 }
 

@@ -227,8 +227,8 @@ func (c *EtcdClient) tlsConfig() (*tls.Config, error) {
 // hosts returns the hosts of URLs, each once.
 func hosts(urls []string) []string {
 	var found []string
-	for _, one := range urls {
-		if parsed, err := url.Parse(one); err == nil {
+	for _, name := range urls {
+		if parsed, err := url.Parse(name); err == nil {
 			found = append(found, Host(parsed.Hostname()))
 		}
 	}

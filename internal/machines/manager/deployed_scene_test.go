@@ -81,9 +81,9 @@ func runPods(t *testing.T, config *rest.Config) *hostpods.HostPods {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, one := range pods.Processes() {
-			if text, _ := os.ReadFile(one.Log); t.Failed() {
-				t.Logf("%s: %s", one.Pod, text)
+		for _, hostProcess := range pods.Processes() {
+			if text, _ := os.ReadFile(hostProcess.Log); t.Failed() {
+				t.Logf("%s: %s", hostProcess.Pod, text)
 			}
 		}
 		_ = pods.Stop()

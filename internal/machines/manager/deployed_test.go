@@ -187,9 +187,9 @@ func awaitOperator(t *testing.T, c client.Client, version string, of configv1.Cl
 		if len(o.Status.Versions) != 1 || o.Status.Versions[0].Version != version {
 			return false
 		}
-		for _, one := range o.Status.Conditions {
-			if one.Type == of {
-				return one.Status == status && strings.Contains(one.Message, says)
+		for _, condition := range o.Status.Conditions {
+			if condition.Type == of {
+				return condition.Status == status && strings.Contains(condition.Message, says)
 			}
 		}
 		return false

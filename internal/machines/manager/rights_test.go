@@ -76,9 +76,9 @@ func TestEachRightIsUsed(t *testing.T) {
 		"machine-controller-cluster-api", "machine-controller-sets-cluster-api", "machine-controller-providers-cluster-api",
 		"machine-controller-extensions-cluster-api",
 	} {
-		for _, one := range sandboxtest.UnusedRights(t, own.Sandbox(t), manifests.Objects(), role, rare...) {
-			if !slices.Contains(implied, one) {
-				t.Errorf("role %s has the right to %s, which is never used", role, one)
+		for _, name := range sandboxtest.UnusedRights(t, own.Sandbox(t), manifests.Objects(), role, rare...) {
+			if !slices.Contains(implied, name) {
+				t.Errorf("role %s has the right to %s, which is never used", role, name)
 			}
 		}
 	}

@@ -28,11 +28,11 @@ func drainsOfControlPlane(histories map[string]*history) []string {
 		}
 	}
 	var found []string
-	for i, one := range drains {
+	for i, item := range drains {
 		for _, other := range drains[i+1:] {
-			if one.Begin.Before(other.End) && other.Begin.Before(one.End) {
+			if item.Begin.Before(other.End) && other.Begin.Before(item.End) {
 				found = append(found, fmt.Sprintf("control-plane nodes are drained one at a time: those of %s and %s at once at %s",
-					min(one.machine, other.machine), max(one.machine, other.machine), clock(later(one.Begin, other.Begin))))
+					min(item.machine, other.machine), max(item.machine, other.machine), clock(later(item.Begin, other.Begin))))
 			}
 		}
 	}

@@ -211,11 +211,11 @@ func TestInvariantOfTheControlPlane(t *testing.T) {
 		s.next += skip
 		return &s.cordon().end().history
 	}
-	one, other, late := controlPlane(0), controlPlane(1), controlPlane(30)
-	if found := drainsOfControlPlane(map[string]*history{"a": one, "b": other}); len(found) != 1 {
+	item, other, late := controlPlane(0), controlPlane(1), controlPlane(30)
+	if found := drainsOfControlPlane(map[string]*history{"a": item, "b": other}); len(found) != 1 {
 		t.Errorf("two are drained at once, and found was %q", found)
 	}
-	if found := drainsOfControlPlane(map[string]*history{"a": one, "b": late}); len(found) != 0 {
+	if found := drainsOfControlPlane(map[string]*history{"a": item, "b": late}); len(found) != 0 {
 		t.Errorf("two are drained one after the other, and found was %q", found)
 	}
 }

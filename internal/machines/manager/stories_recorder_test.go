@@ -242,8 +242,8 @@ func awaitReleases(t *testing.T, control *sandbox.Sandbox, crashes []time.Time, 
 		histories = historiesOf(requests)
 		missing = unless(len(histories) >= count, "%d of %d machines are there", len(histories), count)
 		for name, h := range histories {
-			if one := untold(h); one != "" {
-				missing = name + ": " + one
+			if item := untold(h); item != "" {
+				missing = name + ": " + item
 			}
 		}
 		return missing == "", nil

@@ -37,8 +37,8 @@ func failures(operation, help string) *prometheus.CounterVec {
 
 // registerMetrics has the process tell of what is counted. Several managers of one process share the counts.
 func registerMetrics() error {
-	for _, one := range []prometheus.Collector{phaseTransitions, failedCreates, failedUpdates, failedDeletes} {
-		err := metrics.Registry.Register(one)
+	for _, collector := range []prometheus.Collector{phaseTransitions, failedCreates, failedUpdates, failedDeletes} {
+		err := metrics.Registry.Register(collector)
 		if err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return fmt.Errorf("register metrics: %w", err)
 		}

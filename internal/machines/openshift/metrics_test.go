@@ -26,14 +26,14 @@ func (s *scenario) counted(name, label string) map[string]float64 {
 	}
 	values := map[string]float64{}
 	for _, family := range families {
-		for _, one := range family.GetMetric() {
+		for _, metric := range family.GetMetric() {
 			labels := map[string]string{}
-			for _, pair := range one.GetLabel() {
+			for _, pair := range metric.GetLabel() {
 				labels[pair.GetName()] = pair.GetValue()
 			}
 			namespace, isOfMachine := labels["namespace"]
 			if family.GetName() == name && (!isOfMachine || namespace == s.namespace) {
-				values[labels[label]] += one.GetCounter().GetValue() + float64(one.GetHistogram().GetSampleCount())
+				values[labels[label]] += metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
 			}
 		}
 	}

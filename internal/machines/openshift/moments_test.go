@@ -96,10 +96,10 @@ func TestMomentsOfTheControlPlane(t *testing.T) {
 	s.haveControlPlane()
 	s.start(openshift.MachineOptions{})
 	label := map[string]string{"node-role.kubernetes.io/control-plane": ""}
-	one, two := s.addNode("cp1", label), s.addNode("cp2", label)
-	s.change(s.addPod("w1", one, nil), `{"metadata":{"finalizers":["example.com/hold"]}}`)
+	node, two := s.addNode("cp1", label), s.addNode("cp2", label)
+	s.change(s.addPod("w1", node, nil), `{"metadata":{"finalizers":["example.com/hold"]}}`)
 	s.addPod("w2", two, nil)
-	first := s.addMachine("c1", one, machinev1beta1.LifecycleHooks{})
+	first := s.addMachine("c1", node, machinev1beta1.LifecycleHooks{})
 	second := s.addMachine("c2", two, machinev1beta1.LifecycleHooks{})
 	s.delete(first)
 	s.compareMoment("12-control-plane-first", "c1")

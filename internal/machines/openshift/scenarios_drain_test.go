@@ -183,8 +183,8 @@ func TestA9ControlPlaneNodesGoOneByOne(t *testing.T) {
 	for _, object := range []client.Object{a, b, first, second} {
 		s.awaitGone(object)
 	}
-	one, other := strings.TrimPrefix(first.Name, s.namespace+"-"), strings.TrimPrefix(second.Name, s.namespace+"-")
-	want := []string{"PATCH nodes/" + one, "DELETE nodes/" + one, "PATCH nodes/" + other, "DELETE nodes/" + other}
+	name, other := strings.TrimPrefix(first.Name, s.namespace+"-"), strings.TrimPrefix(second.Name, s.namespace+"-")
+	want := []string{"PATCH nodes/" + name, "DELETE nodes/" + name, "PATCH nodes/" + other, "DELETE nodes/" + other}
 	if got := s.writes.matching(" nodes/"); !slices.Equal(got, want) {
 		t.Errorf("writes of nodes: %q, want %q", got, want)
 	}

@@ -92,16 +92,16 @@ func (w *rolloutPlay) add(set *clusterv1.MachineSet, isNew bool) {
 func (w *rolloutPlay) round(number int) bool {
 	state := rolloutplan.RolloutState{Spec: w.spec}
 	for _, set := range w.sets {
-		one := set.state()
+		setState := set.state()
 		for _, m := range set.machines {
 			if rolloutrules.IsUpdating(m) {
 				state.Updating = append(state.Updating, m.Name)
 			}
 		}
 		if set.isNew {
-			state.New = &one
+			state.New = &setState
 		} else {
-			state.Old = append(state.Old, one)
+			state.Old = append(state.Old, setState)
 		}
 	}
 	plan := rolloutplan.Make(state)

@@ -106,9 +106,9 @@ func TestExtensionsSeeNoStatus(t *testing.T) {
 	s.Answer("CanUpdateMachineSet", `{"status":"Success"}`)
 	want := request.DeepCopy()
 	request.Current = runtimehook.NewMachineSetObjects(&set, template, nil)
-	for _, one := range []*hooksv1.CanUpdateMachineSetRequest{want, request} {
-		one.Settings = map[string]string{"asked": "twice"}
-		if _, err := s.hooks.CanUpdateMachineSet(t.Context(), one); err != nil {
+	for _, canUpdateMachineSetRequest := range []*hooksv1.CanUpdateMachineSetRequest{want, request} {
+		canUpdateMachineSetRequest.Settings = map[string]string{"asked": "twice"}
+		if _, err := s.hooks.CanUpdateMachineSet(t.Context(), canUpdateMachineSetRequest); err != nil {
 			t.Fatal(err)
 		}
 		s.hooks = runtimehook.NewInPlaceHooks(configs{s.config}, nil)

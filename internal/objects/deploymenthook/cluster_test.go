@@ -166,9 +166,9 @@ func (c *cluster) next(latest time.Time) time.Time {
 	for _, pod := range c.own {
 		times = append(times, pod.gone)
 	}
-	for _, one := range times {
-		if one.After(c.now) && (latest.IsZero() || one.Before(latest)) {
-			latest = one
+	for _, item := range times {
+		if item.After(c.now) && (latest.IsZero() || item.Before(latest)) {
+			latest = item
 		}
 	}
 	if latest.IsZero() {
@@ -240,7 +240,7 @@ func (c *cluster) deleteDeployment() {
 // state returns what is remembered of the hooks: the annotation counts.
 func (c *cluster) state() deploymenthook.State {
 	if c.live != nil {
-		if state, isThere := deploymenthook.ReadState(c.live); isThere {
+		if state, exists := deploymenthook.ReadState(c.live); exists {
 			c.record = &state
 		}
 	}
@@ -285,11 +285,11 @@ func (c *cluster) write(action deploymenthook.HookAction) {
 func (c *cluster) put(desired *appsv1.Deployment, paused bool) {
 	next := desired.DeepCopy()
 	next.Spec.Paused = paused
-	one := int32(1)
+	item := int32(1)
 	if c.live != nil {
-		next.Annotations, one = c.live.Annotations, *c.live.Spec.Replicas
+		next.Annotations, item = c.live.Annotations, *c.live.Spec.Replicas
 	}
-	next.Spec.Replicas = cmp.Or(next.Spec.Replicas, &one)
+	next.Spec.Replicas = cmp.Or(next.Spec.Replicas, &item)
 	c.live = next
 	c.step()
 }

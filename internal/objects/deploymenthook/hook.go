@@ -26,9 +26,9 @@ func (p *parser) hooks(value any) {
 	whole, _ := value.(map[string]any)
 	for _, stage := range Stages {
 		name := string(stage)
-		if hook, isThere := whole[name]; isThere && hook == nil {
+		if hook, exists := whole[name]; exists && hook == nil {
 			p.invalid([]string{name}, "is empty: write execNewPod below it, or drop it")
-		} else if isThere {
+		} else if exists {
 			p.hook(stage, hook)
 		}
 	}

@@ -107,7 +107,7 @@ func (m *masker) scalar(node *yaml.Node, path string) {
 	value := node.Value
 	m.values[path] = value
 	*node = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: masked}
-	if before, isThere := m.before[path]; isThere && before != value {
+	if before, exists := m.before[path]; exists && before != value {
 		node.Value = maskedOther
 	}
 }
@@ -135,9 +135,9 @@ const shortestSecret = 6
 func (r Rollout) Masker() *strings.Replacer {
 	var values []string
 	add := func(env []corev1.EnvVar) {
-		for _, one := range env {
-			if len(one.Value) >= shortestSecret {
-				values = append(values, one.Value)
+		for _, envVar := range env {
+			if len(envVar.Value) >= shortestSecret {
+				values = append(values, envVar.Value)
 			}
 		}
 	}

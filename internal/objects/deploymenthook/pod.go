@@ -118,8 +118,8 @@ func (s sequence) container() corev1.Container {
 
 // joinedEnv appends variables to those of a container, instead of those with the same names.
 func joinedEnv(container, hook []corev1.EnvVar) []corev1.EnvVar {
-	isReplaced := func(one corev1.EnvVar) bool {
-		return slices.ContainsFunc(hook, func(other corev1.EnvVar) bool { return other.Name == one.Name })
+	isReplaced := func(envVar corev1.EnvVar) bool {
+		return slices.ContainsFunc(hook, func(other corev1.EnvVar) bool { return other.Name == envVar.Name })
 	}
 	return append(slices.DeleteFunc(slices.Clone(container), isReplaced), hook...)
 }

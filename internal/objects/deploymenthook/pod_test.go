@@ -192,19 +192,19 @@ func TestPodNames(t *testing.T) {
 
 // TestHashOfTemplate is the same for the same template, read from a manifest or from the cluster.
 func TestHashOfTemplate(t *testing.T) {
-	one, other := &appsv1.Deployment{}, &appsv1.Deployment{}
-	for _, into := range []*appsv1.Deployment{one, other} {
+	deployment, other := &appsv1.Deployment{}, &appsv1.Deployment{}
+	for _, into := range []*appsv1.Deployment{deployment, other} {
 		if err := yaml.Unmarshal([]byte(aTemplate), &into.Spec.Template); err != nil {
 			t.Fatal(err)
 		}
 	}
 	replicas := int32(5)
 	other.Spec.Replicas, other.Labels = &replicas, map[string]string{"a": "b"}
-	if deploymenthook.HashTemplate(one) != deploymenthook.HashTemplate(other) {
+	if deploymenthook.HashTemplate(deployment) != deploymenthook.HashTemplate(other) {
 		t.Error("replicas and labels of the Deployment count")
 	}
 	other.Spec.Template.Spec.Containers[1].Env[0].Value = "other"
-	if deploymenthook.HashTemplate(one) == deploymenthook.HashTemplate(other) {
+	if deploymenthook.HashTemplate(deployment) == deploymenthook.HashTemplate(other) {
 		t.Error("another variable does not count")
 	}
 }

@@ -115,9 +115,9 @@ func (s State) Restore(live *appsv1.Deployment) (replicas *int32, next *State) {
 }
 
 // ReadState returns the state in a Deployment's annotation; none if there is none that can be read.
-func ReadState(live metav1.Object) (state State, isThere bool) {
-	text, isThere := live.GetAnnotations()[StateAnnotation]
-	if !isThere || json.Unmarshal([]byte(text), &state) != nil {
+func ReadState(live metav1.Object) (state State, exists bool) {
+	text, exists := live.GetAnnotations()[StateAnnotation]
+	if !exists || json.Unmarshal([]byte(text), &state) != nil {
 		return State{}, false
 	}
 	return state, true

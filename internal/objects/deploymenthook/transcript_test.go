@@ -323,7 +323,7 @@ func (s *scene) describe(state deploymenthook.State) string {
 		words = append(words, fmt.Sprintf("%d replicas before", *state.Replicas))
 	}
 	for _, stage := range deploymenthook.Stages {
-		if p, isThere := state.Hooks[stage]; isThere {
+		if p, exists := state.Hooks[stage]; exists {
 			words = append(words, string(stage)+" "+describeProgress(p))
 		}
 	}

@@ -108,11 +108,11 @@ func TestTheMostTellingFieldTellsItemsApart(t *testing.T) {
 	telling := []string{"name", "mountPath", "containerPort", "port", "key", "type", "ip"}
 	for i, key := range telling {
 		list := func(changed string) map[string]any {
-			one, other := map[string]any{"v": changed}, map[string]any{}
+			entry, other := map[string]any{"v": changed}, map[string]any{}
 			for _, name := range telling[i:] {
-				one[name], other[name] = "x", "y"
+				entry[name], other[name] = "x", "y"
 			}
-			return map[string]any{"l": []any{other, one}}
+			return map[string]any{"l": []any{other, entry}}
 		}
 		want := []string{"l[" + key + `=x].v: "1" -> "2"`}
 		if diff := cmp.Diff(want, lines(fields.Diff(list("1"), list("2")))); diff != "" {
@@ -188,9 +188,9 @@ func FuzzDiff(f *testing.F) {
 	f.Add(`{"a":[{"name":"x"},{"name":"y"}]}`, `{"a":[{"name":"y","b":1.5},null]}`)
 	f.Add(`{"kind":"Secret","apiVersion":"v1","data":{"a":"PLANTED1","b":[{"c":"PLANTED2"}]}}`, `{"kind":"Secret","apiVersion":"v1","stringData":{"a":"PLANTED"}}`)
 	f.Add(`{"kind":"Secret","apiVersion":"v1","metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"PLANTED"}}}`, `{"kind":"Secret","apiVersion":"v1","metadata":null,"data":["PLANTED"]}`)
-	f.Fuzz(func(t *testing.T, one, other string) {
+	f.Fuzz(func(t *testing.T, name, other string) {
 		var before, after map[string]any
-		if utilyaml.Unmarshal([]byte(one), &before) != nil || utilyaml.Unmarshal([]byte(other), &after) != nil {
+		if utilyaml.Unmarshal([]byte(name), &before) != nil || utilyaml.Unmarshal([]byte(other), &after) != nil {
 			return
 		}
 		keptBefore, keptAfter := runtime.DeepCopyJSON(before), runtime.DeepCopyJSON(after)

@@ -75,8 +75,8 @@ func editKey(fields map[string]any, path string, e edit) bool {
 		if end < len(path) && path[end] != '.' && path[end] != '[' {
 			continue
 		}
-		inner, isThere := fields[path[:end]]
-		if !isThere {
+		inner, exists := fields[path[:end]]
+		if !exists {
 			continue
 		}
 		instead, stays, found := e.at(inner, path[end:])

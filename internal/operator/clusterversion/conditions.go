@@ -92,8 +92,8 @@ func (b *builder) setImplicitCapabilities(implicit []configv1.ClusterVersionCapa
 		return
 	}
 	var names []string
-	for _, one := range implicit {
-		names = append(names, string(one))
+	for _, capability := range implicit {
+		names = append(names, string(capability))
 	}
 	slices.Sort(names)
 	b.set(ImplicitlyEnabledCapabilities, configv1.ConditionTrue, "CapabilitiesImplicitlyEnabled",

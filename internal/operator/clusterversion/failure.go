@@ -30,8 +30,8 @@ func (b *builder) summarize(failed []ReleaseProblem, isKept bool) failure {
 			all = append(all, b.operatorsFailure(alike, isKept))
 			continue
 		}
-		for _, one := range alike {
-			all = append(all, b.singleFailure(one, isKept))
+		for _, releaseProblem := range alike {
+			all = append(all, b.singleFailure(releaseProblem, isKept))
 		}
 	}
 	slices.SortFunc(all, func(a, b failure) int { return cmp.Compare(a.message, b.message) })
@@ -40,8 +40,8 @@ func (b *builder) summarize(failed []ReleaseProblem, isKept bool) failure {
 		return all[0]
 	}
 	var messages []string
-	for _, one := range all {
-		messages = append(messages, one.message)
+	for _, item := range all {
+		messages = append(messages, item.message)
 	}
 	return failure{
 		reason:  ReasonMultipleErrors,
@@ -56,7 +56,7 @@ func byState(problems []ReleaseProblem) [][]ReleaseProblem {
 	at := map[string]int{}
 	for _, p := range problems {
 		_, isShared := p.state()
-		if index, isThere := at[p.Reason]; isShared && isThere {
+		if index, exists := at[p.Reason]; isShared && exists {
 			groups[index] = append(groups[index], p)
 			continue
 		}

@@ -133,8 +133,8 @@ func grow(history ...string) configv1.ClusterVersionStatus {
 		if isPartial {
 			state = configv1.PartialUpdate
 		}
-		one := configv1.UpdateHistory{State: state, Version: version, Image: fmt.Sprint(i), StartedTime: moment, CompletionTime: &moment}
-		s.History = append([]configv1.UpdateHistory{one}, s.History...)
+		updateHistory := configv1.UpdateHistory{State: state, Version: version, Image: fmt.Sprint(i), StartedTime: moment, CompletionTime: &moment}
+		s.History = append([]configv1.UpdateHistory{updateHistory}, s.History...)
 	}
 	return clusterversion.Next(s, completed(time.Hour, "9.9.9"))
 }

@@ -100,18 +100,18 @@ func (b *builder) complete(release configv1.Release) configv1.Release {
 		known = append(known, update.Release)
 	}
 	full := *release.DeepCopy()
-	for _, one := range known {
-		if one.Image == "" || one.Image != release.Image {
+	for _, item := range known {
+		if item.Image == "" || item.Image != release.Image {
 			continue
 		}
 		if full.Version == "" {
-			full.Version = one.Version
+			full.Version = item.Version
 		}
 		if full.URL == "" {
-			full.URL = one.URL
+			full.URL = item.URL
 		}
 		if full.Channels == nil {
-			full.Channels = one.Channels
+			full.Channels = item.Channels
 		}
 	}
 	return full

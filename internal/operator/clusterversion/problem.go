@@ -97,8 +97,8 @@ func (p ReleaseProblem) state() (operatorState, bool) {
 }
 
 // pluralReason returns the reason of several ClusterOperators that have the same one.
-func pluralReason(one string) string {
-	return strings.Replace(one, "ClusterOperator", "ClusterOperators", 1)
+func pluralReason(name string) string {
+	return strings.Replace(name, "ClusterOperator", "ClusterOperators", 1)
 }
 
 // subject returns the object, and its state if that is known by its reason.

@@ -113,8 +113,8 @@ func (b *builder) setUpgradeable() {
 		b.set(configv1.OperatorUpgradeable, configv1.ConditionFalse, risks[0].reason(), risks[0].Message)
 	default:
 		var messages []string
-		for _, one := range risks {
-			messages = append(messages, one.Message)
+		for _, risk := range risks {
+			messages = append(messages, risk.Message)
 		}
 		b.set(configv1.OperatorUpgradeable, configv1.ConditionFalse, ReasonMultipleReasons,
 			list("Cluster should not be upgraded between minor or major versions for multiple reasons", messages))

@@ -48,11 +48,11 @@ func transcripts(t *testing.T) []transcript {
 		if err != nil {
 			t.Fatal(err)
 		}
-		one := transcript{path: path, archive: archive}
-		one.previous = readStatus(t, one.section("previous"))
-		one.seen = readSeen(t, one.section("seen"))
-		one.seen.Now = one.seen.Now.Add(300 * time.Millisecond) // clocks are finer than a status
-		all = append(all, one)
+		item := transcript{path: path, archive: archive}
+		item.previous = readStatus(t, item.section("previous"))
+		item.seen = readSeen(t, item.section("seen"))
+		item.seen.Now = item.seen.Now.Add(300 * time.Millisecond) // clocks are finer than a status
+		all = append(all, item)
 	}
 	return all
 }
@@ -176,20 +176,20 @@ func writeStatus(s configv1.ClusterVersionStatus) string {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "desired %s\n", fields(s.Desired.Version, s.Desired.Image, string(s.Desired.URL), strings.Join(s.Desired.Channels, ",")))
 	fmt.Fprintf(&out, "generation %d\nhash %s\n", s.ObservedGeneration, fields(s.VersionHash))
-	for _, one := range s.Capabilities.EnabledCapabilities {
-		fmt.Fprintf(&out, "capability %s\n", one)
+	for _, capability := range s.Capabilities.EnabledCapabilities {
+		fmt.Fprintf(&out, "capability %s\n", capability)
 	}
-	for _, one := range s.AvailableUpdates {
-		fmt.Fprintf(&out, "update %s\n", fields(one.Version, one.Image, string(one.URL), strings.Join(one.Channels, ",")))
+	for _, release := range s.AvailableUpdates {
+		fmt.Fprintf(&out, "update %s\n", fields(release.Version, release.Image, string(release.URL), strings.Join(release.Channels, ",")))
 	}
 	message := func(text string) {
 		if text != "" {
 			fmt.Fprintf(&out, "\t%s\n", strings.ReplaceAll(text, "\n", "\n\t"))
 		}
 	}
-	for _, one := range s.ConditionalUpdates {
-		for _, c := range one.Conditions {
-			fmt.Fprintf(&out, "conditional %s\n", fields(one.Release.Version, one.Release.Image, c.Type, string(c.Status), clock(c.LastTransitionTime), c.Reason))
+	for _, update := range s.ConditionalUpdates {
+		for _, c := range update.Conditions {
+			fmt.Fprintf(&out, "conditional %s\n", fields(update.Release.Version, update.Release.Image, c.Type, string(c.Status), clock(c.LastTransitionTime), c.Reason))
 			message(c.Message)
 		}
 	}

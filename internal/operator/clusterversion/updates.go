@@ -141,17 +141,17 @@ func (r *Retrieved) NotRecommended(version string) []precondition.CheckFinding {
 	if r.Offer == nil || version == r.Version {
 		return nil
 	}
-	for _, one := range r.Offer.Updates {
-		if one.Version == version {
+	for _, release := range r.Offer.Updates {
+		if release.Version == version {
 			return nil
 		}
 	}
 	found := precondition.CheckFinding{Severity: precondition.Warns, Check: RiskNotRecommended + "-UnknownUpdate"}
 	found.Message = fmt.Sprintf("the update service does not offer %s to clusters of %s", version, r.Version)
 	found.Lifts = "an update that oc adm upgrade lists"
-	for _, one := range r.Offer.Conditional {
-		if one.Release.Version == version {
-			condition := recommended(one.Risks)
+	for _, update := range r.Offer.Conditional {
+		if update.Release.Version == version {
+			condition := recommended(update.Risks)
 			found.Check = RiskNotRecommended + "-" + condition.Reason
 			found.Message = fmt.Sprintf("the update from %s to %s has Recommended=%s: %s", r.Version, version, condition.Status, inLine(condition.Message))
 		}

@@ -29,8 +29,8 @@ func NewCounters() *Counters {
 
 // Collect passes the counts on.
 func (c *Counters) Collect(to chan<- prometheus.Metric) {
-	for _, one := range []prometheus.Collector{c.repairs, c.missed, c.failures, c.transitions} {
-		one.Collect(to)
+	for _, collector := range []prometheus.Collector{c.repairs, c.missed, c.failures, c.transitions} {
+		collector.Collect(to)
 	}
 }
 
@@ -48,7 +48,7 @@ func (c *Counters) Failed(version string) { c.failures.WithLabelValues(label(ver
 func (c *Counters) Changed(before, after *configv1.ClusterOperator) {
 	was, is := statuses(before), statuses(after)
 	for condition := range was {
-		if _, isThere := is[condition]; !isThere {
+		if _, exists := is[condition]; !exists {
 			c.transitions.DeleteLabelValues(after.Name, label(condition))
 		}
 	}

@@ -114,9 +114,9 @@ func (s sink) updates(v *configv1.ClusterVersion) {
 // operator adds what a ClusterOperator says.
 func (s sink) operator(o *configv1.ClusterOperator) {
 	at := ""
-	for _, one := range o.Status.Versions {
-		if one.Name == "operator" {
-			at = one.Version
+	for _, operandVersion := range o.Status.Versions {
+		if operandVersion.Name == "operator" {
+			at = operandVersion.Version
 		}
 	}
 	s.conditions(o.Name, at, o.Status.Conditions)

@@ -57,11 +57,11 @@ func (b *bounded[T]) UnmarshalJSON(text []byte) error {
 		if len(*b) == mostItems {
 			return fmt.Errorf("a list has more than %d items, which is the limit", mostItems)
 		}
-		var one T
-		if err := decoder.Decode(&one); err != nil {
+		var item T
+		if err := decoder.Decode(&item); err != nil {
 			return err
 		}
-		*b = append(*b, one)
+		*b = append(*b, item)
 	}
 	return nil
 }
@@ -235,14 +235,14 @@ func readRisks(text json.RawMessage) (risks []configv1.ConditionalUpdateRisk, wh
 	if err := json.Unmarshal(text, &all); err != nil || len(all) == 0 || len(all) > mostRisks {
 		return nil, fmt.Sprintf("its risks can't be read: there must be 1 to %d", mostRisks)
 	}
-	for _, one := range all {
-		risk := configv1.ConditionalUpdateRisk{Name: printable.Line(one.Name), URL: one.URL, Message: printable.Line(one.Message)}
+	for _, conditionalUpdateRisk := range all {
+		risk := configv1.ConditionalUpdateRisk{Name: printable.Line(conditionalUpdateRisk.Name), URL: conditionalUpdateRisk.URL, Message: printable.Line(conditionalUpdateRisk.Message)}
 		_, notURL := url.ParseRequestURI(risk.URL)
 		isSame := func(other configv1.ConditionalUpdateRisk) bool { return other.Name == risk.Name }
 		if risk.Name == "" || risk.Message == "" || notURL != nil || slices.ContainsFunc(risks, isSame) {
 			return nil, fmt.Sprintf("its risk %q needs a name of its own, a message and a URL", short(risk.Name))
 		}
-		for _, rule := range one.MatchingRules {
+		for _, rule := range conditionalUpdateRisk.MatchingRules {
 			switch {
 			case rule.Type == "Always":
 				risk.MatchingRules = append(risk.MatchingRules, configv1.ClusterCondition{Type: rule.Type})

@@ -36,9 +36,9 @@ func TestConditions(t *testing.T) {
 			o := ReporterOptions{Name: "guard", Namespace: "shop", Version: test.version}
 			before := configv1.ClusterOperatorStatus{Versions: []configv1.OperandVersion{{Name: "operator", Version: "1"}}}
 			after := o.next(before, test.known, test.lacking, metav1.Unix(2, 0))
-			for _, one := range after.Conditions {
-				if got := string(one.Status) + " " + one.Reason + " " + one.Message; one.Type == test.of && got != test.want {
-					t.Errorf("%s is %q, want %q", one.Type, got, test.want)
+			for _, condition := range after.Conditions {
+				if got := string(condition.Status) + " " + condition.Reason + " " + condition.Message; condition.Type == test.of && got != test.want {
+					t.Errorf("%s is %q, want %q", condition.Type, got, test.want)
 				}
 			}
 			if got := after.Versions[0].Version; test.known.Awaits == "" && got != test.version || test.known.Awaits != "" && got != "1" {

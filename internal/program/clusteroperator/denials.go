@@ -91,21 +91,21 @@ func (d *Denials) stillLacking(ctx context.Context, c client.Client) ([]string, 
 	asked := slices.Collect(maps.Keys(d.lacking))
 	d.mu.Unlock()
 	var words []string
-	for _, one := range asked {
+	for _, denial := range asked {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: one.verb, Group: one.group, Resource: one.resource, Subresource: one.subresource, Namespace: one.namespace,
+				Verb: denial.verb, Group: denial.group, Resource: denial.resource, Subresource: denial.subresource, Namespace: denial.namespace,
 			},
 		}}
 		if err := c.Create(ctx, review); err != nil {
-			return nil, fmt.Errorf("ask for the right to %s: %w", one, err)
+			return nil, fmt.Errorf("ask for the right to %s: %w", denial, err)
 		}
 		if !review.Status.Allowed {
-			words = append(words, one.String())
+			words = append(words, denial.String())
 			continue
 		}
 		d.mu.Lock()
-		delete(d.lacking, one)
+		delete(d.lacking, denial)
 		d.mu.Unlock()
 	}
 	slices.Sort(words)

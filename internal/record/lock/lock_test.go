@@ -130,14 +130,14 @@ func (h *holding) end(t *testing.T) {
 func TestSecondWaitsAndIsToldForWhom(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	one := of(cluster.Client(t), namespace)
-	one.Now = func() time.Time { return since }
+	item := of(cluster.Client(t), namespace)
+	item.Now = func() time.Time { return since }
 	var log bytes.Buffer
 	klog.LogToStderr(false)
 	klog.SetOutput(&log)
 	defer klog.LogToStderr(true)
 
-	first := hold(t, one, lock.Options{Holder: "anna", Duration: while})
+	first := hold(t, item, lock.Options{Holder: "anna", Duration: while})
 	told := make(chan lock.Holder, 10)
 	waiting := lock.Options{Holder: "ben", Duration: 3 * time.Second, Wait: true, OnHeld: func(h lock.Holder) { told <- h }}
 	second, looks := make(chan error, 1), make(chan struct{}, 1000)
@@ -195,13 +195,13 @@ func TestSecondWaitsAndIsToldForWhom(t *testing.T) {
 func TestSecondLeavesIfFirstIsAlive(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	one, two := of(cluster.Client(t), namespace), of(cluster.Client(t), namespace)
-	one.Now = func() time.Time { return since }
+	item, two := of(cluster.Client(t), namespace), of(cluster.Client(t), namespace)
+	item.Now = func() time.Time { return since }
 	two.Now = func() time.Time { return since.Add(75 * time.Second) }
 	if held, err := two.Holder(t.Context()); held != nil || err != nil {
 		t.Errorf("before anybody came, the lock is held by %v, error %v", held, err)
 	}
-	first := hold(t, one, lock.Options{Holder: "anna@laptop:1-\x1b[31m", Duration: while})
+	first := hold(t, item, lock.Options{Holder: "anna@laptop:1-\x1b[31m", Duration: while})
 	defer first.end(t)
 
 	says := 0

@@ -25,7 +25,7 @@ func (o Options) Check(releases ...*payload.Payload) error {
 	if filter.Capabilities != nil {
 		enabled = payload.Names(filter.Capabilities.EnabledCapabilities)
 	}
-	for _, one := range []struct {
+	for _, item := range []struct {
 		name  payload.FilterName
 		given []string
 		known []string // by OpenShift
@@ -35,15 +35,15 @@ func (o Options) Check(releases ...*payload.Payload) error {
 		{payload.ByFeatureSet, []string{filter.FeatureSet}, payload.FeatureSets()},
 		{payload.ByCapabilities, enabled, append(payload.CapabilityBaselines(), payload.KnownCapabilities()...)},
 	} {
-		known := one.known
+		known := item.known
 		for _, release := range releases {
-			if one.name != payload.ByFeatureSet { // to which no release can add any
-				known = append(known, release.FilterNames(one.name)...)
+			if item.name != payload.ByFeatureSet { // to which no release can add any
+				known = append(known, release.FilterNames(item.name)...)
 			}
 		}
-		for _, name := range one.given {
+		for _, name := range item.given {
 			if name != "" && !slices.Contains(known, name) {
-				return fmt.Errorf("%s: no manifest of the release names %q: %s", one.name, name, suggest(known))
+				return fmt.Errorf("%s: no manifest of the release names %q: %s", item.name, name, suggest(known))
 			}
 		}
 	}

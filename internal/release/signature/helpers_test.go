@@ -127,9 +127,9 @@ func (closer) Close() error { return nil }
 func serve(t testing.TB, signatures ...[]byte) string {
 	t.Helper()
 	return serveAll(t, func(w http.ResponseWriter, r *http.Request) {
-		for i, one := range signatures {
+		for i, group := range signatures {
 			if r.URL.Path == fmt.Sprintf("/signatures/%s/signature-%d", strings.Replace(image, ":", "=", 1), i+1) {
-				_, _ = w.Write(one)
+				_, _ = w.Write(group)
 				return
 			}
 		}

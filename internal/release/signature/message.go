@@ -72,15 +72,15 @@ func decompress(from *packet.OpaquePacket) ([]byte, error) {
 
 // judgeAll returns what is wrong with each signature for one keyring, and whether one is good.
 func judgeAll(all []finding, digest, name string, keyring openpgp.EntityList) (wrong []string, isSigned bool) {
-	for _, one := range all {
-		if one.message == nil {
+	for _, item := range all {
+		if item.message == nil {
 			continue
 		}
-		err := judge(one.message, digest, name, keyring)
+		err := judge(item.message, digest, name, keyring)
 		if err == nil {
 			return nil, true
 		}
-		wrong = append(wrong, fmt.Sprintf("%s %s: %v", one.place, one.name, err))
+		wrong = append(wrong, fmt.Sprintf("%s %s: %v", item.place, item.name, err))
 	}
 	return wrong, false
 }

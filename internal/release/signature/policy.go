@@ -72,9 +72,9 @@ func PolicyOf(release *payload.Payload) (*Policy, error) {
 // manages the object, not what the release demands.
 func configOf(release *payload.Payload) *payload.Manifest {
 	all := slices.Clone(release.Manifests)
-	for _, one := range release.Excluded {
-		if one.Filter == payload.ByOverrides {
-			all = append(all, one.Manifest)
+	for _, exclusion := range release.Excluded {
+		if exclusion.Filter == payload.ByOverrides {
+			all = append(all, exclusion.Manifest)
 		}
 	}
 	slices.SortStableFunc(all, payload.InOrder)

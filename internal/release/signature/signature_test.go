@@ -285,8 +285,8 @@ func TestTheCommandsOfTheDocumentation(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/operator.md")
 	must(t, err)
 	_, script, _ := strings.Cut(string(text), "<!-- how to sign -->\n```sh\n")
-	script, _, isThere := strings.Cut(script, "```")
-	if !isThere {
+	script, _, exists := strings.Cut(script, "```")
+	if !exists {
 		t.Fatal("the documentation has no script")
 	}
 	folder, home := t.TempDir(), t.TempDir()

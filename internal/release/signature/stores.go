@@ -95,9 +95,9 @@ func (c configMaps) each(ctx context.Context, digest string, try func(string, []
 	if err != nil {
 		return err
 	}
-	for _, one := range all.Items {
-		for _, key := range slices.Sorted(maps.Keys(one.BinaryData)) {
-			if strings.HasPrefix(key, prefix) && !try(one.Name+" "+key, one.BinaryData[key]) {
+	for _, configMap := range all.Items {
+		for _, key := range slices.Sorted(maps.Keys(configMap.BinaryData)) {
+			if strings.HasPrefix(key, prefix) && !try(configMap.Name+" "+key, configMap.BinaryData[key]) {
 				return nil
 			}
 		}
@@ -141,8 +141,8 @@ func Persist(ctx context.Context, client corev1client.ConfigMapsGetter, namespac
 // withSignatures returns data with the signatures of an image, and without those of some others if it has too many.
 func withSignatures(data map[string][]byte, prefix string, signatures [][]byte) map[string][]byte {
 	next := map[string][]byte{}
-	for i, one := range signatures {
-		next[fmt.Sprintf("%s-%d", prefix, i+1)] = one
+	for i, group := range signatures {
+		next[fmt.Sprintf("%s-%d", prefix, i+1)] = group
 	}
 	images := map[string]bool{prefix: true}
 	for _, key := range slices.Sorted(maps.Keys(data)) {

@@ -88,8 +88,8 @@ func (s *simultaneous) Signatures(ctx context.Context, name, digest string, fn s
 		return isOver, ended
 	}
 	var all errgroup.Group
-	for _, one := range s.stores {
-		all.Go(func() error { return one.Signatures(ctx, name, digest, try) })
+	for _, item := range s.stores {
+		all.Go(func() error { return item.Signatures(ctx, name, digest, try) })
 	}
 	if err := all.Wait(); !isOver {
 		return err
@@ -151,10 +151,10 @@ type findings struct {
 	all []finding
 }
 
-func (f *findings) add(one finding) {
+func (f *findings) add(item finding) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.all = append(f.all, one)
+	f.all = append(f.all, item)
 }
 
 // maxFindings is how many findings a message has.
@@ -176,12 +176,12 @@ func (f *findings) explain(p *Policy, digest string) error {
 	if len(missing) == 0 {
 		missing = p.keyringNames()
 	}
-	for _, one := range all {
+	for _, item := range all {
 		switch {
-		case one.isEmpty:
-			empty = append(empty, one.place)
-		case one.err != nil:
-			told = append(told, strings.TrimSpace(one.place+" "+one.name)+": "+one.err.Error())
+		case item.isEmpty:
+			empty = append(empty, item.place)
+		case item.err != nil:
+			told = append(told, strings.TrimSpace(item.place+" "+item.name)+": "+item.err.Error())
 		}
 	}
 	if len(empty) > 0 {

@@ -120,9 +120,9 @@ func (p *Patch) Correct(name string, document int, key string) error {
 // correctKey writes the key of an annotation as it must be, and its value.
 func correctKey(d payload.Document, key string) ([]correction, error) {
 	annotations := entries(d.Value, "annotations")
-	value, isThere := annotations[key]
+	value, exists := annotations[key]
 	switch {
-	case !isThere:
+	case !exists:
 		return nil, fmt.Errorf("there is no annotation %q", key)
 	case annotations[payload.DeleteAnnotation] != nil:
 		return nil, fmt.Errorf("there is %s already: drop %q by hand", payload.DeleteAnnotation, key)

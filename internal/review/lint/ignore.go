@@ -43,8 +43,8 @@ func newIgnores(s *subject, ran []string) *ignores {
 		i.addComments(left.Manifest.Path, left.Manifest.Document, left.Manifest.TextLine(), left.Manifest.Text())
 	}
 	for _, all := range i.inside {
-		for _, one := range all {
-			one.used = one.document > 0
+		for _, entry := range all {
+			entry.used = entry.document > 0
 		}
 	}
 	for _, m := range s.manifests {
@@ -54,25 +54,25 @@ func newIgnores(s *subject, ran []string) *ignores {
 }
 
 // add adds one, if it is one that says what it must.
-func (i *ignores) add(one *ignoreEntry, fromConfig bool) {
+func (i *ignores) add(entry *ignoreEntry, fromConfig bool) {
 	wrong := ""
-	if _, known := FindRule(one.Rule); one.Rule == "" {
+	if _, known := FindRule(entry.Rule); entry.Rule == "" {
 		wrong = "this ignores no rule: write a rule and a reason"
 	} else if !known {
-		wrong = fmt.Sprintf("there is no rule %q%s", one.Rule, DidYouMean(one.Rule))
-	} else if strings.TrimSpace(one.Reason) == "" {
-		wrong = fmt.Sprintf("%s is ignored without a reason: write the reason after the rule", one.Rule)
+		wrong = fmt.Sprintf("there is no rule %q%s", entry.Rule, DidYouMean(entry.Rule))
+	} else if strings.TrimSpace(entry.Reason) == "" {
+		wrong = fmt.Sprintf("%s is ignored without a reason: write the reason after the rule", entry.Rule)
 	}
 	if wrong != "" {
-		bad := one.at
+		bad := entry.at
 		bad.Rule, bad.Message = "bad-ignore", wrong
 		i.bad = append(i.bad, bad)
 		return
 	}
 	if fromConfig {
-		i.byFile = append(i.byFile, one)
+		i.byFile = append(i.byFile, entry)
 	} else {
-		i.inside[one.at.File] = append(i.inside[one.at.File], one)
+		i.inside[entry.at.File] = append(i.inside[entry.at.File], entry)
 	}
 }
 
@@ -114,19 +114,19 @@ func columnAt(text []byte, at int) int {
 // suppress says why a finding does not count; nil if it does.
 func (i *ignores) suppress(f Finding) *Suppression {
 	var why *Suppression
-	try := func(one *ignoreEntry) {
-		if one.covers(f, i.change.nameOf(f.File, f.In)) {
-			one.used = true
-			why = &Suppression{Reason: one.Reason, File: one.at.File, Line: one.at.Line, In: one.at.In}
+	try := func(entry *ignoreEntry) {
+		if entry.covers(f, i.change.nameOf(f.File, f.In)) {
+			entry.used = true
+			why = &Suppression{Reason: entry.Reason, File: entry.at.File, Line: entry.at.Line, In: entry.at.In}
 		}
 	}
 	if f.In == InPayload { // comments of the previous payload can't be changed any more, so they do not count
-		for _, one := range i.inside[f.File] {
-			try(one)
+		for _, entry := range i.inside[f.File] {
+			try(entry)
 		}
 	}
-	for _, one := range i.byFile {
-		try(one)
+	for _, entry := range i.byFile {
+		try(entry)
 	}
 	return why
 }
@@ -161,10 +161,10 @@ func (i *ignores) findings() []Finding {
 		tell(bad.Rule, bad)
 	}
 	unused := func(all []*ignoreEntry) {
-		for _, one := range all {
-			if !one.used && slices.Contains(i.ran, one.Rule) {
-				f := one.at
-				f.Message = fmt.Sprintf("%s finds nothing here: drop the comment or entry that ignores it", one.Rule)
+		for _, entry := range all {
+			if !entry.used && slices.Contains(i.ran, entry.Rule) {
+				f := entry.at
+				f.Message = fmt.Sprintf("%s finds nothing here: drop the comment or entry that ignores it", entry.Rule)
 				tell("unused-ignore", f)
 			}
 		}

@@ -75,14 +75,14 @@ type ClusterInfo struct {
 func ForCluster(from ReleaseID, to *payload.Payload, sight ClusterPreview) *Plan {
 	steps := inOrder(to.Manifests)
 	seen := map[*payload.Manifest]ObjectPreview{}
-	for _, one := range sight.Objects {
-		seen[one.Manifest] = one
+	for _, objectPreview := range sight.Objects {
+		seen[objectPreview.Manifest] = objectPreview
 	}
 	p := newPlan(from, to)
 	p.Cluster = &ClusterInfo{Mode: sight.Mode, Gate: sight.Gate, Notes: sight.Notes}
 	for _, m := range steps {
-		if one, isKnown := seen[m]; isKnown {
-			p.Steps = append(p.Steps, one.entry())
+		if objectPreview, isKnown := seen[m]; isKnown {
+			p.Steps = append(p.Steps, objectPreview.entry())
 		}
 	}
 	for _, left := range sight.Pending {
@@ -94,8 +94,8 @@ func ForCluster(from ReleaseID, to *payload.Payload, sight ClusterPreview) *Plan
 	p.count()
 	c := newComparer(&payload.Payload{}, to, steps)
 	gone := c.cascadeOf(nil, steps)
-	for _, one := range sight.Objects {
-		gone.addDefinedKind(one)
+	for _, objectPreview := range sight.Objects {
+		gone.addDefinedKind(objectPreview)
 	}
 	p.warn(c.contradictions(steps, gone)...)
 	return p

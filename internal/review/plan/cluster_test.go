@@ -33,11 +33,11 @@ func seen(t *testing.T, release *payload.Payload, kind string, action plan.Plann
 	t.Helper()
 	for _, m := range release.Manifests {
 		if m.ID().Kind == kind {
-			one := plan.ObjectPreview{Manifest: m, Action: action}
+			objectPreview := plan.ObjectPreview{Manifest: m, Action: action}
 			if more != nil {
-				more(&one)
+				more(&objectPreview)
 			}
-			return one
+			return objectPreview
 		}
 	}
 	t.Fatal("there is no", kind)
@@ -124,11 +124,11 @@ func TestOnlyWhoseItIsChanges(t *testing.T) {
 	release := releaseOfCluster(t)
 	const live = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, managedFields: [{manager: a}]}, data: {colour: blue}}`
 	for adopted, want := range map[string]string{"": "all fields stay as they are, and only become the release's", "helm": ""} {
-		one := seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
+		objectPreview := seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
 			s.Live, s.Planned = object(t, live), object(t, live)
 			s.Adopted = strings.Fields(adopted)
 		})
-		p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{one}})
+		p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{objectPreview}})
 		if got := p.Steps[0].Why; got != want {
 			t.Errorf("adopted from %q: it says %q, want %q", adopted, got, want)
 		}

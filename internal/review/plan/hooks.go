@@ -77,21 +77,21 @@ func planHooks(before, after deployment, isTemplateNew bool) []HookPlan {
 		if was == nil && is == nil {
 			continue
 		}
-		one := HookPlan{Stage: stage, Change: changeOfHook(was, is)}
+		hookPlan := HookPlan{Stage: stage, Change: changeOfHook(was, is)}
 		if before.template == "" {
-			one.Change = "" // of a new Deployment, all are new
+			hookPlan.Change = "" // of a new Deployment, all are new
 		}
 		switch {
 		case is == nil:
-			one.FailurePolicy = was.Policy()
+			hookPlan.FailurePolicy = was.Policy()
 		case !isTemplateNew:
-			one.FailurePolicy, one.Why = is.Policy(), templateStays
+			hookPlan.FailurePolicy, hookPlan.Why = is.Policy(), templateStays
 		case stage == deploymenthook.Mid && before.template == "":
-			one.FailurePolicy, one.Why = is.Policy(), noOldPods
+			hookPlan.FailurePolicy, hookPlan.Why = is.Policy(), noOldPods
 		default:
-			one.FailurePolicy, one.Runs = is.Policy(), true
+			hookPlan.FailurePolicy, hookPlan.Runs = is.Policy(), true
 		}
-		hooks = append(hooks, one)
+		hooks = append(hooks, hookPlan)
 	}
 	return hooks
 }
@@ -119,8 +119,8 @@ func (s ObjectPreview) hooks() []HookPlan {
 		return nil
 	}
 	hooks := planHooks(live, wanted, len(s.DueHooks) > 0)
-	for i, one := range hooks {
-		if one.Runs && !slices.Contains(s.DueHooks, one.Stage) {
+	for i, hookPlan := range hooks {
+		if hookPlan.Runs && !slices.Contains(s.DueHooks, hookPlan.Stage) {
 			hooks[i].Runs, hooks[i].Why = false, notDue
 		}
 	}
@@ -129,5 +129,5 @@ func (s ObjectPreview) hooks() []HookPlan {
 
 // RunningHooks returns the hooks that an update of the object runs.
 func (e ObjectPlan) RunningHooks() []HookPlan {
-	return slices.DeleteFunc(slices.Clone(e.Hooks), func(one HookPlan) bool { return !one.Runs })
+	return slices.DeleteFunc(slices.Clone(e.Hooks), func(hookPlan HookPlan) bool { return !hookPlan.Runs })
 }

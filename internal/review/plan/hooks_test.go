@@ -43,8 +43,8 @@ func TestHooksOfACluster(t *testing.T) {
 			seen.Action = action
 			p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{seen}})
 			var got []string
-			for _, one := range p.Steps[0].RunningHooks() {
-				got = append(got, string(one.Stage))
+			for _, hookPlan := range p.Steps[0].RunningHooks() {
+				got = append(got, string(hookPlan.Stage))
 			}
 			if diff := cmp.Diff(c.want, strings.Join(got, ", ")); diff != "" {
 				t.Error(diff)

@@ -48,12 +48,12 @@ func (c *container) environment(ctx context.Context) (variables, error) {
 			return nil, err
 		}
 	}
-	for _, one := range c.spec.Env {
-		value, err := c.value(one, v)
+	for _, envVar := range c.spec.Env {
+		value, err := c.value(envVar, v)
 		if err != nil {
-			return nil, fmt.Errorf("variable %s: %w", one.Name, err)
+			return nil, fmt.Errorf("variable %s: %w", envVar.Name, err)
 		}
-		v[one.Name] = c.hostPath(value)
+		v[envVar.Name] = c.hostPath(value)
 	}
 	return v, nil
 }
@@ -75,12 +75,12 @@ func (c *container) addAll(ctx context.Context, v variables, source corev1.EnvFr
 }
 
 // value returns the value of a variable.
-func (c *container) value(one corev1.EnvVar, before variables) (string, error) {
+func (c *container) value(envVar corev1.EnvVar, before variables) (string, error) {
 	switch {
-	case one.ValueFrom == nil:
-		return expand(one.Value, before), nil
-	case one.ValueFrom.FieldRef != nil:
-		return c.pod.field(one.ValueFrom.FieldRef.FieldPath)
+	case envVar.ValueFrom == nil:
+		return expand(envVar.Value, before), nil
+	case envVar.ValueFrom.FieldRef != nil:
+		return c.pod.field(envVar.ValueFrom.FieldRef.FieldPath)
 	default:
 		return "", errors.New("its source is not supported on this machine")
 	}

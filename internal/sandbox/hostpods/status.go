@@ -116,12 +116,12 @@ func setCondition(status *corev1.PodStatus, name corev1.PodConditionType, unread
 		wanted.Status, wanted.Reason = corev1.ConditionFalse, "ContainersNotReady"
 		wanted.Message = fmt.Sprintf("containers with unready status: %v", unready)
 	}
-	for i, one := range status.Conditions {
-		if one.Type == name {
-			if one.Status == wanted.Status {
-				wanted.LastTransitionTime = one.LastTransitionTime
+	for i, podCondition := range status.Conditions {
+		if podCondition.Type == name {
+			if podCondition.Status == wanted.Status {
+				wanted.LastTransitionTime = podCondition.LastTransitionTime
 			}
-			wanted.ObservedGeneration = one.ObservedGeneration
+			wanted.ObservedGeneration = podCondition.ObservedGeneration
 			status.Conditions[i] = wanted
 			return
 		}

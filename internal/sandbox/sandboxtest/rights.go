@@ -42,10 +42,10 @@ func UnusedRights(t testing.TB, s *sandbox.Sandbox, objects []*unstructured.Unst
 		t.Fatalf("no role is called %s", role)
 	}
 	var unused []string
-	for _, one := range allowed {
-		isStreamed := one.verb == "list" && used[roleRight{one.group, one.resource, "watch"}] // servers that can't stream are asked for lists
-		if !used[one] && !isStreamed && !slices.Contains(excepted, one.resource) {
-			unused = append(unused, fmt.Sprintf("%s %s.%s", one.verb, one.resource, one.group))
+	for _, right := range allowed {
+		isStreamed := right.verb == "list" && used[roleRight{right.group, right.resource, "watch"}] // servers that can't stream are asked for lists
+		if !used[right] && !isStreamed && !slices.Contains(excepted, right.resource) {
+			unused = append(unused, fmt.Sprintf("%s %s.%s", right.verb, right.resource, right.group))
 		}
 	}
 	return unused

@@ -42,8 +42,8 @@ var fights = map[string]fight{
 
 func TestContention(t *testing.T) {
 	t.Parallel()
-	for name, one := range fights {
-		t.Run(name, func(t *testing.T) { one.hold(t) })
+	for name, fight := range fights {
+		t.Run(name, func(t *testing.T) { fight.hold(t) })
 	}
 }
 

@@ -60,15 +60,15 @@ func TestWhatDoesNotDriftCostsNothing(t *testing.T) {
 	renewals := 0
 	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		since := askedBy(t, e.name)[before:]
-		renewals = len(slices.DeleteFunc(slices.Clone(since), func(one string) bool { return !strings.HasSuffix(one, " leases") }))
+		renewals = len(slices.DeleteFunc(slices.Clone(since), func(name string) bool { return !strings.HasSuffix(name, " leases") }))
 		return renewals >= 4, nil
 	})
 	if err != nil {
 		t.Fatal("the lock is not renewed:", err)
 	}
-	for _, one := range askedBy(t, e.name)[before:] {
-		if !strings.HasSuffix(one, " leases") && !strings.HasPrefix(one, "watch ") {
-			t.Error("it asked for something:", one)
+	for _, name := range askedBy(t, e.name)[before:] {
+		if !strings.HasSuffix(name, " leases") && !strings.HasPrefix(name, "watch ") {
+			t.Error("it asked for something:", name)
 		}
 	}
 }

@@ -83,8 +83,8 @@ func keepIn(t *testing.T, files string, change ...func(*plan)) *site {
 func keepAs(t *testing.T, name, files string, change ...func(*plan)) *site {
 	t.Helper()
 	p := &plan{keeping: &wire{}, keep: keep.Options{Every: -1}}
-	for _, one := range change {
-		one(p)
+	for _, fn := range change {
+		fn(p)
 	}
 	if p.sandbox == nil {
 		p.sandbox = test.Sandbox(t)

@@ -37,8 +37,8 @@ func TestANamespaceThatCannotBeMendedHoldsUpNothing(t *testing.T) {
 func TestANamespaceThatCannotBeReadHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, home, every(time.Second))
-	s.keeping.disturb(func(request *http.Request, one asked) (*http.Response, error) {
-		if one.verb != "get" || one.resource != "namespaces" {
+	s.keeping.disturb(func(request *http.Request, item asked) (*http.Response, error) {
+		if item.verb != "get" || item.resource != "namespaces" {
 			return nil, nil
 		}
 		const refused = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"Forbidden","code":403}`

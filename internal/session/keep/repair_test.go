@@ -85,36 +85,36 @@ func TestWhatDriftsIsMended(t *testing.T) {
 	owner := ownerIn(t, name)
 	var files strings.Builder
 	names := map[string]string{}
-	for what, one := range drifts {
+	for what, drift := range drifts {
 		names[what] = strings.ToLower(strings.ReplaceAll(what, " ", "-"))
-		manifest := strings.NewReplacer("NAME", names[what], "UID", owner).Replace(things[one.kind])
+		manifest := strings.NewReplacer("NAME", names[what], "UID", owner).Replace(things[drift.kind])
 		fmt.Fprintf(&files, "-- 0000_10_shop_%s.yaml --\n%s\n", names[what], manifest)
 	}
 	s := keepAs(t, name, files.String())
 	before := map[string]map[string]any{}
-	for what, one := range drifts {
-		before[what] = body(s.get(one.kind, names[what]))
+	for what, drift := range drifts {
+		before[what] = body(s.get(drift.kind, names[what]))
 	}
-	for what, one := range drifts {
-		if one.patch == "" {
-			s.delete(one.kind, names[what])
+	for what, drift := range drifts {
+		if drift.patch == "" {
+			s.delete(drift.kind, names[what])
 		} else {
-			s.patch(one.kind, names[what], one.patch)
+			s.patch(drift.kind, names[what], drift.patch)
 		}
 	}
-	for what, one := range drifts {
-		s.until(what+", and repaired", func() bool { return len(s.of(keep.Repaired, one.kind, names[what])) > 0 })
-		if diff := cmp.Diff(before[what], body(s.get(one.kind, names[what]))); diff != "" {
+	for what, drift := range drifts {
+		s.until(what+", and repaired", func() bool { return len(s.of(keep.Repaired, drift.kind, names[what])) > 0 })
+		if diff := cmp.Diff(before[what], body(s.get(drift.kind, names[what]))); diff != "" {
 			t.Errorf("%s: it is another than before (-want +got):\n%s", what, diff)
 		}
 		want, by := object.Configured, "bob" // who is not known of what is only gone
-		if one.patch == "" {
+		if drift.patch == "" {
 			want = object.Created
 		}
-		if one.patch == "" || strings.Contains(what, "taken away") || strings.Contains(what, "to leave") {
+		if drift.patch == "" || strings.Contains(what, "taken away") || strings.Contains(what, "to leave") {
 			by = ""
 		}
-		told := s.of(keep.Repaired, one.kind, names[what])
+		told := s.of(keep.Repaired, drift.kind, names[what])
 		if len(told) != 1 || told[0].Action != want || !strings.Contains(told[0].Message, by) || told[0].File == "" {
 			t.Errorf("%s: told %+v", what, told)
 		}

@@ -69,8 +69,8 @@ func (s *soak) await(t testing.TB) {
 		if err != nil {
 			return false, err
 		}
-		for _, one := range all.Items {
-			if one.Data["colour"] != "blue" {
+		for _, configMap := range all.Items {
+			if configMap.Data["colour"] != "blue" {
 				return false, nil
 			}
 		}

@@ -58,8 +58,8 @@ func TestAWatchIsTooOld(t *testing.T) {
 	s.paint("settings")
 	s.keeping.forget()
 	var refused atomic.Int64
-	s.keeping.disturb(func(request *http.Request, one asked) (*http.Response, error) {
-		if one.verb != "watch" || request.URL.Query().Get("sendInitialEvents") != "" || refused.Add(1) > 2 {
+	s.keeping.disturb(func(request *http.Request, item asked) (*http.Response, error) {
+		if item.verb != "watch" || request.URL.Query().Get("sendInitialEvents") != "" || refused.Add(1) > 2 {
 			return nil, nil
 		}
 		const gone = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`
@@ -261,7 +261,7 @@ func TestARightToWatchEverywhereIsTaken(t *testing.T) {
 	s.paint("settings")
 	s.keeping.forget()
 	take()
-	inNamespace := func(one asked) bool { return one.verb == "watch" && one.namespace == name }
+	inNamespace := func(item asked) bool { return item.verb == "watch" && item.namespace == name }
 	s.until("the namespace is watched", func() bool { s.keeping.cut(); return s.keeping.count(inNamespace) > 0 })
 	s.paint("settings")
 	if got := len(s.all(keep.Unwatched)); got > 0 {

@@ -25,17 +25,17 @@ func (a asked) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s/%s", a.verb, a.resource, a.namespace, a.name))
 }
 
-func isAny(asked) bool       { return true }
-func isLook(one asked) bool  { return one.verb == "list" || one.verb == "watch" }
-func isWrite(one asked) bool { return !isLook(one) && one.verb != "get" }
+func isAny(asked) bool        { return true }
+func isLook(item asked) bool  { return item.verb == "list" || item.verb == "watch" }
+func isWrite(item asked) bool { return !isLook(item) && item.verb != "get" }
 
 func is(verb, resource string) func(asked) bool {
-	return func(one asked) bool { return one.verb == verb && one.resource == resource }
+	return func(item asked) bool { return item.verb == verb && item.resource == resource }
 }
 
 // of are requests about an object.
 func of(resource, name string) func(asked) bool {
-	return func(one asked) bool { return one.resource == resource && one.name == name }
+	return func(item asked) bool { return item.resource == resource && item.name == name }
 }
 
 // count counts requests.
@@ -44,7 +44,7 @@ func (w *wire) count(wanted func(asked) bool) int { return len(w.all(wanted)) }
 func (w *wire) all(wanted func(asked) bool) []asked {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(w.sent), func(one asked) bool { return !wanted(one) })
+	return slices.DeleteFunc(slices.Clone(w.sent), func(item asked) bool { return !wanted(item) })
 }
 
 // forget begins to count again.
@@ -81,27 +81,27 @@ func (w *wire) cut() {
 	watches := w.watches
 	w.watches = nil
 	w.mu.Unlock()
-	for _, one := range watches {
-		_ = one.Close()
+	for _, stream := range watches {
+		_ = stream.Close()
 	}
 }
 
 func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		one, isKnown := askedFor(request)
+		asked, isKnown := askedFor(request)
 		w.mu.Lock()
 		before := w.before
 		if isKnown {
-			w.sent = append(w.sent, one)
+			w.sent = append(w.sent, asked)
 		}
 		w.mu.Unlock()
 		if before != nil {
-			if answer, err := before(request, one); answer != nil || err != nil {
+			if answer, err := before(request, asked); answer != nil || err != nil {
 				return answer, err
 			}
 		}
 		answer, err := next.RoundTrip(request)
-		if err == nil && one.verb == "watch" && answer.StatusCode == http.StatusOK {
+		if err == nil && asked.verb == "watch" && answer.StatusCode == http.StatusOK {
 			seen := &stream{ReadCloser: answer.Body, wire: w}
 			w.mu.Lock()
 			w.watches = append(w.watches, seen)
@@ -159,20 +159,20 @@ func askedFor(request *http.Request) (asked, bool) {
 	default:
 		return asked{}, false // which kinds there are
 	}
-	var one asked
+	var item asked
 	if steps[0] == "namespaces" && len(steps) > 2 {
-		one.namespace, steps = steps[1], steps[2:]
+		item.namespace, steps = steps[1], steps[2:]
 	}
-	one.resource = steps[0]
+	item.resource = steps[0]
 	if len(steps) > 1 {
-		one.name = steps[1]
+		item.name = steps[1]
 	}
-	one.verb = strings.ToLower(request.Method)
-	if request.Method == http.MethodGet && one.name == "" {
-		one.verb = "list"
+	item.verb = strings.ToLower(request.Method)
+	if request.Method == http.MethodGet && item.name == "" {
+		item.verb = "list"
 		if request.URL.Query().Get("watch") != "" {
-			one.verb = "watch"
+			item.verb = "watch"
 		}
 	}
-	return one, true
+	return item, true
 }

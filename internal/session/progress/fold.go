@@ -116,22 +116,22 @@ const mostRecent = 100
 func New(plan Intent) *Fold {
 	f := &Fold{plan: plan, now: plan.Began, items: map[key]*item{}, nodes: map[string]*node{}, waits: map[key]*wait{}}
 	byName := map[string]*level{}
-	for _, one := range plan.Items {
-		l := byName[one.Level]
+	for _, each := range plan.Items {
+		l := byName[each.Level]
 		if l == nil {
-			l = &level{name: one.Level}
-			byName[one.Level] = l
+			l = &level{name: each.Level}
+			byName[each.Level] = l
 			f.levels = append(f.levels, l)
 		}
-		name := graph.Name{Level: one.Level, Component: one.Component}.Words()
+		name := graph.Name{Level: each.Level, Component: each.Component}.Words()
 		n := f.nodes[name]
 		if n == nil {
-			n = &node{component: one.Component, name: name}
+			n = &node{component: each.Component, name: name}
 			f.nodes[name] = n
 			l.nodes = append(l.nodes, n)
 		}
 		n.total++
-		f.items[key{one.File, one.ID, ""}] = &item{node: n}
+		f.items[key{each.File, each.ID, ""}] = &item{node: n}
 	}
 	slices.SortStableFunc(f.levels, func(a, b *level) int { return graph.CompareLevels(a.name, b.name) })
 	return f
@@ -216,19 +216,19 @@ func (f *Fold) done(of key, hasFailed bool) {
 	if !hasFailed {
 		f.failures = slices.DeleteFunc(f.failures, func(e apply.Event) bool { return keyOf(e) == of })
 	}
-	one := f.items[of.manifest()]
-	if one == nil || of.hook != "" && !hasFailed && !one.isDone {
+	item := f.items[of.manifest()]
+	if item == nil || of.hook != "" && !hasFailed && !item.isDone {
 		return
 	}
-	if !one.isDone {
-		one.isDone = true
+	if !item.isDone {
+		item.isDone = true
 		f.applied++
 		f.last = f.now
-		one.node.done++
+		item.node.done++
 	}
-	if hasFailed != one.hasFailed {
-		one.hasFailed = hasFailed
-		one.node.failed += map[bool]int{true: 1, false: -1}[hasFailed]
+	if hasFailed != item.hasFailed {
+		item.hasFailed = hasFailed
+		item.node.failed += map[bool]int{true: 1, false: -1}[hasFailed]
 	}
 }
 
@@ -249,7 +249,7 @@ func (f *Fold) Delete(id kinds.ID, state string) {
 }
 
 func (f *Fold) setDelete(id kinds.ID, state string) (wasPending bool) {
-	at := slices.IndexFunc(f.deletes, func(one Deleting) bool { return one.Object == id })
+	at := slices.IndexFunc(f.deletes, func(deleting Deleting) bool { return deleting.Object == id })
 	switch {
 	case at >= 0 && state == "":
 		f.deletes = slices.Delete(f.deletes, at, at+1)
@@ -275,8 +275,8 @@ func (f *Fold) wait(of key, event apply.Event) {
 	case before != nil:
 		w.Since = before.Since
 	}
-	if one := f.items[of.manifest()]; one != nil {
-		w.Node = one.node.name
+	if item := f.items[of.manifest()]; item != nil {
+		w.Node = item.node.name
 	}
 	f.waits[of] = w
 }
@@ -292,23 +292,23 @@ func (f *Fold) Progress() Progress {
 	waiting, counted := map[*node]int{}, map[*item]bool{}
 	for of, w := range f.waits {
 		p.Waits = append(p.Waits, w.Waited)
-		if one := f.items[of.manifest()]; one != nil && one.isDone && !counted[one] {
-			counted[one] = true
-			waiting[one.node]++
+		if each := f.items[of.manifest()]; each != nil && each.isDone && !counted[each] {
+			counted[each] = true
+			waiting[each.node]++
 		}
 	}
 	slices.SortFunc(p.Waits, func(a, b Waited) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name(), b.Name()))
 	})
 	for _, l := range f.levels {
-		one := Level{Name: l.name}
+		level := Level{Name: l.name}
 		for _, n := range l.nodes {
 			waits := min(waiting[n], n.done-n.failed)
 			counts := StateCounts{Total: n.total, Done: n.done - n.failed - waits, Waiting: waits, Failed: n.failed}
-			one.Components = append(one.Components, Component{n.component, n.name, n.isRunning, n.began, f.plan.Nodes[n.name], counts})
-			one.StateCounts = one.Add(counts)
+			level.Components = append(level.Components, Component{n.component, n.name, n.isRunning, n.began, f.plan.Nodes[n.name], counts})
+			level.StateCounts = level.Add(counts)
 		}
-		p.Levels, p.StateCounts = append(p.Levels, one), p.Add(one.StateCounts)
+		p.Levels, p.StateCounts = append(p.Levels, level), p.Add(level.StateCounts)
 	}
 	return p
 }

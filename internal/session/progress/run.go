@@ -14,8 +14,8 @@ import (
 // objects that are left. Records of older programs have neither levels nor a total.
 func FromRun(run *record.Run) Progress {
 	p := Progress{Now: run.Told.Time, Levels: []Level{}}
-	for _, one := range run.Levels {
-		p.Levels = append(p.Levels, Level{Name: one.Name, Components: []Component{}, StateCounts: StateCounts{Total: one.Total, Done: one.Total - one.Left}})
+	for _, runLevel := range run.Levels {
+		p.Levels = append(p.Levels, Level{Name: runLevel.Name, Components: []Component{}, StateCounts: StateCounts{Total: runLevel.Total, Done: runLevel.Total - runLevel.Left}})
 	}
 	for _, node := range run.Nodes {
 		for _, steps := range record.ByManifest(node.Steps) {

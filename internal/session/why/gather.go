@@ -61,10 +61,10 @@ func Gather(ctx context.Context, c *cluster.Cluster, q ObjectQuery) *ObjectFacts
 
 // asked looks for a delete of the object that is pending.
 func (g *gatherer) asked() {
-	for _, one := range g.Records {
-		at := slices.IndexFunc(one.Tombstones, func(t record.Tombstone) bool { return t.ID == g.Object })
+	for _, item := range g.Records {
+		at := slices.IndexFunc(item.Tombstones, func(t record.Tombstone) bool { return t.ID == g.Object })
 		if at >= 0 {
-			g.facts.Asked, g.facts.Record = &one.Tombstones[at], one
+			g.facts.Asked, g.facts.Record = &item.Tombstones[at], item
 			return
 		}
 	}

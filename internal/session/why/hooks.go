@@ -38,10 +38,10 @@ const (
 // StandingHooks returns the hooks that a record tells of, and that have not simply succeeded.
 func StandingHooks(of *record.Record) []HookStanding {
 	var all []HookStanding
-	for _, one := range of.Hooks {
+	for _, hooks := range of.Hooks {
 		for _, stage := range deploymenthook.Stages {
-			if progress, isThere := one.Hooks[stage]; isThere {
-				all = append(all, standingHook(of, one, stage, progress)...)
+			if progress, exists := hooks.Hooks[stage]; exists {
+				all = append(all, standingHook(of, hooks, stage, progress)...)
 			}
 		}
 	}
@@ -116,19 +116,19 @@ func tellHooks(f *ObjectFacts, a *Answer) {
 	if f.Record == nil {
 		return
 	}
-	for _, one := range StandingHooks(f.Record) {
-		if one.Object != f.Object {
+	for _, hookStanding := range StandingHooks(f.Record) {
+		if hookStanding.Object != f.Object {
 			continue
 		}
-		a.Hooks = append(a.Hooks, one)
+		a.Hooks = append(a.Hooks, hookStanding)
 		_, step, isLeft := f.step()
-		isTold := isLeft && step.Hook == string(one.Hook) // by the run
-		if isTold && one.State == HookRunning && one.Failures == 0 {
+		isTold := isLeft && step.Hook == string(hookStanding.Hook) // by the run
+		if isTold && hookStanding.State == HookRunning && hookStanding.Failures == 0 {
 			continue
 		}
 		if isTold && step.State == record.Failed {
-			one.Message = ""
+			hookStanding.Message = ""
 		}
-		a.say(nil, "%s", one.Sentence("its "+string(one.Hook)+" hook", f.Now))
+		a.say(nil, "%s", hookStanding.Sentence("its "+string(hookStanding.Hook)+" hook", f.Now))
 	}
 }

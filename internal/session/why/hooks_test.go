@@ -58,9 +58,9 @@ func TestStandingHooks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			answer := why.Judge(there(isReady, c.of))
 			var got []string
-			for _, one := range answer.Sentences {
-				if strings.HasPrefix(one.Text, "its ") {
-					got = append(got, one.Text)
+			for _, sentence := range answer.Sentences {
+				if strings.HasPrefix(sentence.Text, "its ") {
+					got = append(got, sentence.Text)
 				}
 			}
 			if diff := cmp.Diff(c.want, strings.Join(got, "\n")); diff != "" {

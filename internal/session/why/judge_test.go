@@ -72,17 +72,17 @@ func node(name, state string, after []int, steps ...record.RunStep) record.RunNo
 
 // awaits is a step whose turn comes when another object is ready.
 func awaits(other kinds.ID) record.RunStep {
-	one := step(web, record.Blocked, "")
-	one.Awaits = &other
-	return one
+	runStep := step(web, record.Blocked, "")
+	runStep.Awaits = &other
+	return runStep
 }
 
 func step(id kinds.ID, state record.StepState, waits string) record.RunStep {
-	one := record.RunStep{ID: id, State: state, For: waits}
+	runStep := record.RunStep{ID: id, State: state, For: waits}
 	if state == record.Waiting || state == record.Retrying {
-		one.Since = ago(3 * time.Minute)
+		runStep.Since = ago(3 * time.Minute)
 	}
-	return one
+	return runStep
 }
 
 var (
@@ -97,9 +97,9 @@ var (
 
 // hookOf is a step that is a hook of the Deployment.
 func hookOf(stage string, state record.StepState, waits string) record.RunStep {
-	one := step(web, state, waits)
-	one.Hook = stage
-	return one
+	runStep := step(web, state, waits)
+	runStep.Hook = stage
+	return runStep
 }
 
 // with changes facts.

@@ -183,8 +183,8 @@ func (g *gatherer) suspects(ctx context.Context) []kinds.ID {
 			}
 		}
 	}
-	for _, one := range g.facts.Record.Tombstones {
-		all = append(all, one.ID)
+	for _, tombstone := range g.facts.Record.Tombstones {
+		all = append(all, tombstone.ID)
 	}
 	all = append(all, g.stray(ctx)...)
 	slices.SortFunc(all, kinds.Compare)

@@ -121,11 +121,11 @@ func (t *Tracker) catchUp(o *tracked) {
 	if !o.resource.Namespaced {
 		id.Namespace = "" // whatever the manifest says
 	}
-	object, isThere := o.watch.early[id]
+	object, exists := o.watch.early[id]
 	delete(o.watch.early, id)
 	switch {
 	case o.state != unseen:
-	case isThere:
+	case exists:
 		t.observe(o, object)
 	case o.watch.isListed && o.watch.key.labels != "":
 		t.watchObject(o, true)

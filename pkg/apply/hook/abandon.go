@@ -18,19 +18,19 @@ import (
 func (s Settings) Abandon(isKept func(kinds.ID) bool) {
 	var all []record.DeploymentHooks
 	s.Journal.Read(func(known *record.Record) { all = slices.Clone(known.Hooks) })
-	for _, one := range all {
-		if isKept(one.ID) {
+	for _, hooks := range all {
+		if isKept(hooks.ID) {
 			continue
 		}
 		var err error
-		if one.Rollout != "" {
-			err = s.newRunner(one.ID, nil, deploymenthook.Rollout{}).abandon(s.Requests, one.Replicas)
+		if hooks.Rollout != "" {
+			err = s.newRunner(hooks.ID, nil, deploymenthook.Rollout{}).abandon(s.Requests, hooks.Replicas)
 		}
 		if err == nil { // it has hooks again if it comes back
-			err = s.saveState(one.ID, deploymenthook.State{})
+			err = s.saveState(hooks.ID, deploymenthook.State{})
 		}
 		if err != nil {
-			klog.FromContext(s.Requests).Error(err, "the hooks of a Deployment that the release has no more could not be ended", "object", one.ID.String())
+			klog.FromContext(s.Requests).Error(err, "the hooks of a Deployment that the release has no more could not be ended", "object", hooks.ID.String())
 		}
 	}
 }

@@ -102,15 +102,15 @@ func (s Settings) runnerOf(m *payload.Manifest) *runner {
 // isRemembered reports whether earlier hooks of a Deployment are remembered: by the record, or, if that was lost, by the
 // Deployment itself.
 func (s Settings) isRemembered(m *payload.Manifest) bool {
-	if _, isThere := s.stateOf(m.ID()); isThere {
+	if _, exists := s.stateOf(m.ID()); exists {
 		return true
 	}
 	live := s.Applier.Before(m)
 	if live == nil {
 		return false
 	}
-	_, isThere := deploymenthook.ReadState(live)
-	return isThere
+	_, exists := deploymenthook.ReadState(live)
+	return exists
 }
 
 // isBeingCreated reports whether a rollout is under way that has created a Deployment.
@@ -120,9 +120,9 @@ func (s Settings) isBeingCreated(m *payload.Manifest) bool {
 }
 
 // stateOf returns what the record has of the hooks of a Deployment.
-func (s Settings) stateOf(id kinds.ID) (state deploymenthook.State, isThere bool) {
-	s.Journal.Read(func(known *record.Record) { state, isThere = known.FindHooks(id) })
-	return state, isThere
+func (s Settings) stateOf(id kinds.ID) (state deploymenthook.State, exists bool) {
+	s.Journal.Read(func(known *record.Record) { state, exists = known.FindHooks(id) })
+	return state, exists
 }
 
 // saveState notes the state of the hooks of a Deployment in the record.

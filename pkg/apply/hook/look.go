@@ -43,8 +43,8 @@ func (r *runner) state(live *appsv1.Deployment) (deploymenthook.State, error) {
 	if live == nil {
 		return recorded, nil
 	}
-	state, isThere := deploymenthook.ReadState(live)
-	if !isThere {
+	state, exists := deploymenthook.ReadState(live)
+	if !exists {
 		return recorded, nil
 	}
 	if state.Text() != recorded.Text() { // the process that wrote it was killed, or the record was lost

@@ -38,9 +38,9 @@ func (w workload) replicaSets(ctx context.Context, of *appsv1.Deployment) ([]app
 		return nil, err
 	}
 	var owned []appsv1.ReplicaSet
-	for _, one := range list.Items {
-		if metav1.IsControlledBy(&one, of) {
-			owned = append(owned, one)
+	for _, replicaSet := range list.Items {
+		if metav1.IsControlledBy(&replicaSet, of) {
+			owned = append(owned, replicaSet)
 		}
 	}
 	return owned, nil
@@ -52,9 +52,9 @@ func (w workload) newReplicaSet(ctx context.Context, of *appsv1.Deployment) (*ap
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range owned {
-		if revision := one.Annotations[revisionAnnotation]; revision != "" && revision == of.Annotations[revisionAnnotation] {
-			return &one, nil
+	for _, replicaSet := range owned {
+		if revision := replicaSet.Annotations[revisionAnnotation]; revision != "" && revision == of.Annotations[revisionAnnotation] {
+			return &replicaSet, nil
 		}
 	}
 	return nil, nil
@@ -71,12 +71,12 @@ func (w workload) oldPods(ctx context.Context, of *appsv1.Deployment) ([]string,
 		return nil, err
 	}
 	var names []string
-	for _, one := range owned {
-		if one.Status.Replicas > 0 || one.Spec.Replicas != nil && *one.Spec.Replicas > 0 { // a pod may be on its way
-			names = append(names, "those of ReplicaSet "+one.Name)
+	for _, replicaSet := range owned {
+		if replicaSet.Status.Replicas > 0 || replicaSet.Spec.Replicas != nil && *replicaSet.Spec.Replicas > 0 { // a pod may be on its way
+			names = append(names, "those of ReplicaSet "+replicaSet.Name)
 		}
 		for _, pod := range pods {
-			if metav1.IsControlledBy(pod, &one) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			if metav1.IsControlledBy(pod, &replicaSet) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
 				names = append(names, pod.Name)
 			}
 		}

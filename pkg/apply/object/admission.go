@@ -73,17 +73,17 @@ func isSameValue(there, sent any) bool {
 		return true
 	}
 	is, want := fmt.Sprint(there), fmt.Sprint(sent)
-	if one, err := resource.ParseQuantity(is); err == nil {
+	if quantity, err := resource.ParseQuantity(is); err == nil {
 		other, err := resource.ParseQuantity(want)
-		return err == nil && one.Cmp(other) == 0
+		return err == nil && quantity.Cmp(other) == 0
 	}
-	if one, err := time.ParseDuration(is); err == nil {
+	if duration, err := time.ParseDuration(is); err == nil {
 		other, err := time.ParseDuration(want)
-		return err == nil && one == other
+		return err == nil && duration == other
 	}
-	one, err := time.Parse(time.RFC3339, is)
+	item, err := time.Parse(time.RFC3339, is)
 	other, otherErr := time.Parse(time.RFC3339, want)
-	return err == nil && otherErr == nil && one.Equal(other)
+	return err == nil && otherErr == nil && item.Equal(other)
 }
 
 // number returns a value as it is compared: whole numbers are read as either kind.

@@ -159,8 +159,8 @@ func (k *knowledge) IsThere(m *payload.Manifest) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, isThere, err := k.headNow(resource, m.ID())
-	return isThere, err
+	_, exists, err := k.headNow(resource, m.ID())
+	return exists, err
 }
 
 // IsPrerequisite reports whether other objects can't be without those of a kind.
@@ -190,8 +190,8 @@ func (k *knowledge) NoteReady(m *payload.Manifest, resource cluster.Resource, li
 
 // Before returns the metadata that an object had before the run; nil if it was not there, or was not looked for.
 func (k *knowledge) Before(m *payload.Manifest) metav1.Object {
-	head, isThere := k.before.Find(m.ID())
-	if !isThere {
+	head, exists := k.before.Find(m.ID())
+	if !exists {
 		return nil
 	}
 	return head.Object()
@@ -200,8 +200,8 @@ func (k *knowledge) Before(m *payload.Manifest) metav1.Object {
 // KeepFingerprint keeps the fingerprint of an object that was not applied. It says as what the object was applied
 // before, and not how it is now, so it does not matter how long ago the object was seen.
 func (k *knowledge) KeepFingerprint(m *payload.Manifest) {
-	head, isThere := k.before.Find(m.ID())
-	if !isThere {
+	head, exists := k.before.Find(m.ID())
+	if !exists {
 		return
 	}
 	if text, isKnown := k.text(m, head.Resource); isKnown {

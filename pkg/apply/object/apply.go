@@ -31,11 +31,11 @@ func (a *Applier) Apply(m *payload.Manifest) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	head, isThere, err := a.head(resource, m.ID())
+	head, exists, err := a.head(resource, m.ID())
 	if err != nil {
 		return Change{}, err
 	}
-	o := &target{Manifest: m, resource: resource, head: head, isThere: isThere}
+	o := &target{Manifest: m, resource: resource, head: head, isThere: exists}
 	change, err := a.putKnown(o)
 	if err != nil {
 		return Change{}, err

@@ -85,8 +85,8 @@ func (a *Applier) CheckOwner(m *payload.Manifest) error {
 	if err != nil {
 		return err
 	}
-	head, isThere, err := a.headNow(resource, m.ID())
-	if err != nil || !isThere {
+	head, exists, err := a.headNow(resource, m.ID())
+	if err != nil || !exists {
 		return err
 	}
 	return a.refuseOwned(head)

@@ -100,7 +100,7 @@ func (j *Journal) hasFinished(m *payload.Manifest) (finished bool) {
 // asked returns the delete of an object that is noted, if one is.
 func (j *Journal) asked(id kinds.ID) (asked record.Tombstone, isAsked bool) {
 	j.Read(func(r *record.Record) {
-		if at := slices.IndexFunc(r.Tombstones, func(one record.Tombstone) bool { return one.ID == id }); at >= 0 {
+		if at := slices.IndexFunc(r.Tombstones, func(tombstone record.Tombstone) bool { return tombstone.ID == id }); at >= 0 {
 			asked, isAsked = r.Tombstones[at], true
 		}
 	})

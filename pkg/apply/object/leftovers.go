@@ -76,7 +76,7 @@ func fewest(others, some []fieldpath.Path, isEnough func([]fieldpath.Path) bool)
 	case len(some) == 1:
 		return some
 	}
-	one, other := some[:len(some)/2], some[len(some)/2:]
-	needed := fewest(with(one), other, isEnough)
-	return append(fewest(with(needed), one, isEnough), needed...)
+	group, other := some[:len(some)/2], some[len(some)/2:]
+	needed := fewest(with(group), other, isEnough)
+	return append(fewest(with(needed), group, isEnough), needed...)
 }

@@ -32,11 +32,11 @@ func (p *Previewer) object(m *payload.Manifest) (Change, error) {
 	if resource.Namespaced && m.Object().GetNamespace() == "" {
 		return Change{}, inNoNamespace
 	}
-	head, isThere, err := p.head(resource, m.ID())
+	head, exists, err := p.head(resource, m.ID())
 	if err != nil {
 		return Change{}, err
 	}
-	f := p.gather(&target{Manifest: m, resource: resource, head: head, isThere: isThere}, !p.definitionOf(m).isChanged())
+	f := p.gather(&target{Manifest: m, resource: resource, head: head, isThere: exists}, !p.definitionOf(m).isChanged())
 	switch what := decide(f); what {
 	case refuse:
 		return Change{}, ownedBy(f.owner)

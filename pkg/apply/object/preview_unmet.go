@@ -170,11 +170,11 @@ func (p *Previewer) withoutKind(m *payload.Manifest, err error) (Change, error) 
 	if err != nil { // no version of it is there, and so no object
 		return change, nil
 	}
-	head, isThere, err := p.head(resource, m.ID())
+	head, exists, err := p.head(resource, m.ID())
 	if err == nil {
 		err = p.refuseOwned(head)
 	}
-	if isThere {
+	if exists {
 		change.Action, change.UID = NotChecked, head.UID
 	}
 	return change, err

@@ -56,8 +56,8 @@ func (k *knowledge) text(m *payload.Manifest, resource cluster.Resource) (text f
 
 // isUntouched reports whether the release's fields of an object can't have changed since it was applied from the same
 // manifest.
-func (k *knowledge) isUntouched(m *payload.Manifest, head objectmeta.LiveMetadata, isThere bool) bool {
-	if !isThere || !k.trusts(head) {
+func (k *knowledge) isUntouched(m *payload.Manifest, head objectmeta.LiveMetadata, exists bool) bool {
+	if !exists || !k.trusts(head) {
 		return false
 	}
 	text, isKnown := k.text(m, head.Resource)

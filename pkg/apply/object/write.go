@@ -106,8 +106,8 @@ func (w writer) applySeen(o *target, draft *unstructured.Unstructured, how clust
 	if !apierrors.IsConflict(err) || len(ownership.Conflicts(err)) > 0 {
 		return applied, err
 	}
-	now, isThere, err := w.headNow(o.resource, o.ID())
-	if err == nil && isThere {
+	now, exists, err := w.headNow(o.resource, o.ID())
+	if err == nil && exists {
 		err = w.refuseOwned(now)
 	}
 	if err != nil {

@@ -100,8 +100,8 @@ func (r *ClusterMachineSetReconciler) clone(ctx context.Context, set *clusterv1.
 // deleteAll deletes objects for which there is no machine.
 func (r *ClusterMachineSetReconciler) deleteAll(ctx context.Context, namespace string, all []clusterv1.ContractVersionedObjectReference) error {
 	var failures []error
-	for _, one := range all {
-		object, err := r.references.Get(ctx, one, namespace)
+	for _, reference := range all {
+		object, err := r.references.Get(ctx, reference, namespace)
 		if err == nil {
 			err = r.references.Delete(ctx, object)
 		}
@@ -119,11 +119,11 @@ func (r *ClusterMachineSetReconciler) deleteLeftovers(ctx context.Context, seen 
 		used[keyOf(machine.Spec.Bootstrap.ConfigRef)] = true
 	}
 	template := seen.set.Spec.Template.Spec
-	for _, one := range []clusterv1.ContractVersionedObjectReference{template.InfrastructureRef, template.Bootstrap.ConfigRef} {
-		if !one.IsDefined() {
+	for _, reference := range []clusterv1.ContractVersionedObjectReference{template.InfrastructureRef, template.Bootstrap.ConfigRef} {
+		if !reference.IsDefined() {
 			continue
 		}
-		if err := r.deleteUnused(ctx, seen.set, one, used); err != nil {
+		if err := r.deleteUnused(ctx, seen.set, reference, used); err != nil {
 			return fmt.Errorf("delete what is left of machines that could not be made: %w", err)
 		}
 	}

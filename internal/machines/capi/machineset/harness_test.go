@@ -213,10 +213,10 @@ func (f *field) awaitMachine(name string, isWanted func(*clusterv1.Machine) bool
 }
 
 // await waits for something else.
-func (f *field) await(what string, isThere func() bool) {
+func (f *field) await(what string, exists func() bool) {
 	f.t.Helper()
 	err := wait.PollUntilContextTimeout(f.t.Context(), 50*time.Millisecond, patience, true,
-		func(context.Context) (bool, error) { return isThere(), nil })
+		func(context.Context) (bool, error) { return exists(), nil })
 	if err != nil {
 		f.t.Fatalf("%s: %v", what, err)
 	}

@@ -76,12 +76,12 @@ func versionsOf(controlPlane *contract.ReferencedObject) (plane planeVersions, e
 	for i, item := range all {
 		fields, _ := item.(map[string]any)
 		text, _ := fields["version"].(string)
-		one, err := parseVersion(text)
+		version, err := parseVersion(text)
 		if err != nil {
 			return plane, fmt.Errorf("status.versions of %s: %w", controlPlane, err)
 		}
-		if i == 0 || one != nil && plane.current != nil && one.LessThan(plane.current) {
-			plane.current = one
+		if i == 0 || version != nil && plane.current != nil && version.LessThan(plane.current) {
+			plane.current = version
 		}
 	}
 	return plane, nil

@@ -154,8 +154,8 @@ func (s *clusterSetSnapshot) remedies(now time.Time, blocked string) []remedy {
 			found = append(found, newRemedy(machine, reason, message))
 		}
 	}
-	return slices.DeleteFunc(found, func(one remedy) bool {
-		return !one.isDue && equality.Semantic.DeepEqual(one.machine.Status.Conditions, one.changed.Status.Conditions)
+	return slices.DeleteFunc(found, func(item remedy) bool {
+		return !item.isDue && equality.Semantic.DeepEqual(item.machine.Status.Conditions, item.changed.Status.Conditions)
 	})
 }
 
@@ -163,7 +163,7 @@ func (s *clusterSetSnapshot) remedies(now time.Time, blocked string) []remedy {
 // changed machines, so that they are no longer as they were seen.
 func (r *ClusterMachineSetReconciler) remediate(ctx context.Context, seen *clusterSetSnapshot) (isChanged bool, err error) {
 	remedies := seen.remedies(r.now(), "")
-	if slices.ContainsFunc(remedies, func(one remedy) bool { return one.isDue }) {
+	if slices.ContainsFunc(remedies, func(item remedy) bool { return item.isDue }) {
 		if err = r.preflight(ctx, seen); err != nil {
 			remedies = seen.remedies(r.now(), printable.Line(err.Error()))
 		}
@@ -185,9 +185,9 @@ func applyRemedies(ctx context.Context, s replicas.Scaler, seen *clusterSetSnaps
 		return fmt.Errorf("write the condition %s of machines: %w", clusterv1.MachineOwnerRemediatedCondition, err)
 	}
 	var due []string
-	for _, one := range remedies {
-		if one.isDue {
-			due = append(due, one.machine.Name)
+	for _, item := range remedies {
+		if item.isDue {
+			due = append(due, item.machine.Name)
 		}
 	}
 	if len(due) == 0 {

@@ -67,10 +67,10 @@ func TestAnotherControllerRemediates(t *testing.T) {
 		t.Helper()
 		machinetest.Await(t, c, check, client.ObjectKeyFromObject(check), func(check *machinev1beta1.MachineHealthCheck) bool {
 			isAllowed, problem := false, machinev1beta1.Condition{}
-			for _, one := range check.Status.Conditions {
-				isAllowed = isAllowed || one.Type == machinev1beta1.RemediationAllowedCondition
-				if one.Type != machinev1beta1.RemediationAllowedCondition {
-					problem = one
+			for _, condition := range check.Status.Conditions {
+				isAllowed = isAllowed || condition.Type == machinev1beta1.RemediationAllowedCondition
+				if condition.Type != machinev1beta1.RemediationAllowedCondition {
+					problem = condition
 				}
 			}
 			return isAllowed && problem.Type == want && problem.Reason == reason
@@ -111,11 +111,11 @@ func TestRemediationEndsWhileOthersAreUnhealthy(t *testing.T) {
 	for _, name := range []string{"web-1", "web-2"} {
 		newMachine(t, namespace, name, owner)
 	}
-	one := intstr.FromInt32(1)
+	intOrString := intstr.FromInt32(1)
 	must(t, c.Create(t.Context(), &machinev1beta1.MachineHealthCheck{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
 		Spec: machinev1beta1.MachineHealthCheckSpec{
-			MaxUnhealthy:        &one,
+			MaxUnhealthy:        &intOrString,
 			UnhealthyConditions: []machinev1beta1.UnhealthyCondition{{Type: "Broken", Status: corev1.ConditionTrue, Timeout: metav1.Duration{Duration: time.Second}}},
 			RemediationTemplate: templateRef("RestartTemplate"),
 		},

@@ -50,9 +50,9 @@ func TestSilentNode(t *testing.T) {
 	awaitReady := func(status corev1.ConditionStatus) (since time.Time) {
 		t.Helper()
 		machinetest.Await(t, c, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool {
-			for _, one := range n.Status.Conditions {
-				if one.Type == corev1.NodeReady && one.Status == status {
-					since = one.LastTransitionTime.Time
+			for _, nodeCondition := range n.Status.Conditions {
+				if nodeCondition.Type == corev1.NodeReady && nodeCondition.Status == status {
+					since = nodeCondition.LastTransitionTime.Time
 				}
 			}
 			return !since.IsZero()

@@ -139,10 +139,10 @@ func (f *field) awaitReplicas(set *machinev1beta1.MachineSet, replicas int) []ma
 }
 
 // await waits for something else.
-func (f *field) await(what string, isThere func() bool) {
+func (f *field) await(what string, exists func() bool) {
 	f.t.Helper()
 	err := wait.PollUntilContextTimeout(f.t.Context(), 50*time.Millisecond, patience, true,
-		func(context.Context) (bool, error) { return isThere(), nil })
+		func(context.Context) (bool, error) { return exists(), nil })
 	if err != nil {
 		f.t.Fatalf("%s: %v", what, err)
 	}

@@ -129,9 +129,9 @@ func TestDeletionOfASet(t *testing.T) {
 					t.Errorf("%d machines, not 3: none is to be replaced, none to slip its hook", count)
 				}
 			}
-			isThere := f.Get(t.Context(), client.ObjectKeyFromObject(set), set) == nil
-			if isThere != (policy == metav1.DeletePropagationForeground) {
-				t.Errorf("the set is there: %t", isThere)
+			exists := f.Get(t.Context(), client.ObjectKeyFromObject(set), set) == nil
+			if exists != (policy == metav1.DeletePropagationForeground) {
+				t.Errorf("the set is there: %t", exists)
 			}
 			for i := range machines {
 				f.change(&machines[i], `{"metadata":{"finalizers":null}}`)

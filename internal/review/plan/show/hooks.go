@@ -14,19 +14,19 @@ func (v Printer) hooks(e plan.ObjectPlan) []string {
 	if len(running) > 0 {
 		lines = append(lines, v.verb("runs its hooks: ", "would run its hooks: ")+hookNames(running))
 	}
-	for _, one := range e.Hooks {
+	for _, hookPlan := range e.Hooks {
 		switch {
-		case one.Change == plan.HookRemoved:
-			lines = append(lines, fmt.Sprintf("its %s hook is removed", one.Stage))
-		case one.Runs:
-		case one.Change == plan.HookAdded:
-			lines = append(lines, fmt.Sprintf("its %s hook (%s) is new, and does not run yet: %s", one.Stage, one.FailurePolicy, one.Why))
-		case one.Change == plan.HookChanged:
-			lines = append(lines, fmt.Sprintf("its %s hook (%s) is changed, and does not run: %s", one.Stage, one.FailurePolicy, one.Why))
+		case hookPlan.Change == plan.HookRemoved:
+			lines = append(lines, fmt.Sprintf("its %s hook is removed", hookPlan.Stage))
+		case hookPlan.Runs:
+		case hookPlan.Change == plan.HookAdded:
+			lines = append(lines, fmt.Sprintf("its %s hook (%s) is new, and does not run yet: %s", hookPlan.Stage, hookPlan.FailurePolicy, hookPlan.Why))
+		case hookPlan.Change == plan.HookChanged:
+			lines = append(lines, fmt.Sprintf("its %s hook (%s) is changed, and does not run: %s", hookPlan.Stage, hookPlan.FailurePolicy, hookPlan.Why))
 		case len(running) > 0:
-			lines = append(lines, fmt.Sprintf("its %s hook (%s) does not run: %s", one.Stage, one.FailurePolicy, one.Why))
+			lines = append(lines, fmt.Sprintf("its %s hook (%s) does not run: %s", hookPlan.Stage, hookPlan.FailurePolicy, hookPlan.Why))
 		case len(lines) == 0:
-			lines = append(lines, "no hook runs: "+one.Why)
+			lines = append(lines, "no hook runs: "+hookPlan.Why)
 		}
 	}
 	return lines
@@ -43,8 +43,8 @@ func (v Printer) verb(does, would string) string {
 // hookNames names hooks with their failure policies: "pre (Abort), post (Retry)".
 func hookNames(hooks []plan.HookPlan) string {
 	var names []string
-	for _, one := range hooks {
-		names = append(names, fmt.Sprintf("%s (%s)", one.Stage, one.FailurePolicy))
+	for _, hookPlan := range hooks {
+		names = append(names, fmt.Sprintf("%s (%s)", hookPlan.Stage, hookPlan.FailurePolicy))
 	}
 	return strings.Join(names, ", ")
 }

@@ -191,8 +191,8 @@ func TestTombstones(t *testing.T) {
 	if !strings.Contains(out, "2 dropped: they stay in the cluster") {
 		t.Error(out)
 	}
-	if one := text(t, show.Printer{Plan: planOf(nil, []plan.ObjectPlan{covered})}); !strings.Contains(one, "1 dropped: it stays in the cluster") {
-		t.Error(one)
+	if name := text(t, show.Printer{Plan: planOf(nil, []plan.ObjectPlan{covered})}); !strings.Contains(name, "1 dropped: it stays in the cluster") {
+		t.Error(name)
 	}
 }
 

@@ -87,24 +87,24 @@ func (w *world) turnOfDeployment() {
 func (w *world) seen(at int) rolloutplan.RolloutState {
 	state := rolloutplan.RolloutState{Spec: w.spec}
 	for i, set := range w.sets {
-		one := w.count(set)
-		one.InPlace = rolloutplan.InPlaceDecision{IsPossible: w.isInPlace}
-		one.Acknowledged = set.acknowledged
+		setState := w.count(set)
+		setState.InPlace = rolloutplan.InPlaceDecision{IsPossible: w.isInPlace}
+		setState.Acknowledged = set.acknowledged
 		if living := slices.DeleteFunc(slices.Clone(set.machines), func(m *worldMachine) bool { return m.isDeleting }); set.moveTo != "" {
-			one.Unmoved = max(0, len(living)-set.replicas)
+			setState.Unmoved = max(0, len(living)-set.replicas)
 		}
 		for _, m := range set.machines {
 			if m.isPending {
-				one.Arrived = append(one.Arrived, m.String())
+				setState.Arrived = append(setState.Arrived, m.String())
 			}
 			if m.isUpdating {
 				state.Updating = append(state.Updating, m.String())
 			}
 		}
 		if i == at {
-			state.New = &one
+			state.New = &setState
 		} else {
-			state.Old = append(state.Old, one)
+			state.Old = append(state.Old, setState)
 		}
 	}
 	return state
