@@ -54,17 +54,17 @@ The record says which deletes were requested; their state is read from the objec
 
 // A pendingDelete is one that is not done.
 type pendingDelete struct {
-	Release    string                `json:"release,omitempty"`
-	Object     kinds.ID              `json:"object"`
-	UID        string                `json:"uid,omitempty"`
-	Version    string                `json:"version,omitempty"` // that asked for it
-	Asked      time.Time             `json:"asked"`
-	Sent       bool                  `json:"sent"` // it was asked for, as far as is known
-	State      tombstone.DeleteState `json:"state"`
-	Message    string                `json:"message"` // the state in words
-	Since      *time.Time            `json:"since,omitempty"`
-	Finalizers []string              `json:"finalizers,omitempty"`
-	Remains    []string              `json:"remains,omitempty"`
+	Release     string                `json:"release,omitempty"`
+	Object      kinds.ID              `json:"object"`
+	UID         string                `json:"uid,omitempty"`
+	Version     string                `json:"version,omitempty"` // that asked for it
+	RequestedAt time.Time             `json:"requestedAt"`
+	Sent        bool                  `json:"sent"` // it was asked for, as far as is known
+	State       tombstone.DeleteState `json:"state"`
+	Message     string                `json:"message"` // the state in words
+	Since       *time.Time            `json:"since,omitempty"`
+	Finalizers  []string              `json:"finalizers,omitempty"`
+	Remaining   []string              `json:"remaining,omitempty"`
 }
 
 // pendingDeletes are those of some deletes that are not done.
@@ -75,14 +75,14 @@ func pendingDeletes(deletes []precondition.Delete, now time.Time) []pendingDelet
 			continue
 		}
 		shown := pendingDelete{
-			Object: item.ID, UID: string(item.UID), Version: item.Version, Asked: item.Asked.Time, Sent: item.WasSent(),
-			State: item.Seen.State, Message: item.Describe(now), Finalizers: item.Seen.Finalizers, Remains: item.Seen.Remains,
+			Object: item.ID, UID: string(item.UID), Version: item.Version, RequestedAt: item.RequestedAt.Time, Sent: item.WasSent(),
+			State: item.Seen.State, Message: item.Describe(now), Finalizers: item.Seen.Finalizers, Remaining: item.Seen.Remains,
 		}
 		if !item.Seen.Since.IsZero() {
 			shown.Since = &item.Seen.Since
 		}
-		if shown.Asked.IsZero() { // not by the release
-			shown.Asked = item.Seen.Since
+		if shown.RequestedAt.IsZero() { // not by the release
+			shown.RequestedAt = item.Seen.Since
 		}
 		pending = append(pending, shown)
 	}

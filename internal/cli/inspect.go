@@ -62,18 +62,18 @@ func newInspect(streams Streams) *cobra.Command {
 
 // An inspectReport says what an inspection has written. It is what -o json prints.
 type inspectReport struct {
-	Folder   string          `json:"folder"`
-	Time     time.Time       `json:"time"` // by the cluster's clock
-	Releases []string        `json:"releases,omitempty"`
-	Files    []inspectedFile `json:"files"`
-	Unread   []string        `json:"unread,omitempty"` // what could not be read, and why
+	Folder     string          `json:"folder"`
+	Time       time.Time       `json:"time"` // by the cluster's clock
+	Releases   []string        `json:"releases,omitempty"`
+	Files      []inspectedFile `json:"files"`
+	Unreadable []string        `json:"unreadable,omitempty"` // what could not be read, and why
 }
 
 // An inspectedFile is a file of an inspection.
 type inspectedFile struct {
-	Path  string `json:"path"` // in the folder
-	Has   string `json:"has"`
-	Bytes int    `json:"bytes"`
+	Path     string `json:"path"` // in the folder
+	Contents string `json:"contents"`
+	Bytes    int    `json:"bytes"`
 }
 
 func (f *inspectFlags) run(ctx context.Context, folder string, streams Streams) error {
@@ -94,7 +94,7 @@ func (f *inspectFlags) run(ctx context.Context, folder string, streams Streams) 
 	if err := f.format.print(streams.Out, i.report, i.report.print); err != nil {
 		return err
 	}
-	return failIf(len(i.report.Unread) > 0)
+	return failIf(len(i.report.Unreadable) > 0)
 }
 
 // checkEmpty wants a folder that is empty, or not there yet.
@@ -116,13 +116,13 @@ func (r *inspectReport) print(out io.Writer) error {
 	fmt.Fprintf(out, "wrote %s to %s:\n", printable.Count(len(r.Files), "file"), printable.Line(r.Folder))
 	var rows []string
 	for _, file := range r.Files {
-		rows = append(rows, "  "+printable.Line(file.Path)+"\t"+printable.Line(file.Has))
+		rows = append(rows, "  "+printable.Line(file.Path)+"\t"+printable.Line(file.Contents))
 	}
 	lines := aligned(rows)
-	if len(r.Unread) > 0 {
+	if len(r.Unreadable) > 0 {
 		lines = append(lines, "could not be read:")
 	}
-	for _, what := range r.Unread {
+	for _, what := range r.Unreadable {
 		lines = append(lines, "  "+what)
 	}
 	return printLines(out, append(lines, "no values of Secrets are in them; environment variables and custom resources are: look at the files before you send them"))

@@ -84,8 +84,8 @@ func (i *inspector) note(what string, err error) {
 }
 
 func (i *inspector) noteText(text string) {
-	if text = printable.Line(text); !slices.Contains(i.report.Unread, text) {
-		i.report.Unread = append(i.report.Unread, text)
+	if text = printable.Line(text); !slices.Contains(i.report.Unreadable, text) {
+		i.report.Unreadable = append(i.report.Unreadable, text)
 	}
 }
 

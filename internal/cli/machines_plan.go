@@ -87,7 +87,7 @@ func (f *machinesPlanFlags) run(ctx context.Context, name string, streams Stream
 	err = f.format.printWhole(streams.Out, preview, func(out io.Writer) error {
 		return printLines(out, preview.Lines())
 	})
-	return cmp.Or(err, failIf(preview.NotAsked != "" || preview.IsStuck))
+	return cmp.Or(err, failIf(preview.Unanswered != "" || preview.IsStuck))
 }
 
 // query reads the files.

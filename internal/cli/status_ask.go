@@ -24,7 +24,7 @@ type statusAsker struct {
 
 // ask returns how the release stands. What can't be found out is said, and the rest is there all the same.
 func (a *statusAsker) ask(ctx context.Context) (*releaseStatus, error) {
-	s := &releaseStatus{Says: []why.Sentence{}}
+	s := &releaseStatus{Messages: []why.Message{}}
 	records, unread := a.flags.cluster.knownRecords(ctx, a.cluster, a.flags.name)
 	if unread != "" {
 		s.Unknown = append(s.Unknown, unread)
@@ -53,7 +53,7 @@ func (a *statusAsker) ask(ctx context.Context) (*releaseStatus, error) {
 	}
 	if of == nil && s.ClusterVersion == nil && s.Lost == nil && unread == "" {
 		s.say("%s", a.flags.cluster.noneApplied(a.flags.name))
-		if s.Lock != nil && !s.Lock.Dead {
+		if s.Lock != nil && !s.Lock.Expired {
 			s.say("%s is about to: it has held the lock for %s", s.Lock.Holder, age(s.Time, s.Lock.Since))
 		}
 	}
@@ -70,7 +70,7 @@ func named(release string) string {
 }
 
 func (s *releaseStatus) say(format string, args ...any) {
-	s.Says = append(s.Says, why.Sentence{Text: fmt.Sprintf(format, args...)})
+	s.Messages = append(s.Messages, why.Message{Text: fmt.Sprintf(format, args...)})
 }
 
 // notKnown notes what could not be found out. A kind that is not served is known well enough.
@@ -86,7 +86,7 @@ func (s *releaseStatus) notKnown(what string, err error) {
 // addRecord adds what the record tells, and how the objects of the release stand.
 func (a *statusAsker) addRecord(ctx context.Context, s *releaseStatus, of *record.Record) {
 	whole := why.ExplainRelease(ctx, a.cluster, of, a.flags.cluster.namespace)
-	s.Done, s.Says, s.Objects, s.Missing, s.Unknown = whole.Done, whole.Sentences, whole.Objects, whole.Missing, append(s.Unknown, whole.Unknown...)
+	s.Done, s.Messages, s.Objects, s.Missing, s.Unknown = whole.Done, whole.Messages, whole.Objects, whole.Missing, append(s.Unknown, whole.Unknown...)
 	s.NotKept = whole.NotKept
 	s.addHistory(of)
 	s.Repairs, s.Hooks = of.Repairs, why.StandingHooks(of)
@@ -94,7 +94,7 @@ func (a *statusAsker) addRecord(ctx context.Context, s *releaseStatus, of *recor
 		s.addRun(of)
 	}
 	if s.State == record.Partial || of.Run != nil {
-		s.Before = of.Durations[s.Mode].All
+		s.LastSeconds = of.Durations[s.Mode].All
 	}
 	asked, err := askedOf(ctx, a.cluster, of)
 	s.notKnown("which deletes are pending", err)
@@ -107,7 +107,7 @@ func (a *statusAsker) addNotKept(ctx context.Context, s *releaseStatus) {
 	s.Unknown = append(s.Unknown, unknown...)
 	if s.NotKept = notKept; notKept != nil {
 		s.Done = false
-		s.Says = append(s.Says, notKept.Sentence())
+		s.Messages = append(s.Messages, notKept.Sentence())
 	}
 }
 
@@ -149,20 +149,20 @@ func (a *statusAsker) addLock(ctx context.Context, s *releaseStatus) {
 		s.notKnown("who holds the lock", err)
 	}
 	if held != nil {
-		s.Lock = &lockStatus{Holder: held.Name, Since: held.Since, Keeps: held.Keeps(), Dead: held.IsDead(a.cluster.Now())}
+		s.Lock = &lockStatus{Holder: held.Name, Since: held.Since, Watching: held.Keeps(), Expired: held.IsDead(a.cluster.Now())}
 	}
 }
 
 // gates returns what holds back the next minor version, as far as that can be said without its payload. Where the
 // ClusterVersion says that something does, it has all of it.
 func (s *releaseStatus) gates() []releaseGate {
-	if slices.ContainsFunc(s.Gates, func(g releaseGate) bool { return !g.Asked }) {
+	if slices.ContainsFunc(s.Gates, func(g releaseGate) bool { return !g.Requested }) {
 		return nil
 	}
 	var gates []releaseGate
 	for _, pendingDelete := range s.pending() {
 		text := "the delete of " + pendingDelete.Object.String() + " is pending: " + pendingDelete.Message
-		since := pendingDelete.Asked
+		since := pendingDelete.RequestedAt
 		if pendingDelete.Since != nil {
 			since = *pendingDelete.Since
 		}

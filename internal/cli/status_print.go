@@ -24,9 +24,9 @@ const (
 
 // lines renders the status for people. Levels are as wide as the screen, in colours, and in at most some lines.
 func (s *releaseStatus) lines(width, levels int) []string {
-	lines := append([]string{s.title()}, said(s.Says, nil)...)
-	if s.Before > 0 {
-		lines = append(lines, fmt.Sprintf("  the last %s took %s", printable.Line(s.Mode), time.Duration(s.Before*float64(time.Second))))
+	lines := append([]string{s.title()}, said(s.Messages, nil)...)
+	if s.LastSeconds > 0 {
+		lines = append(lines, fmt.Sprintf("  the last %s took %s", printable.Line(s.Mode), time.Duration(s.LastSeconds*float64(time.Second))))
 	}
 	if s.Progress != nil && s.Progress.Total > 0 {
 		lines = append(lines, live.Levels(*s.Progress, width, levels)...)
@@ -93,7 +93,7 @@ func (s *releaseStatus) asked() string {
 	if s.ClusterVersion == nil {
 		return ""
 	}
-	return s.ClusterVersion.Asked
+	return s.ClusterVersion.Requested
 }
 
 // hop names the version, and the one before.
@@ -161,8 +161,8 @@ func (s *releaseStatus) versionLines() []string {
 		return nil
 	}
 	var lines []string
-	if v.Asked != "" {
-		lines = append(lines, "  asks for "+printable.Line(v.Asked))
+	if v.Requested != "" {
+		lines = append(lines, "  asks for "+printable.Line(v.Requested))
 	}
 	lines = append(lines, updateLines(v.Updates)...)
 	for _, condition := range v.Conditions {
@@ -223,7 +223,7 @@ func statement(text, message string, since *time.Time, now time.Time) []string {
 func (s *releaseStatus) gateLines(isAsked bool) []string {
 	var gates []releaseGate
 	for _, gate := range s.Gates {
-		if gate.Asked == isAsked {
+		if gate.Requested == isAsked {
 			gates = append(gates, gate)
 		}
 	}
@@ -264,8 +264,8 @@ func (s *releaseStatus) lastLines() []string {
 	for _, what := range s.Unknown {
 		lines = append(lines, "not known: "+printable.Line(what))
 	}
-	if s.Unreached != "" {
-		lines = append(lines, "the cluster does not answer, and is asked again and again; all this was so "+s.Time.Format(time.RFC3339)+": "+printable.Line(s.Unreached))
+	if s.Unreachable != "" {
+		lines = append(lines, "the cluster does not answer, and is asked again and again; all this was so "+s.Time.Format(time.RFC3339)+": "+printable.Line(s.Unreachable))
 	}
 	return lines
 }

@@ -13,7 +13,7 @@ func TestAStatusThatOnlyGetsOlderIsNoOther(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(after time.Duration, change func(*releaseStatus)) *releaseStatus {
 		now := began.Add(after)
-		s := &releaseStatus{Time: now, Release: "shop", State: record.Partial, Mode: "update", Version: "1.1.0", Previous: "1.0.0", Says: []why.Sentence{{Text: "it is applied, for " + age(now, began)}}}
+		s := &releaseStatus{Time: now, Release: "shop", State: record.Partial, Mode: "update", Version: "1.1.0", Previous: "1.0.0", Messages: []why.Message{{Text: "it is applied, for " + age(now, began)}}}
 		s.Gates = []releaseGate{{Reason: "AdminAck", Message: "no", Since: &began}}
 		change(s)
 		return s
@@ -27,7 +27,7 @@ func TestAStatusThatOnlyGetsOlderIsNoOther(t *testing.T) {
 		"another version":       {func(s *releaseStatus) { s.Version = "1.2.0" }, true},
 		"further":               {func(s *releaseStatus) { s.Percent = new(40) }, true},
 		"what holds it is gone": {func(s *releaseStatus) { s.Gates = nil }, true},
-		"the cluster is away":   {func(s *releaseStatus) { s.Unreached = "connection refused" }, true},
+		"the cluster is away":   {func(s *releaseStatus) { s.Unreachable = "connection refused" }, true},
 	} {
 		for _, format := range []output{asText, asJSON, asYAML} {
 			before := at(time.Second, same).content(format)
@@ -37,7 +37,7 @@ func TestAStatusThatOnlyGetsOlderIsNoOther(t *testing.T) {
 		}
 	}
 	away := func(port string) *releaseStatus {
-		return at(time.Second, func(s *releaseStatus) { s.Unreached = "read 127.0.0.1:" + port })
+		return at(time.Second, func(s *releaseStatus) { s.Unreachable = "read 127.0.0.1:" + port })
 	}
 	if away("1").content(asText) != away("2").content(asText) {
 		t.Error("an outage is told of for each attempt")
@@ -56,7 +56,7 @@ func TestTitlesOfStatuses(t *testing.T) {
 		"release shop 1.1.0, after 1.0.0: complete":                      {State: record.Completed, Mode: "update", Previous: "1.0.0", Version: "1.1.0", Done: true},
 		"release shop 1.1.0: complete, as far as is known":               {State: record.Completed, Mode: "update", Version: "1.1.0", Unknown: []string{"pods"}},
 		"release shop 1.1.0: complete, and not all is well":              {State: record.Completed, Mode: "update", Version: "1.1.0", Objects: []*why.Answer{{}}},
-		"release shop 1.1.0: complete, and another is asked for":         {State: record.Completed, Version: "1.1.0", ClusterVersion: &versionStatus{Asked: "1.2.0"}},
+		"release shop 1.1.0: complete, and another is asked for":         {State: record.Completed, Version: "1.1.0", ClusterVersion: &versionStatus{Requested: "1.2.0"}},
 	} {
 		s.Release = "shop"
 		if got := s.title(); got != want {

@@ -24,48 +24,48 @@ type releaseStatus struct {
 	Version  string             `json:"version,omitempty"`
 	Percent  *int               `json:"percent,omitempty"` // of its objects that are applied and ready; absent if it is not known
 
-	Says     []why.Sentence     `json:"says"`               // who applies it, or when it was last applied
-	Progress *progress.Progress `json:"progress,omitempty"` // of an apply that is not done, as it was told last
-	Before   float64            `json:"before,omitempty"`   // how many seconds the last apply in this mode took
-	Objects  []*why.Answer      `json:"objects,omitempty"`  // that are not as they are to be, the worst first
-	Missing  int                `json:"missing,omitempty"`  // objects that were deleted since it was complete
-	Deletes  []pendingDelete    `json:"deletes,omitempty"`
-	Gates    []releaseGate      `json:"gates,omitempty"`   // what holds back the next minor version, or the one that is asked for
-	Lock     *lockStatus        `json:"lock,omitempty"`    // absent while the lock is free
-	NotKept  *why.NotKept       `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
-	Repairs  *record.Repairs    `json:"repairs,omitempty"`
-	Hooks    []why.HookStanding `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not simply succeeded
+	Messages    []why.Message      `json:"messages"`              // who applies it, or when it was last applied
+	Progress    *progress.Progress `json:"progress,omitempty"`    // of an apply that is not done, as it was told last
+	LastSeconds float64            `json:"lastSeconds,omitempty"` // how many seconds the last apply in this mode took
+	Objects     []*why.Answer      `json:"objects,omitempty"`     // that are not as they are to be, the worst first
+	Missing     int                `json:"missing,omitempty"`     // objects that were deleted since it was complete
+	Deletes     []pendingDelete    `json:"deletes,omitempty"`
+	Gates       []releaseGate      `json:"gates,omitempty"`   // what holds back the next minor version, or the one that is asked for
+	Lock        *lockStatus        `json:"lock,omitempty"`    // absent while the lock is free
+	NotKept     *why.NotKept       `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
+	Repairs     *record.Repairs    `json:"repairs,omitempty"`
+	Hooks       []why.HookStanding `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not simply succeeded
 
 	ClusterVersion *versionStatus       `json:"clusterVersion,omitempty"`
-	Operators      []operatorStatus     `json:"operators,omitempty"` // ClusterOperators that are not well, progress, or are not upgradeable
-	Events         []statusEvent        `json:"events,omitempty"`    // the latest on the ClusterVersion, the newest first
-	History        *record.HistoryEntry `json:"history,omitempty"`   // the newest
-	Others         []string             `json:"others,omitempty"`    // releases on the same cluster
-	Unknown        []string             `json:"unknown,omitempty"`   // what could not be found out
-	Unreached      string               `json:"unreached,omitempty"` // why the cluster does not answer now: the rest is what was known before
+	Operators      []operatorStatus     `json:"operators,omitempty"`   // ClusterOperators that are not well, progress, or are not upgradeable
+	Events         []statusEvent        `json:"events,omitempty"`      // the latest on the ClusterVersion, the newest first
+	History        *record.HistoryEntry `json:"history,omitempty"`     // the newest
+	Others         []string             `json:"others,omitempty"`      // releases on the same cluster
+	Unknown        []string             `json:"unknown,omitempty"`     // what could not be found out
+	Unreachable    string               `json:"unreachable,omitempty"` // why the cluster does not answer now: the rest is what was known before
 }
 
 // A releaseGate is what holds back an update.
 type releaseGate struct {
-	Reason  string     `json:"reason"`
-	Message string     `json:"message"`
-	Since   *time.Time `json:"since,omitempty"`
-	Asked   bool       `json:"asked,omitempty"` // it is about the version that is asked for, not about any next minor one
+	Reason    string     `json:"reason"`
+	Message   string     `json:"message"`
+	Since     *time.Time `json:"since,omitempty"`
+	Requested bool       `json:"requested,omitempty"` // it is about the version that is asked for, not about any next minor one
 }
 
 // A lockStatus is who holds the lock of a release.
 type lockStatus struct {
-	Holder string    `json:"holder"`
-	Since  time.Time `json:"since"`
-	Keeps  bool      `json:"keeps"` // the holder keeps the release in place
-	Dead   bool      `json:"dead"`  // it gives no sign of life any more
+	Holder   string    `json:"holder"`
+	Since    time.Time `json:"since"`
+	Watching bool      `json:"watching"` // the holder keeps the release in place
+	Expired  bool      `json:"expired"`  // it gives no sign of life any more
 }
 
 // A versionStatus is what the ClusterVersion says.
 type versionStatus struct {
 	Version    string            `json:"version,omitempty"` // that its operator applies or has applied
 	Image      string            `json:"image,omitempty"`
-	Asked      string            `json:"asked,omitempty"` // the version or image of spec.desiredUpdate, if that is another one
+	Requested  string            `json:"requested,omitempty"` // the version or image of spec.desiredUpdate, if that is another one
 	Conditions []statusCondition `json:"conditions"`
 	Updates    []statusUpdate    `json:"updates,omitempty"` // that the update service offers
 }
@@ -120,8 +120,8 @@ var passing = regexp.MustCompile(`\b(\d+[smhdy])+\b`)
 func (s *releaseStatus) content(format output) string {
 	timeless := *s
 	timeless.Time = time.Time{}
-	if s.Unreached != "" { // which has the port of the connection that was tried
-		timeless.Unreached = "for one reason or another"
+	if s.Unreachable != "" { // which has the port of the connection that was tried
+		timeless.Unreachable = "for one reason or another"
 	}
 	if s.Progress != nil {
 		progress := *s.Progress

@@ -87,12 +87,12 @@ func (s *releaseStatus) takeVersion(of *configv1.ClusterVersion) {
 		Version: of.Status.Desired.Version, Image: of.Status.Desired.Image, Conditions: conditionsOf(of.Status.Conditions), Updates: updatesOf(of.Status),
 	}
 	if asked := of.Spec.DesiredUpdate; asked != nil && (asked.Image != "" && asked.Image != of.Status.Desired.Image || asked.Image == "" && asked.Version != of.Status.Desired.Version) {
-		s.ClusterVersion.Asked = cmp.Or(asked.Version, asked.Image)
+		s.ClusterVersion.Requested = cmp.Or(asked.Version, asked.Image)
 	}
 	for _, condition := range s.ClusterVersion.Conditions {
 		isAsked := condition.Type == string(clusterversion.ReleaseAccepted)
 		if (isAsked || condition.Type == string(configv1.OperatorUpgradeable)) && condition.Status == "False" {
-			s.Gates = append(s.Gates, releaseGate{Reason: condition.Reason, Message: condition.Message, Since: &condition.Since, Asked: isAsked})
+			s.Gates = append(s.Gates, releaseGate{Reason: condition.Reason, Message: condition.Message, Since: &condition.Since, Requested: isAsked})
 		}
 	}
 	if s.History != nil || s.Lost != nil || len(of.Status.History) == 0 {

@@ -66,7 +66,7 @@ func (a *statusAsker) askAgain(ctx context.Context) (*releaseStatus, error) {
 func (s *statusScreen) update(status *releaseStatus, outage error) error {
 	if outage != nil {
 		unreached := *status
-		unreached.Unreached, unreached.Done = printable.Line(outage.Error()), false
+		unreached.Unreachable, unreached.Done = printable.Line(outage.Error()), false
 		status = &unreached
 	}
 	s.last = status

@@ -15,7 +15,7 @@ import (
 type versionInfo struct {
 	Version    string `json:"version"`
 	Commit     string `json:"commit,omitempty"`
-	Go         string `json:"go"`
+	Go         string `json:"goVersion"`
 	Platform   string `json:"platform"`
 	Kubernetes struct {
 		Client  string `json:"client"`  // the libraries that talk to clusters

@@ -210,14 +210,14 @@ var stands = map[why.ObjectState]string{
 func printAnswers(out io.Writer, answers []*why.Answer) error {
 	var failed error
 	for _, answer := range answers {
-		lines := append([]string{printable.Line(answer.Object.String() + ": " + stands[answer.State])}, said(answer.Sentences, answer.Unknown)...)
+		lines := append([]string{printable.Line(answer.Object.String() + ": " + stands[answer.State])}, said(answer.Messages, answer.Unknown)...)
 		failed = cmp.Or(failed, printLines(out, lines))
 	}
 	return failed
 }
 
 // said are the lines of what is said, and of what is not known. Any user with the rights can have edited the record.
-func said(says []why.Sentence, unknown []string) []string {
+func said(says []why.Message, unknown []string) []string {
 	var lines []string
 	for _, sentence := range says {
 		lines = append(lines, "  "+printable.Line(sentence.Text))

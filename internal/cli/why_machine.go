@@ -38,11 +38,11 @@ func isMachine(id kinds.ID) bool {
 // explainMachine adds to an answer what there is to say about a machine. It is ready if it runs, whatever a release
 // has to do with it.
 func explainMachine(answer *why.Answer, machine *overview.MachineExplanation) {
-	var says []why.Sentence
+	var says []why.Message
 	for _, statement := range machine.Statements {
-		says = append(says, why.Sentence{Text: statement.Text, Details: statement.Details})
+		says = append(says, why.Message{Text: statement.Text, Details: statement.Details})
 	}
-	answer.Sentences = append(says, answer.Sentences...)
+	answer.Messages = append(says, answer.Messages...)
 	answer.Unknown = append(answer.Unknown, machine.Unknown...)
 	if machine.IsDone() {
 		return

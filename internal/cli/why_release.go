@@ -52,7 +52,7 @@ func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 
 // noReleases says that there is no record of a release, or why that is not known.
 func (f *whyFlags) noReleases(ctx context.Context, c *cluster.Cluster, out io.Writer, unread string) error {
-	answer := &why.ReleaseAnswer{Release: cmp.Or(f.release.name, payload.DefaultName), Sentences: []why.Sentence{}, Objects: []*why.Answer{}}
+	answer := &why.ReleaseAnswer{Release: cmp.Or(f.release.name, payload.DefaultName), Messages: []why.Message{}, Objects: []*why.Answer{}}
 	lines := []string{"not known: " + unread}
 	if unread != "" {
 		answer.Unknown = []string{unread}
@@ -62,14 +62,14 @@ func (f *whyFlags) noReleases(ctx context.Context, c *cluster.Cluster, out io.Wr
 		if err != nil {
 			return err
 		}
-		answer.Sentences = append(answer.Sentences, why.Sentence{Text: none})
+		answer.Messages = append(answer.Messages, why.Message{Text: none})
 		for _, lostRelease := range lost {
-			answer.Sentences = append(answer.Sentences, why.Sentence{Text: "release " + lostRelease.title() + ": " + lostRelease.String()})
+			answer.Messages = append(answer.Messages, why.Message{Text: "release " + lostRelease.title() + ": " + lostRelease.String()})
 		}
 		if answer.NotKept, answer.Unknown = why.ExplainNotKept(ctx, c, f.cluster.lock(c, answer.Release)); answer.NotKept != nil {
-			answer.Sentences = append(answer.Sentences, answer.NotKept.Sentence())
+			answer.Messages = append(answer.Messages, answer.NotKept.Sentence())
 		}
-		lines = append([]string{none}, said(answer.Sentences[1:], answer.Unknown)...)
+		lines = append([]string{none}, said(answer.Messages[1:], answer.Unknown)...)
 	}
 	err := f.format.print(out, []*why.ReleaseAnswer{answer}, func(out io.Writer) error { return printLines(out, lines) })
 	return cmp.Or(err, failIf(true))
@@ -79,7 +79,7 @@ func (f *whyFlags) noReleases(ctx context.Context, c *cluster.Cluster, out io.Wr
 func printWholes(out io.Writer, wholes []*why.ReleaseAnswer) error {
 	var lines []string
 	for i, whole := range wholes {
-		own := append([]string{titleOfWhole(whole)}, said(whole.Sentences, whole.Unknown)...)
+		own := append([]string{titleOfWhole(whole)}, said(whole.Messages, whole.Unknown)...)
 		rest := mostLines - len(lines) - len(own) - (len(wholes)-i-1)*2
 		lines = append(lines, append(own, objectLinesOf(whole.Objects, rest)...)...)
 	}
@@ -117,7 +117,7 @@ func objectLinesOf(objects []*why.Answer, room int) []string {
 	told := 0
 	for _, answers := range folded(objects, trouble) {
 		first, more := answers.first, len(answers.others)
-		own := said(first.Sentences, nil)
+		own := said(first.Messages, nil)
 		if len(own) > mostOfEach {
 			own = append(own[:mostOfEach-1], "    …")
 		}
@@ -143,5 +143,5 @@ func objectLinesOf(objects []*why.Answer, room int) []string {
 
 // trouble is what is to be said of an object, but for its name.
 func trouble(a *why.Answer) string {
-	return string(a.State) + "\n" + a.Object.Without(strings.Join(said(a.Sentences, nil), "\n"))
+	return string(a.State) + "\n" + a.Object.Without(strings.Join(said(a.Messages, nil), "\n"))
 }

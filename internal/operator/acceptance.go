@@ -115,7 +115,7 @@ func (t *acceptance) judge(ctx context.Context, p *payload.Payload) error {
 	if t.target.unread != nil && !outcome.IsSame {
 		t.now.Findings = append(t.now.Findings, precondition.CheckFinding{
 			Check: reasonUnread, Severity: precondition.Blocks, Message: t.target.unreadMessage(), Since: &t.target.unread.Started.Time,
-			Lifts: "a request of an image with the same files",
+			Resolution: "a request of an image with the same files",
 		})
 	}
 	for i := range t.now.Findings {

@@ -98,7 +98,7 @@ func (m *monitor) read(ctx context.Context) (metrics.Reading, error) {
 		reading.Durations = recorded.Durations
 	}
 	for _, d := range deletes {
-		reading.Problems = append(reading.Problems, metrics.ObjectProblem{State: metrics.Deleting, Object: d.ID, Since: d.Asked.Time})
+		reading.Problems = append(reading.Problems, metrics.ObjectProblem{State: metrics.Deleting, Object: d.ID, Since: d.RequestedAt.Time})
 	}
 	reading.Retrieved = m.applier.updates.lastAnswer()
 	m.applier.measure(&reading)

@@ -22,14 +22,14 @@ func riskFindings(risks []clusterversion.Risk, found *session.Outcome, previous 
 	for _, risk := range risks {
 		if kind, _, _ := strings.Cut(risk.Name, "-"); kind != clusterversion.RiskDeletes && kind != clusterversion.RiskAdminAck { // which the gate finds itself
 			findings = append(findings, precondition.CheckFinding{
-				Check: risk.Name, Severity: precondition.Blocks, Message: risk.Message, Lifts: "the end of what Upgradeable=False tells of",
+				Check: risk.Name, Severity: precondition.Blocks, Message: risk.Message, Resolution: "the end of what Upgradeable=False tells of",
 			})
 		}
 	}
 	isBegun := found.Begun != "" && found.Begun != from && found.Begun != found.Version
 	if isUpdating := func(f precondition.CheckFinding) bool { return f.Check == clusterversion.RiskUpdating }; isBegun && !slices.ContainsFunc(findings, isUpdating) {
 		findings = append(findings, precondition.CheckFinding{ // which an operator that has just begun has not seen yet
-			Check: clusterversion.RiskUpdating, Severity: precondition.Blocks, Message: "The update to " + found.Begun + " is not complete.", Lifts: "its end",
+			Check: clusterversion.RiskUpdating, Severity: precondition.Blocks, Message: "The update to " + found.Begun + " is not complete.", Resolution: "its end",
 		})
 	}
 	return findings
@@ -42,7 +42,7 @@ func overrideFindings(risks []clusterversion.Risk, found *session.Outcome, from 
 		return nil
 	}
 	return []precondition.CheckFinding{{
-		Check: clusterversion.RiskOverrides, Severity: precondition.Warns, Lifts: "an administrator, who removes the overrides",
+		Check: clusterversion.RiskOverrides, Severity: precondition.Warns, Resolution: "an administrator, who removes the overrides",
 		Message: "The patch does not update the objects that overrides leave unmanaged. " + risks[at].Message,
 	}}
 }

@@ -96,12 +96,12 @@ type ObjectFailure struct {
 
 // A Tombstone is a delete that was asked for.
 type Tombstone struct {
-	kinds.ID `json:",inline"`
-	UID      types.UID   `json:"uid,omitempty"`     // of what is to go; "" if it was not seen yet
-	Version  string      `json:"version,omitempty"` // that asked for it
-	Asked    metav1.Time `json:"asked"`
-	IsBack   bool        `json:"isBack,omitempty"` // an earlier version had deleted it, and it was recreated
-	Sent     bool        `json:"sent,omitempty"`   // the DELETE was sent; of an apply that was killed, that may not be known
+	kinds.ID    `json:",inline"`
+	UID         types.UID   `json:"uid,omitempty"`     // of what is to go; "" if it was not seen yet
+	Version     string      `json:"version,omitempty"` // that asked for it
+	RequestedAt metav1.Time `json:"asked"`
+	IsBack      bool        `json:"isBack,omitempty"` // an earlier version had deleted it, and it was recreated
+	Sent        bool        `json:"sent,omitempty"`   // the DELETE was sent; of an apply that was killed, that may not be known
 }
 
 // A Leftover is the object of a tombstone that an install has found, and not deleted.

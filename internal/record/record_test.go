@@ -103,19 +103,19 @@ func TestDeleteIsAskedForUntilTheObjectIsGone(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
-	r.RequestDelete(record.Tombstone{ID: job, Version: "1", Asked: at(1)})
-	r.RequestDelete(record.Tombstone{ID: job, UID: "first", Version: "2", Asked: at(2)})
-	r.RequestDelete(record.Tombstone{ID: job, UID: "first", Version: "3", Asked: at(3)})
-	r.RequestDelete(record.Tombstone{ID: job, Version: "3", Asked: at(3)})
-	expect("asked again", record.Tombstone{ID: job, UID: "first", Version: "1", Asked: at(1)})
+	r.RequestDelete(record.Tombstone{ID: job, Version: "1", RequestedAt: at(1)})
+	r.RequestDelete(record.Tombstone{ID: job, UID: "first", Version: "2", RequestedAt: at(2)})
+	r.RequestDelete(record.Tombstone{ID: job, UID: "first", Version: "3", RequestedAt: at(3)})
+	r.RequestDelete(record.Tombstone{ID: job, Version: "3", RequestedAt: at(3)})
+	expect("asked again", record.Tombstone{ID: job, UID: "first", Version: "1", RequestedAt: at(1)})
 
-	r.RequestDelete(record.Tombstone{ID: impostor, UID: "other", Asked: at(4)})
-	r.RequestDelete(record.Tombstone{ID: job, UID: "second", Version: "4", Asked: at(4)})
+	r.RequestDelete(record.Tombstone{ID: impostor, UID: "other", RequestedAt: at(4)})
+	r.RequestDelete(record.Tombstone{ID: job, UID: "second", Version: "4", RequestedAt: at(4)})
 	r.ForgetDelete(job, "first")
-	expect("came back", record.Tombstone{ID: job, UID: "second", Version: "4", Asked: at(4)}, record.Tombstone{ID: impostor, UID: "other", Asked: at(4)})
+	expect("came back", record.Tombstone{ID: job, UID: "second", Version: "4", RequestedAt: at(4)}, record.Tombstone{ID: impostor, UID: "other", RequestedAt: at(4)})
 
 	r.ForgetDelete(job, "second")
-	expect("gone", record.Tombstone{ID: impostor, UID: "other", Asked: at(4)})
+	expect("gone", record.Tombstone{ID: impostor, UID: "other", RequestedAt: at(4)})
 	r.ForgetDelete(impostor, "other")
 	expect("all gone")
 }

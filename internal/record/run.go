@@ -14,15 +14,15 @@ import (
 // for those who look from elsewhere. It goes when all is done, and stays after a run that
 // failed or died.
 type Run struct {
-	Version string      `json:"version,omitempty"`
-	Mode    string      `json:"mode,omitempty"` // as package graph calls it
-	Told    metav1.Time `json:"told"`           // by the server's clock
-	Ended   bool        `json:"ended,omitempty"`
-	Error   string      `json:"error,omitempty"` // of one that has ended: why it is not all done
-	Nodes   []RunNode   `json:"nodes,omitempty"` // that are not done, in the order of the graph
-	More    int         `json:"more,omitempty"`  // manifests that are left out
-	Total   int         `json:"total,omitempty"` // manifests, done or not; zero in records of older programs
-	Levels  []RunLevel  `json:"levels,omitempty"`
+	Version    string      `json:"version,omitempty"`
+	Mode       string      `json:"mode,omitempty"` // as package graph calls it
+	ReportedAt metav1.Time `json:"told"`           // by the server's clock
+	Ended      bool        `json:"ended,omitempty"`
+	Error      string      `json:"error,omitempty"` // of one that has ended: why it is not all done
+	Nodes      []RunNode   `json:"nodes,omitempty"` // that are not done, in the order of the graph
+	More       int         `json:"more,omitempty"`  // manifests that are left out
+	Total      int         `json:"total,omitempty"` // manifests, done or not; zero in records of older programs
+	Levels     []RunLevel  `json:"levels,omitempty"`
 }
 
 // A RunLevel is how far a level is. Levels are left out where they are too many.
@@ -135,7 +135,7 @@ func (r *Run) Same(before *Run) bool {
 	}
 	r.steady(before)
 	told := *before
-	told.Told = r.Told
+	told.ReportedAt = r.ReportedAt
 	return reflect.DeepEqual(*r, told)
 }
 

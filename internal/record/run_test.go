@@ -14,7 +14,7 @@ import (
 // running is how an apply stands that waits for one object.
 func running(told metav1.Time, since time.Time, wait string) *record.Run {
 	moment := metav1.NewTime(since)
-	return &record.Run{Version: "1", Told: told, Nodes: []record.RunNode{
+	return &record.Run{Version: "1", ReportedAt: told, Nodes: []record.RunNode{
 		{Name: "level 10, db", State: "running", Steps: []record.RunStep{{
 			ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "db"}, State: record.Waiting, For: wait, Since: &moment,
 		}}},

@@ -40,7 +40,7 @@ func full() *record.Record {
 			State: record.Completed, Version: "1.2.3", Hash: "abc", Source: "registry.example/web@sha256:abc", Mode: "Update",
 			Started: at(1), Completed: &completed, Forced: []string{"disk"}, Tombstones: []kinds.ID{object},
 		}},
-		Tombstones: []record.Tombstone{{ID: object, UID: "u", Version: "1.2.3", Asked: at(1)}},
+		Tombstones: []record.Tombstone{{ID: object, UID: "u", Version: "1.2.3", RequestedAt: at(1)}},
 		Kinds:      []record.AppliedKind{{Group: "apps", Kind: "Deployment"}},
 		Jobs:       []record.Job{{ID: object, UID: "u", Sum: "s"}},
 		Waits:      []record.ObjectWait{{ID: object, For: "1 of 3 <pods> & more", Since: at(1)}},

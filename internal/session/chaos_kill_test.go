@@ -426,7 +426,7 @@ func recordOf(t *testing.T, c *cluster.Cluster, release string) string {
 		if known.Tombstones[i].UID == "" {
 			t.Errorf("the record has no UID of %s", known.Tombstones[i].ID)
 		}
-		known.Tombstones[i].UID, known.Tombstones[i].Asked = "", metav1.Time{}
+		known.Tombstones[i].UID, known.Tombstones[i].RequestedAt = "", metav1.Time{}
 	}
 	for i := range known.Jobs {
 		known.Jobs[i].UID, known.Jobs[i].Sum = "", ""

@@ -24,7 +24,7 @@ func (r *rollout) deletesToRecord(ctx context.Context, tombstones []kinds.ID, no
 		if isOthers || !r.before.Covers(id) {
 			continue
 		}
-		item := record.Tombstone{ID: id, Version: r.payload.Version, Asked: now}
+		item := record.Tombstone{ID: id, Version: r.payload.Version, RequestedAt: now}
 		if at := slices.IndexFunc(r.record.Tombstones, func(known record.Tombstone) bool { return known.ID == id }); at >= 0 {
 			item.UID = r.record.Tombstones[at].UID
 		}

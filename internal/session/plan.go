@@ -30,7 +30,7 @@ func (o *Outcome) Plan(ctx context.Context, c *cluster.Cluster, release *payload
 	}
 	preview.Notes = slices.Concat(o.Notes, notes)
 	for _, found := range o.Findings {
-		preview.Gate = append(preview.Gate, plan.GateFinding{Check: found.Check, Severity: string(found.Severity), Message: found.Message, Lifts: found.Lifts})
+		preview.Gate = append(preview.Gate, plan.GateFinding{Check: found.Check, Severity: string(found.Severity), Message: found.Message, Resolution: found.Resolution})
 	}
 	manifests := map[object.StepID]*payload.Manifest{}
 	for _, m := range release.Manifests {

@@ -73,10 +73,10 @@ func (c *previewCause) finding() precondition.CheckFinding {
 	}
 	where := printable.Line(c.first.Path) + ": " + name
 	if c.check == RefusedObject {
-		found.Severity, found.Lifts = precondition.Fails, "a manifest that the cluster accepts"
+		found.Severity, found.Resolution = precondition.Fails, "a manifest that the cluster accepts"
 		found.Message = where + " would be refused: " + c.text
 	} else {
-		found.Severity, found.Lifts = precondition.Warns, "the apply, which finds it out"
+		found.Severity, found.Resolution = precondition.Warns, "the apply, which finds it out"
 		found.Message = where + " can't be checked before the apply: " + c.text
 	}
 	return found

@@ -97,7 +97,7 @@ func (g tombstoned) remember(change func(*record.Record)) {
 func (g tombstoned) asked(uid types.UID) {
 	g.Helper()
 	g.remember(func(r *record.Record) {
-		r.RequestDelete(record.Tombstone{ID: g.release.Manifests[0].ID(), UID: uid, Version: "1.0.0", Asked: metav1.Now()})
+		r.RequestDelete(record.Tombstone{ID: g.release.Manifests[0].ID(), UID: uid, Version: "1.0.0", RequestedAt: metav1.Now()})
 	})
 }
 

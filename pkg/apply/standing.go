@@ -71,7 +71,7 @@ func (r *run) noteRun(standing *record.Run, waits []Wait) error {
 // standing returns how the run stands, with what is waited for.
 func (r *run) standing(waits []Wait) *record.Run {
 	standing := &record.Run{
-		Version: r.options.Version, Mode: string(r.options.Mode), Told: metav1.NewTime(r.cluster.Now().UTC().Truncate(time.Second)),
+		Version: r.options.Version, Mode: string(r.options.Mode), ReportedAt: metav1.NewTime(r.cluster.Now().UTC().Truncate(time.Second)),
 		Error: r.deadlineError, Total: len(r.order.tasks),
 	}
 	left, places := r.left(waits), map[int]int{}

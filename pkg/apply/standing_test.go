@@ -72,7 +72,7 @@ func TestRecordTellsHowTheRunStands(t *testing.T) {
 	if diff := cmp.Diff(want, did.Left, clocks); diff != "" {
 		t.Errorf("at its end (-want +got):\n%s", diff)
 	}
-	if did.record.Run.Nodes[0].Steps[0].Since == nil || did.record.Run.Told.IsZero() {
+	if did.record.Run.Nodes[0].Steps[0].Since == nil || did.record.Run.ReportedAt.IsZero() {
 		t.Errorf("nobody knows since when: %v", did.record.Run)
 	}
 	if len(did.record.Waits) != 1 {

@@ -24,9 +24,9 @@ var (
 
 // An AdminGate holds back updates to another minor version until an administrator has acknowledged it.
 type AdminGate struct {
-	Name    string // the key in both ConfigMaps
-	Message string // what the administrator is to know
-	Lifts   string // what lifts the gate
+	Name       string // the key in both ConfigMaps
+	Message    string // what the administrator is to know
+	Resolution string // what lifts the gate
 }
 
 // gateName is the form of a gate's name, with the minor version that it holds back updates from.
@@ -47,10 +47,10 @@ func PendingAcks(gates, acks map[string]string, version string) []AdminGate {
 		switch {
 		case form == nil:
 			adminGate.Message = fmt.Sprintf("the key %q of ConfigMap %s has not the form ack-MAJOR.MINOR-NAME", printable.Line(name), AdminGates)
-			adminGate.Lifts = "a release that names the gate right"
+			adminGate.Resolution = "a release that names the gate right"
 		case gates[name] == "":
 			adminGate.Message = fmt.Sprintf("the gate %s of ConfigMap %s does not say what is to be acknowledged", name, AdminGates)
-			adminGate.Lifts = "a release that gives the gate a text"
+			adminGate.Resolution = "a release that gives the gate a text"
 		}
 		pending = append(pending, adminGate)
 	}
@@ -84,7 +84,7 @@ func judgeAcks(f *Facts) []CheckFinding {
 	}
 	var findings []CheckFinding
 	for _, gate := range f.Gates {
-		findings = append(findings, blocks(gate.Lifts, "%s: %s", printable.Line(gate.Name), gate.Message))
+		findings = append(findings, blocks(gate.Resolution, "%s: %s", printable.Line(gate.Name), gate.Message))
 	}
 	return findings
 }

@@ -85,7 +85,7 @@ func (d Delete) since() time.Time {
 	if d.Seen.State == tombstone.Terminating {
 		return d.Seen.Since
 	}
-	return d.Asked.Time
+	return d.RequestedAt.Time
 }
 
 // liftsDelete is who can end a pending delete.
@@ -131,7 +131,7 @@ func (f *Facts) judgeReappeared(asked Delete) []CheckFinding {
 		what = "this update deletes it again"
 	}
 	return []CheckFinding{warns("the client that made it", "%s was deleted, and is there again, made by %s: %s",
-		asked.ID, asked.Seen.MadeBy, what).since(asked.Asked.Time).about(asked.ID)}
+		asked.ID, asked.Seen.MadeBy, what).since(asked.RequestedAt.Time).about(asked.ID)}
 }
 
 // judgeUses is DeletedInUse: one finding for each tombstone.

@@ -55,7 +55,7 @@ type Delete struct {
 }
 
 // WasSent returns whether the delete was sent, as far as is known: a terminating object counts, whatever requested its
-// delete. Before its turn in an update, a delete is only recorded.
+// delete. LastSeconds its turn in an update, a delete is only recorded.
 func (d Delete) WasSent() bool { return d.Sent || d.Seen.State != tombstone.Present }
 
 // Describe returns the state for people, in one line.
@@ -114,25 +114,27 @@ const (
 
 // A CheckFinding is something that speaks against an update.
 type CheckFinding struct {
-	Check    string       `json:"check"` // the name of the one that found it
-	Severity GateSeverity `json:"severity"`
-	Message  string       `json:"message"`         // what it is, in one line
-	Since    *time.Time   `json:"since,omitempty"` // when it began, if that is known
-	Lifts    string       `json:"lifts"`           // who or what makes it go away
-	Object   *kinds.ID    `json:"object,omitempty"`
-	Objects  []kinds.ID   `json:"objects,omitempty"` // all that it is about, if there are several
-	File     string       `json:"file,omitempty"`
+	Check      string       `json:"check"` // the name of the one that found it
+	Severity   GateSeverity `json:"severity"`
+	Message    string       `json:"message"`         // what it is, in one line
+	Since      *time.Time   `json:"since,omitempty"` // when it began, if that is known
+	Resolution string       `json:"resolution"`      // who or what makes it go away
+	Object     *kinds.ID    `json:"object,omitempty"`
+	Objects    []kinds.ID   `json:"objects,omitempty"` // all that it is about, if there are several
+	File       string       `json:"file,omitempty"`
 }
 
 // String returns the finding in one line.
-func (f CheckFinding) String() string { return f.Check + ": " + f.Message + "; lifted by " + f.Lifts }
+func (f CheckFinding) String() string {
+	return f.Check + ": " + f.Message + "; lifted by " + f.Resolution
+}
 
 // Text returns the finding for people: what it does and is, and in a second line what lifts it.
 func (f CheckFinding) Text() string {
 	word := map[GateSeverity]string{Blocks: "blocked by", Warns: "warning of", Fails: "fails with"}[f.Severity]
 	text := fmt.Sprintf("%s %s: %s", word, f.Check, f.Message)
-	if f.Lifts != "" {
-		text += "\n  lifted by " + f.Lifts
+	if f.Resolution != "" {
+		text += "\n  lifted by " + f.Resolution
 	}
 	return text
 }
@@ -223,11 +225,11 @@ func Refuse(findings []CheckFinding) error {
 }
 
 func blocks(lifts, format string, args ...any) CheckFinding {
-	return CheckFinding{Severity: Blocks, Message: fmt.Sprintf(format, args...), Lifts: lifts}
+	return CheckFinding{Severity: Blocks, Message: fmt.Sprintf(format, args...), Resolution: lifts}
 }
 
 func warns(lifts, format string, args ...any) CheckFinding {
-	return CheckFinding{Severity: Warns, Message: fmt.Sprintf(format, args...), Lifts: lifts}
+	return CheckFinding{Severity: Warns, Message: fmt.Sprintf(format, args...), Resolution: lifts}
 }
 
 // at adds the manifests that a finding is about.

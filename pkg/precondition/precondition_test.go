@@ -67,7 +67,7 @@ func history(versions ...string) *record.Record {
 
 // asked is a delete that 4.5.0 asked for two hours ago, as it is seen now.
 func asked(seen tombstone.Observation) precondition.Delete {
-	return precondition.Delete{Tombstone: record.Tombstone{ID: old, UID: "1", Version: "4.5.0", Asked: ago(2 * time.Hour), Sent: true}, Seen: seen}
+	return precondition.Delete{Tombstone: record.Tombstone{ID: old, UID: "1", Version: "4.5.0", RequestedAt: ago(2 * time.Hour), Sent: true}, Seen: seen}
 }
 
 // shown is what findings say, line by line: all there is of each.

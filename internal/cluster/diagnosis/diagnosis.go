@@ -115,7 +115,7 @@ func (a *asker) in(namespace string) *asker {
 // note notes that something could not be asked for.
 func (a *asker) note(err error) { *a.failures = append(*a.failures, err) }
 
-// NotAsked returns the error of something that could not be asked for, such as "get pods".
+// Unanswered returns the error of something that could not be asked for, such as "get pods".
 func NotAsked(what string, err error) error {
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("this user may not %s", what)
@@ -123,7 +123,7 @@ func NotAsked(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// unasked is like NotAsked, about something in the asker's namespace.
+// unasked is like Unanswered, about something in the asker's namespace.
 func (a *asker) unasked(what string, err error) error {
 	return NotAsked(what+" in namespace "+a.namespace, err)
 }

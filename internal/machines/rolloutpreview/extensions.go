@@ -48,13 +48,13 @@ func (r registered) Get(ctx context.Context, key client.ObjectKey, object client
 }
 
 // decide decides of each outdated set whether its machines are updated in place. An extension that gives no answer leaves that open,
-// as it holds a rollout; NotAsked says why.
+// as it holds a rollout; Unanswered says why.
 func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *facts, q PreviewQuery) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	configs, err := extensionsOf(ctx, c, q)
 	if err != nil {
-		p.NotAsked = printable.Error(err).Error()
+		p.Unanswered = printable.Error(err).Error()
 	}
 	reader := registered{configs, c}
 	hooks := runtimehook.NewInPlaceHooks(reader, reader)
@@ -66,15 +66,15 @@ func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *fact
 			MachineSet: set.Name, Machines: len(f.machines[set.UID]),
 			Changes: rolloutrules.Differences(set.Spec.Template.Spec, f.deployment.Spec.Template.Spec),
 		}
-		if p.NotAsked == "" {
+		if p.Unanswered == "" {
 			if err := d.ask(ctx, hooks, f, set); err != nil {
-				p.NotAsked = printable.Error(err).Error()
+				p.Unanswered = printable.Error(err).Error()
 			}
 		}
 		p.Sets = append(p.Sets, d)
 	}
 	if len(p.Sets) == 0 {
-		p.NotAsked = "" // there is nothing to ask
+		p.Unanswered = "" // there is nothing to ask
 	}
 }
 

@@ -114,7 +114,7 @@ func (m *middle) expect(q rolloutpreview.PreviewQuery, wanted, want string) {
 	m.must(err)
 	p, err := rolloutpreview.Preview(m.Context(), stage.Connect(m), q)
 	m.must(err)
-	got := p.NotAsked
+	got := p.Unanswered
 	for _, step := range p.Steps {
 		got += fmt.Sprintf("%d %s %s, ", step.Round, step.Action, step.Machine)
 		if step.Reason == "" {

@@ -20,11 +20,11 @@ import (
 type RolloutPreview struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// NotAsked says why it is not known whether machines can be updated in place; there are no steps then.
-	NotAsked string         `json:"notAsked,omitempty"`
-	Sets     []SetDecision  `json:"machineSets"` // those whose machines are outdated, the oldest first
-	Steps    []PreviewStep  `json:"steps"`
-	Totals   map[string]int `json:"totals"` // how many machines there are of each action
+	// Unanswered says why it is not known whether machines can be updated in place; there are no steps then.
+	Unanswered string         `json:"unanswered,omitempty"`
+	Sets       []SetDecision  `json:"machineSets"` // those whose machines are outdated, the oldest first
+	Steps      []PreviewStep  `json:"steps"`
+	Totals     map[string]int `json:"totals"` // how many machines there are of each action
 	// IsStuck says that the rollout does not end: a machine that is not available keeps it from going on, say.
 	IsStuck bool `json:"isStuck,omitempty"`
 }
@@ -74,7 +74,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, q PreviewQuery) (*RolloutP
 	}
 	p := &RolloutPreview{Namespace: q.Namespace, Name: q.Wanted.deployment.Name, Sets: []SetDecision{}, Steps: []PreviewStep{}, Totals: map[string]int{}}
 	p.decide(ctx, c, f, q)
-	if p.NotAsked == "" {
+	if p.Unanswered == "" {
 		play(f, p)
 	}
 	return p, nil
@@ -84,13 +84,13 @@ func Preview(ctx context.Context, c *cluster.Cluster, q PreviewQuery) (*RolloutP
 func (p *RolloutPreview) Lines() []string {
 	lines := []string{fmt.Sprintf("MachineDeployment %s/%s", p.Namespace, p.Name)}
 	for _, d := range p.Sets {
-		lines = append(lines, d.lines(p.NotAsked != "")...)
+		lines = append(lines, d.lines(p.Unanswered != "")...)
 	}
 	switch {
 	case len(p.Sets) == 0 && len(p.Steps) == 0:
 		return append(lines, "no machine is updated or replaced: what changes reaches the machines that are there")
-	case p.NotAsked != "":
-		return append(lines, "not asked: "+p.NotAsked)
+	case p.Unanswered != "":
+		return append(lines, "not asked: "+p.Unanswered)
 	}
 	lines = append(lines, "")
 	words := map[PreviewAction]string{UpdateInPlace: "update in place", CreateMachine: "create", DeleteMachine: "delete"}

@@ -95,7 +95,7 @@ func (h *Hook) Timeout() time.Duration {
 	return time.Duration(h.TimeoutSeconds) * time.Second
 }
 
-// Keeps returns which pods stay when they have ended: those that failed, if the hook does not say.
+// Watching returns which pods stay when they have ended: those that failed, if the hook does not say.
 func (h *Hook) Keeps() KeepPolicy { return cmp.Or(h.Keep, KeepFailed) }
 
 // ExecNewPod is the pod of a hook, as far as it differs from the Deployment's pods.

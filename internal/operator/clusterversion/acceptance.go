@@ -105,8 +105,8 @@ func findingLines(findings []precondition.CheckFinding) []string {
 			line += " since " + moment(*finding.Since)
 		}
 		line += ": " + finding.Message
-		if finding.Lifts != "" {
-			line += "; lifted by " + finding.Lifts
+		if finding.Resolution != "" {
+			line += "; lifted by " + finding.Resolution
 		}
 		lines = append(lines, line)
 	}

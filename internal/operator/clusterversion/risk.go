@@ -41,7 +41,7 @@ func Risks(seen Seen) []Risk {
 		}
 	}
 	for _, gate := range seen.Gates {
-		all = append(all, Risk{RiskAdminAck + "-" + gate.Name, gate.Message + " (lifted by " + gate.Lifts + ")"})
+		all = append(all, Risk{RiskAdminAck + "-" + gate.Name, gate.Message + " (lifted by " + gate.Resolution + ")"})
 	}
 	return append(all, operatorRisks(seen.Operators)...)
 }

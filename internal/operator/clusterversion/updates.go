@@ -148,7 +148,7 @@ func (r *Retrieved) NotRecommended(version string) []precondition.CheckFinding {
 	}
 	found := precondition.CheckFinding{Severity: precondition.Warns, Check: RiskNotRecommended + "-UnknownUpdate"}
 	found.Message = fmt.Sprintf("the update service does not offer %s to clusters of %s", version, r.Version)
-	found.Lifts = "an update that oc adm upgrade lists"
+	found.Resolution = "an update that oc adm upgrade lists"
 	for _, update := range r.Offer.Conditional {
 		if update.Release.Version == version {
 			condition := recommended(update.Risks)

@@ -70,7 +70,7 @@ type Options struct {
 	// Holder is the name of this process; no two processes may have the same one at a time. An empty one is
 	// replaced by user, host and process.
 	Holder string
-	// Keeps tells those who look at the lock that the release is kept in place, so that it may be held for long.
+	// Watching tells those who look at the lock that the release is kept in place, so that it may be held for long.
 	Keeps bool
 	// Duration is how long the lock outlives a holder that died, in whole seconds. Zero means half a minute.
 	Duration time.Duration
@@ -133,7 +133,7 @@ type Holder struct {
 // IsDead returns whether the holder has not renewed the lock in time.
 func (h Holder) IsDead(now time.Time) bool { return now.Sub(h.Renewed) > h.Duration }
 
-// Keeps returns whether the holder keeps the release in place.
+// Watching returns whether the holder keeps the release in place.
 func (h Holder) Keeps() bool { return strings.HasSuffix(h.Name, keeping) }
 
 func holderOf(r *resourcelock.LeaderElectionRecord) Holder {

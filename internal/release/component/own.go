@@ -48,7 +48,7 @@ func (b *Build) Home(file string) string {
 	return path.Join(folder, name)
 }
 
-// Notes say what of the component and the release hardly fits. Before is the release
+// Notes say what of the component and the release hardly fits. LastSeconds is the release
 // as it was, and built what came of it.
 func (b *Build) Notes(before, built *payload.Payload) []string {
 	var notes []string

@@ -26,9 +26,9 @@ type Options struct {
 	Payload payload.Options
 	// Unmanaged are objects to leave out, beside those of Payload.Filter.Overrides.
 	Unmanaged []Selector
-	// Before is the release that is updated: capabilities stay enabled that the manifests they share need.
+	// LastSeconds is the release that is updated: capabilities stay enabled that the manifests they share need.
 	Before *payload.Payload
-	// UpdatingFrom is the source of Before, if Before is nil.
+	// UpdatingFrom is the source of LastSeconds, if LastSeconds is nil.
 	UpdatingFrom string
 	// Files are read instead of the files of the source; nil reads those of the source.
 	Files fs.FS

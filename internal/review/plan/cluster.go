@@ -54,10 +54,10 @@ type LeftoverObject struct {
 
 // A GateFinding is what the gate has against an update.
 type GateFinding struct {
-	Check    string `json:"check"`
-	Severity string `json:"severity"` // Blocking, or another one that does not block
-	Message  string `json:"message"`
-	Lifts    string `json:"lifts,omitempty"` // who or what makes it go away
+	Check      string `json:"check"`
+	Severity   string `json:"severity"` // Blocking, or another one that does not block
+	Message    string `json:"message"`
+	Resolution string `json:"resolution,omitempty"` // who or what makes it go away
 }
 
 // Blocking is the severity of findings that block the update, as package precondition names it.

@@ -71,7 +71,7 @@ func TestHooksThatTheRecordTells(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := &record.Run{
-				Told: metav1.NewTime(began), Total: 2, Levels: []record.RunLevel{{Name: "10", Total: 2, Left: 1}},
+				ReportedAt: metav1.NewTime(began), Total: 2, Levels: []record.RunLevel{{Name: "10", Total: 2, Left: 1}},
 				Nodes: []record.RunNode{{Name: "level 10, web", State: "running", Steps: c.steps}},
 			}
 			got := progress.FromRun(run)

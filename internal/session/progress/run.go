@@ -13,7 +13,7 @@ import (
 // only has components that are not done, so the others are missing in the levels, and Components count the
 // objects that are left. Records of older programs have neither levels nor a total.
 func FromRun(run *record.Run) Progress {
-	p := Progress{Now: run.Told.Time, Levels: []Level{}}
+	p := Progress{Now: run.ReportedAt.Time, Levels: []Level{}}
 	for _, runLevel := range run.Levels {
 		p.Levels = append(p.Levels, Level{Name: runLevel.Name, Components: []Component{}, StateCounts: StateCounts{Total: runLevel.Total, Done: runLevel.Total - runLevel.Left}})
 	}

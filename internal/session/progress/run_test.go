@@ -19,7 +19,7 @@ func TestProgressThatTheRecordTells(t *testing.T) {
 	named := func(kind, name string) kinds.ID { return kinds.ID{Kind: kind, Namespace: "shop", Name: name} }
 	web, broken, last := named("Deployment", "web"), named("ConfigMap", "broken"), named("Secret", "last")
 	run := &record.Run{
-		Told: metav1.NewTime(began), Total: 10, More: 2,
+		ReportedAt: metav1.NewTime(began), Total: 10, More: 2,
 		Levels: []record.RunLevel{{Name: "10", Total: 4}, {Name: "20", Total: 3, Left: 2}, {Name: "30", Total: 3, Left: 3}},
 		Nodes: []record.RunNode{
 			{Name: "level 20, web", State: "running", Steps: []record.RunStep{

@@ -50,7 +50,7 @@ func (g *gatherer) noted() time.Time {
 	newest, run := g.facts.Record.Newest(), g.facts.Record.Run
 	switch {
 	case run != nil:
-		return run.Told.Time
+		return run.ReportedAt.Time
 	case newest != nil && newest.State == record.Partial:
 		return newest.Started.Time
 	default:

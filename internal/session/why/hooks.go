@@ -85,7 +85,7 @@ func stopMessage(of *record.Record, id kinds.ID, stage deploymenthook.Stage) str
 	return printable.Line(newest.End.Failures[at].Message)
 }
 
-// Sentence says how the hook stands, and what to do about it. Name is what to call the hook.
+// Message says how the hook stands, and what to do about it. Name is what to call the hook.
 func (h HookStanding) Sentence(name string, now time.Time) string {
 	switch h.State {
 	case HookSkipped:

@@ -58,7 +58,7 @@ func TestStandingHooks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			answer := why.Judge(there(isReady, c.of))
 			var got []string
-			for _, sentence := range answer.Sentences {
+			for _, sentence := range answer.Messages {
 				if strings.HasPrefix(sentence.Text, "its ") {
 					got = append(got, sentence.Text)
 				}

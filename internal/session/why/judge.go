@@ -29,7 +29,7 @@ var (
 func Judge(f *ObjectFacts) *Answer { return judge(f, slices.Concat(ofObject, ofRelease)) }
 
 func judge(f *ObjectFacts, tells []tell) *Answer {
-	a := &Answer{Object: f.Object, State: f.state(), Sentences: []Sentence{}, Unknown: f.Unknown, Release: f.Owner}
+	a := &Answer{Object: f.Object, State: f.state(), Messages: []Message{}, Unknown: f.Unknown, Release: f.Owner}
 	a.Done = a.State == Ready || a.State == Gone
 	node, step, isLeft := f.step()
 	if isLeft || f.Asked != nil || (f.Owner != "" || f.IsNamed) && f.Record != nil { // else it may be of another release
@@ -154,7 +154,7 @@ func (f *ObjectFacts) version() string {
 
 // say adds a sentence.
 func (a *Answer) say(details []string, format string, args ...any) {
-	a.Sentences = append(a.Sentences, Sentence{Text: fmt.Sprintf(format, args...), Details: details})
+	a.Messages = append(a.Messages, Message{Text: fmt.Sprintf(format, args...), Details: details})
 }
 
 // age is how long something has lasted.
@@ -201,7 +201,7 @@ func tellEnd(f *ObjectFacts, a *Answer) {
 	} else if f.isToGo() {
 		who = "the release deletes it"
 	}
-	a.Since, a.Finalizers, a.Remains = &f.Seen.Since, f.Seen.Finalizers, f.Seen.Remains
+	a.Since, a.Finalizers, a.Remaining = &f.Seen.Since, f.Seen.Finalizers, f.Seen.Remains
 	a.say(f.heldBy(), "%s: %s", who, f.Seen.Describe(f.Now))
 	if isOfRelease := f.Owner != "" || a.File != ""; isOfRelease && !f.isToGo() {
 		a.say(nil, "an apply makes it again once it is gone")
@@ -226,12 +226,12 @@ func tellKept(f *ObjectFacts, a *Answer) {
 	_, _, isLeft := f.step()
 	switch {
 	case a.State == Gone && f.Asked != nil:
-		a.say(nil, "version %s has asked for its end %s ago", cmp.Or(printable.Line(f.Asked.Version), "-"), f.age(f.Asked.Asked.Time))
+		a.say(nil, "version %s has asked for its end %s ago", cmp.Or(printable.Line(f.Asked.Version), "-"), f.age(f.Asked.RequestedAt.Time))
 	case a.State != Kept:
 	case f.Seen.State == tombstone.Reappeared:
 		a.say(nil, "it was deleted as version %s says, and is there again: made by %s; only an update deletes it once more", cmp.Or(printable.Line(f.Asked.Version), "-"), f.Seen.MadeBy)
 	case f.Asked != nil && !isLeft:
-		a.say(nil, "version %s wants it gone since %s, and it is not on its way out: the apply did not come to it, or it was made again since", cmp.Or(printable.Line(f.Asked.Version), "-"), f.age(f.Asked.Asked.Time))
+		a.say(nil, "version %s wants it gone since %s, and it is not on its way out: the apply did not come to it, or it was made again since", cmp.Or(printable.Line(f.Asked.Version), "-"), f.age(f.Asked.RequestedAt.Time))
 	default:
 		a.say(nil, "the release deletes it, and its end is not asked for yet")
 	}

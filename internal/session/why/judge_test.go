@@ -49,7 +49,7 @@ func held(f *why.ObjectFacts, silent time.Duration) *why.ObjectFacts {
 func during(nodes ...record.RunNode) *record.Record {
 	return &record.Record{
 		Release: "shop", History: []record.HistoryEntry{{State: record.Partial, Version: "2", Started: *ago(time.Hour)}},
-		Run: &record.Run{Version: "2", Mode: "update", Told: *ago(5 * time.Second), Nodes: nodes},
+		Run: &record.Run{Version: "2", Mode: "update", ReportedAt: *ago(5 * time.Second), Nodes: nodes},
 	}
 }
 
@@ -252,7 +252,9 @@ level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are availabl
 release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
 		},
 		"to be deleted, and gone": {
-			with(absent(completed()), func(f *why.ObjectFacts) { f.Asked = &record.Tombstone{ID: web, Version: "2", Asked: *ago(time.Hour)} }), why.Gone,
+			with(absent(completed()), func(f *why.ObjectFacts) {
+				f.Asked = &record.Tombstone{ID: web, Version: "2", RequestedAt: *ago(time.Hour)}
+			}), why.Gone,
 			"version 2 has asked for its end 60m ago",
 		},
 		"terminating": {
@@ -292,7 +294,7 @@ release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s
 		"the gate": {
 			with(absent(completed()), func(f *why.ObjectFacts) {
 				f.Plan = &why.ReleasePlace{Release: "shop", Version: "3", File: "0000_20_web_10.yaml", Node: "level 20, web", After: []string{"level 10, db"}}
-				f.Gate = []precondition.CheckFinding{{Check: "OlderVersion", Message: "it is older", Lifts: "nobody"}}
+				f.Gate = []precondition.CheckFinding{{Check: "OlderVersion", Message: "it is older", Resolution: "nobody"}}
 			}), why.Absent,
 			`it is in 0000_20_web_10.yaml, level 20, web, which comes after level 10, db
 an apply of the release would be refused
@@ -359,7 +361,7 @@ it is of release shop, which changed it last 60s ago`,
 				t.Errorf("it is %s, done %t, want %s", answer.State, answer.Done, test.state)
 			}
 			var lines []string
-			for _, said := range answer.Sentences {
+			for _, said := range answer.Messages {
 				lines = append(lines, said.Text)
 				for _, detail := range said.Details {
 					lines = append(lines, "  "+detail)

@@ -42,9 +42,9 @@ type NotKept struct {
 // String returns the message and the resolution.
 func (n *NotKept) String() string { return n.Message + ": " + n.Resolution }
 
-// Sentence returns what is said of a release that has no record.
-func (n *NotKept) Sentence() Sentence {
-	return Sentence{Text: "no process applies it, or keeps it in place: " + n.String(), Details: n.Pods}
+// Message returns what is said of a release that has no record.
+func (n *NotKept) Sentence() Message {
+	return Message{Text: "no process applies it, or keeps it in place: " + n.String(), Details: n.Pods}
 }
 
 // ExplainNotKept says why no process keeps a release in place that has no record, if the operator is to, and what could

@@ -187,7 +187,7 @@ func (f *ObjectFacts) path(node record.RunNode, roots []int) string {
 
 // tellRoot says what a node is at.
 func (f *ObjectFacts) tellRoot(node record.RunNode, a *Answer) {
-	said := len(a.Sentences)
+	said := len(a.Messages)
 	for _, step := range node.Steps {
 		if step.State == record.Blocked {
 			continue
@@ -207,7 +207,7 @@ func (f *ObjectFacts) tellRoot(node record.RunNode, a *Answer) {
 			a.say(hold.Why, "%s waits for %s%s: %s", where, nameOf(step), f.lasting(step), step.For)
 		}
 	}
-	if len(a.Sentences) > said {
+	if len(a.Messages) > said {
 		return
 	}
 	if node.State == string(graph.Failed) {
@@ -304,7 +304,7 @@ func (f *ObjectFacts) told(words string) string {
 	if f.Record.Run == nil {
 		return ""
 	}
-	return fmt.Sprintf(words, f.age(f.Record.Run.Told.Time))
+	return fmt.Sprintf(words, f.age(f.Record.Run.ReportedAt.Time))
 }
 
 // tellLast is about a release that no process applies now.
@@ -312,9 +312,9 @@ func (f *ObjectFacts) tellLast(a *Answer) {
 	run, newest := f.Record.Run, f.Record.Newest()
 	switch {
 	case run != nil && run.Ended:
-		a.say(nil, "no process applies release %s now: the last apply ended %s ago, and not all was done (%s); %s", f.title(), f.age(run.Told.Time), cmp.Or(run.Error, "it does not say why"), carryOn(f))
+		a.say(nil, "no process applies release %s now: the last apply ended %s ago, and not all was done (%s); %s", f.title(), f.age(run.ReportedAt.Time), cmp.Or(run.Error, "it does not say why"), carryOn(f))
 	case run != nil:
-		a.say(nil, "no process applies release %s now: the last apply ended without a word, and told how it stands %s ago; %s", f.title(), f.age(run.Told.Time), carryOn(f))
+		a.say(nil, "no process applies release %s now: the last apply ended without a word, and told how it stands %s ago; %s", f.title(), f.age(run.ReportedAt.Time), carryOn(f))
 	case newest == nil:
 		a.say(nil, "release %s was not applied yet", f.Record.Release)
 	case f.Plan != nil && f.Plan.File != "" && !f.Plan.IsRecorded:

@@ -30,15 +30,15 @@ const atOnce = 16
 
 // A ReleaseAnswer says how a release stands as a whole.
 type ReleaseAnswer struct {
-	Release   string              `json:"release"`
-	Version   string              `json:"version,omitempty"`
-	Done      bool                `json:"done"` // all that is known of it is as it is to be
-	Counts    map[ObjectState]int `json:"counts,omitempty"`
-	Missing   int                 `json:"missing,omitempty"` // objects that were deleted since a complete apply: their names are not known
-	Sentences []Sentence          `json:"says"`              // who applies it, or when it was applied last
-	Objects   []*Answer           `json:"objects"`           // that are not as they are to be, the worst first
-	NotKept   *NotKept            `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
-	Unknown   []string            `json:"unknown,omitempty"`
+	Release  string              `json:"release"`
+	Version  string              `json:"version,omitempty"`
+	Done     bool                `json:"done"` // all that is known of it is as it is to be
+	Counts   map[ObjectState]int `json:"counts,omitempty"`
+	Missing  int                 `json:"missing,omitempty"` // objects that were deleted since a complete apply: their names are not known
+	Messages []Message           `json:"messages"`          // who applies it, or when it was applied last
+	Objects  []*Answer           `json:"objects"`           // that are not as they are to be, the worst first
+	NotKept  *NotKept            `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
+	Unknown  []string            `json:"unknown,omitempty"`
 }
 
 // ExplainRelease says how the release of a record stands: which of its objects are not as they are to
@@ -66,10 +66,10 @@ func ExplainRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, 
 
 // whole sums up the answers on single objects, and adds those that the run has not come to, and how many are missing.
 func (f *ObjectFacts) whole(answers []*Answer, missing int) *ReleaseAnswer {
-	w := &ReleaseAnswer{Release: f.Record.Release, Version: f.version(), Counts: map[ObjectState]int{}, Sentences: []Sentence{}, NotKept: f.NotKept, Unknown: f.Unknown}
-	w.Sentences = append(w.Sentences, f.aboutRun(answers)...)
+	w := &ReleaseAnswer{Release: f.Record.Release, Version: f.version(), Counts: map[ObjectState]int{}, Messages: []Message{}, NotKept: f.NotKept, Unknown: f.Unknown}
+	w.Messages = append(w.Messages, f.aboutRun(answers)...)
 	if f.Record.Run != nil && f.Record.Run.More > 0 {
-		w.Sentences = append(w.Sentences, Sentence{Text: fmt.Sprintf("%d more objects are not done, which its record has no room for", f.Record.Run.More)})
+		w.Messages = append(w.Messages, Message{Text: fmt.Sprintf("%d more objects are not done, which its record has no room for", f.Record.Run.More)})
 	}
 	for _, answer := range answers {
 		for _, what := range answer.Unknown { // of which many have the same
@@ -90,7 +90,7 @@ func (f *ObjectFacts) whole(answers []*Answer, missing int) *ReleaseAnswer {
 	if f.isCompleted() && missing > 0 { // an apply that is not complete tells itself what is still to come
 		w.Missing = missing
 		w.Counts[Absent] += missing
-		w.Sentences = append(w.Sentences, Sentence{Text: fmt.Sprintf("missing: %s, deleted since the release was applied, or without its label: %s; runlevel diff SOURCE says which",
+		w.Messages = append(w.Messages, Message{Text: fmt.Sprintf("missing: %s, deleted since the release was applied, or without its label: %s; runlevel diff SOURCE says which",
 			printable.Count(missing, "object"), f.remedy("what is missing"))})
 	}
 	w.Done = f.isCompleted() && len(w.Objects) == 0 && w.Missing == 0 && w.NotKept == nil && len(w.Unknown) == 0
@@ -99,11 +99,11 @@ func (f *ObjectFacts) whole(answers []*Answer, missing int) *ReleaseAnswer {
 
 // aboutRun says who applies the release, or when it was applied last. The errors of that are in the answers on
 // the objects that have them.
-func (f *ObjectFacts) aboutRun(answers []*Answer) []Sentence {
+func (f *ObjectFacts) aboutRun(answers []*Answer) []Message {
 	facts, of := *f, *f.Record
 	facts.Pending = map[kinds.ID][]string{}
 	for _, answer := range answers {
-		for _, sentence := range answer.Sentences {
+		for _, sentence := range answer.Messages {
 			facts.Pending[answer.Object] = append(facts.Pending[answer.Object], sentence.Details...)
 		}
 	}
@@ -115,7 +115,7 @@ func (f *ObjectFacts) aboutRun(answers []*Answer) []Sentence {
 	facts.Record = &of
 	about := &Answer{}
 	tellRun(&facts, about)
-	return about.Sentences
+	return about.Messages
 }
 
 // rank orders answers: what has failed, then what is waited for, then deletes that are pending, then
@@ -158,7 +158,7 @@ func (f *ObjectFacts) notBegun() []*Answer {
 		for _, steps := range record.ByManifest(node.Steps) {
 			if step := steps[0]; step.State == record.Blocked {
 				answers = append(answers, &Answer{
-					Object: step.ID, State: Blocked, Sentences: []Sentence{}, Release: f.Record.Release, Version: f.version(),
+					Object: step.ID, State: Blocked, Messages: []Message{}, Release: f.Record.Release, Version: f.version(),
 					File: step.File, Node: cmp.Or(nodeOf(step.File), node.Name), After: f.names(node.After),
 				})
 			}

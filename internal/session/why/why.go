@@ -117,8 +117,8 @@ const (
 type Answer struct {
 	Object     kinds.ID           `json:"object"`
 	State      ObjectState        `json:"state"`
-	Done       bool               `json:"done"` // it is as it is to be: ready, or gone
-	Sentences  []Sentence         `json:"says"` // the most important first
+	Done       bool               `json:"done"`     // it is as it is to be: ready, or gone
+	Messages   []Message          `json:"messages"` // the most important first
 	Release    string             `json:"release,omitempty"`
 	Version    string             `json:"version,omitempty"`
 	File       string             `json:"file,omitempty"`
@@ -132,12 +132,12 @@ type Answer struct {
 	Changed    []ownership.Writer `json:"changed,omitempty"` // who has changed it since it was applied, the newest first
 	Hooks      []HookStanding     `json:"hooks,omitempty"`   // its lifecycle hooks that have not simply succeeded
 	Finalizers []string           `json:"finalizers,omitempty"`
-	Remains    []string           `json:"remains,omitempty"` // what is left in it
-	Unknown    []string           `json:"unknown,omitempty"` // what could not be found out
+	Remaining  []string           `json:"remaining,omitempty"` // what is left in it
+	Unknown    []string           `json:"unknown,omitempty"`   // what could not be found out
 }
 
-// A Sentence is one thing that is said, with what else there is to know of it.
-type Sentence struct {
+// A Message is one thing that is said, with what else there is to know of it.
+type Message struct {
 	Text    string   `json:"text"`
 	Details []string `json:"details,omitempty"`
 }

@@ -164,7 +164,7 @@ func (d deleter) ask(m *payload.Manifest, uid types.UID) error {
 	}
 	return d.options.Journal.Note(d.requests, func(known *record.Record) {
 		known.ForgetJob(m.ID()) // should it ever come back, it runs again
-		known.RequestDelete(record.Tombstone{ID: m.ID(), UID: uid, Version: d.options.Version, Asked: metav1.NewTime(d.cluster.Now().Truncate(time.Second))})
+		known.RequestDelete(record.Tombstone{ID: m.ID(), UID: uid, Version: d.options.Version, RequestedAt: metav1.NewTime(d.cluster.Now().Truncate(time.Second))})
 	})
 }
 
