@@ -73,8 +73,6 @@ type placed struct {
 // place puts the component at ref into its release. Released says how to read the release
 // as it is; nil if it was not asked for.
 func (f *componentFlags) place(ctx context.Context, ref string, flags, released *releaseFlags, progress io.Writer) (_ *placed, err error) {
-	now := *flags
-	now.instead = nil // which is of the component's files
 	if _, err := flags.options(progress); err != nil {
 		return nil, err
 	}
@@ -88,11 +86,11 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags, released 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, release.Close()) }()
-	build, err := component.Into(release.FS, cmp.Or(flags.instead, own.FS), component.Options{Names: f.names, Version: flags.version})
+	build, err := component.Into(release.FS, own.FS, component.Options{Names: f.names, Version: flags.version})
 	if err != nil {
 		return nil, misuse{fmt.Errorf("%s: %w", ref, err)}
 	}
-	p := &placed{Build: build}
+	now, p := *flags, &placed{Build: build}
 	if released != nil {
 		if p.released, _, err = f.readWhole(ctx, released, release, progress); err != nil {
 			return nil, err

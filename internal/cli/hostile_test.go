@@ -50,7 +50,7 @@ var readers = []string{
 	"graph NEW", "graph NEW --manifests", "graph NEW -o json", "graph NEW -o yaml", "graph NEW -o dot", "graph NEW -o svg", "graph NEW -o mermaid",
 	"plan OLD NEW", "plan OLD NEW --all", "plan OLD NEW -o json", "plan OLD NEW -o yaml", "plan OLD NEW -o markdown",
 	"lint NEW", "lint NEW --previous OLD --all", "lint NEW --previous OLD -o json", "lint NEW --previous OLD -o yaml", "lint NEW --previous OLD -o sarif",
-	"lint NEW --previous OLD -o junit", "lint NEW --previous OLD -o github", "lint NEW --fix --dry-run", "lint NEW --baseline OUT --write-baseline",
+	"lint NEW --previous OLD -o junit", "lint NEW --previous OLD -o github", "lint NEW --baseline OUT --write-baseline",
 	"why ConfigMap/deleted -n shop NEW " + onCluster, "gate NEW " + onCluster, "gate NEW -o json " + onCluster, "gate NEW -o yaml " + onCluster,
 	"diff NEW --all " + onCluster, "diff NEW -o json --all " + onCluster, "diff NEW -o yaml --all " + onCluster, "diff NEW -o markdown " + onCluster,
 	"plan NEW --cluster " + onCluster, "plan NEW --cluster -o markdown " + onCluster, "apply NEW --dry-run=server " + onCluster, "apply NEW --dry-run=server -o json " + onCluster,

@@ -31,8 +31,6 @@ type lintFlags struct {
 	off             []string
 	suppressed      bool
 	all             bool
-	watch           string
-	fix             fixFlags
 
 	isConfigured bool // --config is set
 }
@@ -60,7 +58,7 @@ today's findings, and with --baseline FILE only new ones count.
 Exit codes: 0 when no finding is as severe as --fail-on, 1 when one is, 2 when the
 previous release can't be read, or for misuse.
 
-` + fixHelp + sourceHelp
+` + sourceHelp
 
 func newLint(streams Streams) *cobra.Command {
 	f := lintFlags{failOn: lint.Error}
@@ -81,18 +79,12 @@ func newLint(streams Streams) *cobra.Command {
   runlevel lint ./release --baseline .runlevel-baseline --write-baseline
   runlevel lint ./release --baseline .runlevel-baseline
 
-  # Fix what can be fixed safely
-  runlevel lint ./release --fix
-
   # What does this rule want?
   runlevel explain stale-delete`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeSource,
 		RunE: func(command *cobra.Command, args []string) error {
 			f.isConfigured = command.Flags().Changed("config")
-			if f.watch != "" {
-				return f.watchSource(command.Context(), args[0], streams)
-			}
 			return f.run(command.Context(), args[0], streams)
 		},
 	}
@@ -108,10 +100,7 @@ func newLint(streams Streams) *cobra.Command {
 	flags.StringSliceVar(&f.off, "off", nil, "rules that are not to look")
 	flags.BoolVar(&f.suppressed, "show-ignored", false, "list what is ignored, too, with the reasons (in text)")
 	flags.BoolVar(&f.all, "all", false, "list every finding; else many with one cause are told of once (in text, and for GitHub)")
-	addFixFlags(command, &f.fix)
 	addChoice(command, &f.failOn, "fail-on", "the mildest finding that gives exit code 1: error, warning, info or never", lint.Error, lint.Warning, lint.Info, never)
-	addChoice(command, &f.watch, "watch", "look again when a file changes, and print what has changed; all prints all findings each time, for editors", watchChanges, watchAll)
-	flags.Lookup("watch").NoOptDefVal = watchChanges
 	_ = command.RegisterFlagCompletionFunc("previous", completeFiles)
 	_ = command.RegisterFlagCompletionFunc("off", completeList(ruleIDs()))
 	return command
@@ -142,9 +131,6 @@ func (f *lintFlags) lint(ctx context.Context, ref string, progress io.Writer) (r
 }
 
 func (f *lintFlags) run(ctx context.Context, ref string, streams Streams) error {
-	if err := f.fix.check(ref, f.format); err != nil {
-		return err
-	}
 	seen, err := f.lint(ctx, ref, streams.Err)
 	if err != nil {
 		return err
@@ -152,22 +138,14 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams Streams) error 
 	if f.baseline.write {
 		return f.baseline.save(seen.result, streams.Out)
 	}
-	var pasteable string
-	if f.fix.isOn() {
-		m := &fixRun{flags: f, ref: ref, now: seen, streams: streams}
-		if err := m.run(ctx); err != nil {
-			return err
-		}
-		seen, pasteable = m.now, m.pasteable()
-	}
-	if err := f.print(newLintReport(seen), folderOf(ref) != "", pasteable, streams.Out); err != nil {
+	if err := f.print(newLintReport(seen), folderOf(ref) != "", streams.Out); err != nil {
 		return err
 	}
 	return failIf(slices.ContainsFunc(seen.result.Findings, f.fails))
 }
 
 // print writes a report in the format that was asked for.
-func (f *lintFlags) print(report lintReport, inFolder bool, pasteable string, out io.Writer) error {
+func (f *lintFlags) print(report lintReport, inFolder bool, out io.Writer) error {
 	switch f.format {
 	case asSARIF:
 		return asJSON.print(out, report.sarif(), nil)
@@ -177,11 +155,7 @@ func (f *lintFlags) print(report lintReport, inFolder bool, pasteable string, ou
 		return report.github(out, f.all, inFolder)
 	default:
 		return f.format.print(out, report, func(out io.Writer) error {
-			err := report.text(out, f.all, f.suppressed)
-			if err == nil {
-				_, err = io.WriteString(out, pasteable)
-			}
-			return err
+			return report.text(out, f.all, f.suppressed)
 		})
 	}
 }

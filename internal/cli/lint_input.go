@@ -66,9 +66,6 @@ func (f *lintFlags) check() error {
 	if f.previousVersion != "" && f.previous == "" && f.component.into == "" {
 		return misuse{errors.New("--previous-version is for --previous")}
 	}
-	if f.baseline.write && f.fix.isOn() {
-		return misuse{errors.New("--write-baseline accepts what is found, and --fix fixes it: first run it with --fix alone")}
-	}
 	if err := checkVersion("previous-version", f.previousVersion); err != nil {
 		return err
 	}
@@ -81,7 +78,7 @@ func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, i
 	var released *releaseFlags
 	if f.previous == "" {
 		flags := f.release
-		flags.version, flags.instead = f.previousVersion, nil
+		flags.version = f.previousVersion
 		released = &flags
 	}
 	p, err := f.component.place(ctx, ref, &f.release, released, progress)

@@ -30,6 +30,7 @@ type planFlags struct {
 	format          output
 	all             bool
 	exitCode        bool
+	tombstones      string // the folder that gets them
 	command         string // what was called, without what it is printed as
 }
 
@@ -59,6 +60,10 @@ what the gate has found.
 "runlevel plan OLD NEW" is for those who review a release, "runlevel plan SOURCE --cluster"
 for those who are about to apply it; "runlevel diff SOURCE" shows them every field, and
 "runlevel apply SOURCE --dry-run=server" what a pipeline would log.
+
+With --write-tombstones DIR, the tombstones of dropped objects are written to new files of
+that folder, named as the files that the objects were in. Those of Namespaces, definitions
+and volumes are not: they would take other things along.
 
 Exit codes: 0, whatever the plan is; with --cluster, 1 for an object that the cluster would
 refuse; 2 when a release can't be read. With --exit-code, 1 means that there is a
@@ -93,6 +98,9 @@ func newPlan(streams Streams) *cobra.Command {
   # What would the update do here, and what goes with what it deletes?
   runlevel plan ./4.21 --cluster
 
+  # Delete what NEW has dropped: write its tombstones into NEW, and review them
+  runlevel plan ./4.20 ./4.21 --write-tombstones ./4.21/release-manifests
+
   # What is left behind?
   runlevel plan ./old ./new -o json | jq -r '.absent[] | select(.coveredBy | not) | .tombstone | values | "---\n" + .'`,
 		Args:              f.checkArgs,
@@ -114,6 +122,7 @@ func newPlan(streams Streams) *cobra.Command {
 	flags.BoolVar(&f.ofCluster, "cluster", false, "say what an apply of SOURCE would do to the cluster; --kubeconfig, --context, --record-namespace, --mode, --unknown-fields and --adopt-from are for this")
 	flags.BoolVar(&f.all, "all", false, "list what is unchanged, too, and cut nothing (in text)")
 	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference, and with 2 if anything goes wrong")
+	flags.StringVar(&f.tombstones, "write-tombstones", "", "write the tombstones of dropped objects to new files of this `folder`")
 	_ = flags.MarkHidden("updating-from") // OLD is that
 	return command
 }
@@ -138,7 +147,7 @@ func (f *planFlags) checkArgs(command *cobra.Command, args []string) error {
 
 // run prints a plan.
 func (f *planFlags) run(command *cobra.Command, args []string, streams Streams) error {
-	if err := f.checkFlags(command.Flags()); err != nil {
+	if err := errors.Join(f.checkFlags(command.Flags()), f.checkTombstonesFlag()); err != nil {
 		return err
 	}
 	say := f.plan
@@ -210,7 +219,10 @@ func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (f
 			oldRef, old.Version, newRef, next.Version)
 	}
 	view.Plan = p
-	return differenceOf(p, false), f.print(streams.Out, view)
+	if err := f.print(streams.Out, view); err != nil || f.tombstones == "" {
+		return differenceOf(p, false), err
+	}
+	return differenceOf(p, false), writeTombstones(f.tombstones, view, streams.Err)
 }
 
 // commandLine is the one that shows the same as text: other filters would show another

@@ -14,7 +14,7 @@ import (
 // Flags that only a plan of a cluster has, and that it can't have.
 var (
 	flagsOfCluster  = []string{"kubeconfig", "context", "record-namespace", "mode", "unknown-fields", "adopt-from"}
-	flagsOfReleases = []string{"previous-version", "previous-image", "component", "into"}
+	flagsOfReleases = []string{"previous-version", "previous-image", "component", "into", "write-tombstones"}
 )
 
 // checkFlags refuses what does nothing, with or without --cluster.

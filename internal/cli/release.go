@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -46,7 +45,6 @@ type releaseFlags struct {
 	keepText bool              // for those who ask for lines later
 	before   *payload.Payload  // what it is an update from, if that was read already: see updatingFrom
 	cache    loader.ImageCache // of images, for --watch
-	instead  fs.FS             // what to read instead of the files of the release: them, with some fixed
 }
 
 const insecureUsage = "allow registries with plain http, or with a certificate of an unknown authority"
@@ -215,7 +213,7 @@ func (f *releaseFlags) options(progress io.Writer) (loader.Options, error) {
 	options := loader.Options{
 		Source:  source.Options{Platform: f.platform, Insecure: f.insecure, Progress: progress},
 		Payload: payload.Options{Name: f.name, Version: f.version, ReleaseImage: f.image, KeepText: f.keepText},
-		Before:  f.before, UpdatingFrom: f.updatingFrom, Files: f.instead, Images: f.cache,
+		Before:  f.before, UpdatingFrom: f.updatingFrom, Images: f.cache,
 	}
 	if err := checkLabel("name", f.name); err != nil {
 		return options, err

@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -30,8 +29,6 @@ type Options struct {
 	Before *payload.Payload
 	// UpdatingFrom is the source of LastSeconds, if LastSeconds is nil.
 	UpdatingFrom string
-	// Files are read instead of the files of the source; nil reads those of the source.
-	Files fs.FS
 	// Images keeps the images that are pulled; nil keeps none.
 	Images ImageCache
 }
@@ -87,17 +84,16 @@ func Open(ctx context.Context, ref string, options Options) (*source.Release, er
 func ParseOpened(ctx context.Context, release *source.Release, options Options) (*payload.Payload, []payload.Problem, error) {
 	reading := options.Payload
 	reading.ReleaseImage = cmp.Or(reading.ReleaseImage, release.Image)
-	files := cmp.Or(options.Files, release.FS)
-	read, problems, err := payload.Parse(ctx, files, reading)
+	read, problems, err := payload.Parse(ctx, release.FS, reading)
 	if err == nil && len(options.Unmanaged) > 0 { // selectors may leave out what only the release can add
 		reading.Filter.Overrides = append(slices.Clip(reading.Filter.Overrides), overrides(options.Unmanaged, read)...)
-		read, problems, err = payload.Parse(ctx, files, reading)
+		read, problems, err = payload.Parse(ctx, release.FS, reading)
 	}
 	if err == nil && (options.UpdatingFrom != "" || options.Before != nil) {
 		var enabled []configv1.ClusterVersionCapability
 		if enabled, err = implicitlyEnabled(ctx, read, options); err == nil && len(enabled) > 0 {
 			reading.Filter = reading.Filter.WithCapabilities(enabled)
-			read, problems, err = payload.Parse(ctx, files, reading)
+			read, problems, err = payload.Parse(ctx, release.FS, reading)
 		}
 	}
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/runlevel/runlevel/internal/review/lint"
 )
 
-// TestDocumentation compares docs/lint.md with the pages of the rules.
+// TestDocumentation compares the index of docs/lint.md with the rules.
 func TestDocumentation(t *testing.T) {
-	const file, marker = "../../../docs/lint.md", "from internal/review/lint/rules. -->\n"
+	const file, marker = "../../../docs/lint.md", "from the rules. -->\n"
 	have, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -25,10 +25,7 @@ func TestDocumentation(t *testing.T) {
 	var want strings.Builder
 	want.WriteString(head + marker + "\n| rule | severity | finds |\n|---|---|---|\n")
 	for _, rule := range lint.Rules() {
-		fmt.Fprintf(&want, "| [%s](#%s) | %s | %s |\n", rule.ID, rule.ID, rule.Severity, rule.Summary)
-	}
-	for _, rule := range lint.Rules() {
-		want.WriteString("\n#" + lint.Explain(rule)) // one heading deeper
+		fmt.Fprintf(&want, "| [%s](../internal/review/lint/rules/%s.txtar) | %s | %s |\n", rule.ID, rule.ID, rule.Severity, rule.Summary)
 	}
 	if *update {
 		if err := os.WriteFile(file, []byte(want.String()), 0o644); err != nil {

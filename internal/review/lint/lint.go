@@ -73,8 +73,6 @@ type Finding struct {
 	Near *Place `json:"near,omitempty"`
 	// Suppressed says why it does not count.
 	Suppressed *Suppression `json:"suppressed,omitempty"`
-	// Instead is what the file is to be called, if that is what is wrong and it is known.
-	Instead string `json:"-"`
 
 	manifest *manifest
 	field    []string

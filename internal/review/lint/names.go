@@ -50,10 +50,8 @@ func checkLevelWidth(s *subject, r *reporter) {
 		}
 		instead := padded(level, usual)
 		f := Finding{File: file.Path}
-		todo := "write " + instead
-		if len(instead) == usual {
-			f.Instead = "0000_" + instead + strings.TrimPrefix(path.Base(file.Path), "0000_"+level)
-		} else {
+		todo := "call it 0000_" + instead + strings.TrimPrefix(path.Base(file.Path), "0000_"+level)
+		if len(instead) != usual {
 			todo = fmt.Sprintf("choose one with %s, or write the others with %d", printable.Count(usual, "digit"), len(instead))
 		}
 		f.Message = fmt.Sprintf("the level %s has %s, and others have %d; they are compared as text: %s", level, printable.Count(len(level), "digit"), usual, todo)

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/review/plan/show"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// contentOf is what a delete of an object takes along that no manifest brings back, for kinds where that is so.
+func contentOf(id kinds.ID) string {
+	return map[schema.GroupKind]string{
+		{Kind: "Namespace"}:             "all objects in it",
+		{Kind: "PersistentVolume"}:      "the data on it",
+		{Kind: "PersistentVolumeClaim"}: "the data behind it",
+		kinds.CustomResourceDefinition:  "all objects of its kind",
+	}[schema.GroupKind{Group: id.Group, Kind: id.Kind}]
+}
+
+// A tombstoneFile is a file to write, with the tombstones of objects that stood in one file of the old release.
+type tombstoneFile struct {
+	count int
+	text  strings.Builder
+}
+
+// writeTombstones writes the tombstones of a plan to new files of a folder. If one can't be written, none is left.
+func writeTombstones(folder string, view show.Printer, progress io.Writer) (err error) {
+	files := map[string]*tombstoneFile{}
+	for _, object := range view.Plan.Absent {
+		if object.Tombstone == "" || object.CoveredBy != nil {
+			continue
+		}
+		if content := contentOf(object.ID); content != "" {
+			fmt.Fprintln(progress, printable.Line(fmt.Sprintf("not written: a tombstone of %s would delete %s: copy it from the plan if that is meant", object.ID, content)))
+			continue
+		}
+		old := object.Old.File
+		if view.PathOf != nil {
+			old = view.PathOf(old)
+		}
+		name, err := tombstoneName(folder, path.Base(old))
+		if err != nil {
+			return err
+		}
+		if files[name] == nil {
+			files[name] = &tombstoneFile{}
+		} else if path.Ext(name) != ".json" { // documents in JSON need no separator
+			files[name].text.WriteString("---\n")
+		}
+		files[name].count++
+		files[name].text.WriteString(object.Tombstone)
+	}
+	return writeTombstoneFiles(files, progress)
+}
+
+// tombstoneName returns the file for tombstones: of the same name as the file of the objects, or of one that is sorted
+// after it where that still exists.
+func tombstoneName(folder, old string) (string, error) {
+	extension := path.Ext(old)
+	beside := strings.TrimSuffix(old, extension) + "_tombstones" + extension
+	for _, name := range []string{old, beside} {
+		name = filepath.Join(folder, name)
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			return name, nil
+		} else if err != nil {
+			return "", err
+		}
+	}
+	return "", misuse{fmt.Errorf("%s has files %s and %s already: move the latter, or name another folder", folder, old, beside)}
+}
+
+// writeTombstoneFiles writes files, and removes them again if one can't be written.
+func writeTombstoneFiles(files map[string]*tombstoneFile, progress io.Writer) (err error) {
+	var written []string
+	defer func() {
+		if err != nil {
+			for _, name := range written {
+				err = errors.Join(err, os.Remove(name))
+			}
+		}
+	}()
+	count := 0
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return err
+		}
+		written = append(written, name)
+		_, err = file.WriteString(files[name].text.String())
+		if err := errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+		count += files[name].count
+	}
+	for _, name := range written {
+		fmt.Fprintln(progress, printable.Line(fmt.Sprintf("wrote %s to %s", printable.Count(files[name].count, "tombstone"), name)))
+	}
+	if count == 0 {
+		fmt.Fprintln(progress, "no tombstones to write")
+	}
+	return nil
+}
+
+// checkTombstonesFlag refuses a folder that can't have the tombstones.
+func (f *planFlags) checkTombstonesFlag() error {
+	if f.tombstones == "" {
+		return nil
+	}
+	if info, err := os.Stat(f.tombstones); err != nil || !info.IsDir() {
+		return misuse{fmt.Errorf("--write-tombstones %s: name an existing folder", printable.Line(f.tombstones))}
+	}
+	return nil
+}
