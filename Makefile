@@ -45,7 +45,7 @@ install: build ## copy bin/runlevel to $(PREFIX)/bin, and say so if the shell fi
 		echo "the shell finds $${found:-no runlevel}: put $(PREFIX)/bin before other folders of PATH (systemd has a program of that name in /sbin)"
 
 demo: build ## install and update a sample release on a control plane of its own
-	bin/runlevel demo
+	$(GO) run ./examples/demo
 
 bench: build ## run the benchmarks, then Runlevel beside its peers (set BENCHFLAGS: --quick, --write ../docs/performance.md; MACHINEFLAGS: --quick)
 	bin/runlevel sandbox build

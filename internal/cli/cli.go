@@ -57,10 +57,7 @@ func newRoot(streams Streams) *cobra.Command {
 to any cluster, the way OpenShift's cluster-version operator does.
 
 Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
-		Example: `  # See it work: a control plane of its own, a sample release, nothing left behind
-  runlevel demo
-
-  # What does an update do, and what does it leave behind?
+		Example: `  # What does an update do, and what does it leave behind?
   runlevel plan ./old ./new
 
   # A control plane to try things on
@@ -77,7 +74,7 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 	}
 	root.SetFlagErrorFunc(wrongFlag)
 	addVerbosity(root)
-	root.AddCommand(newApply(streams), newDeletes(streams), newDemo(streams), newDiff(streams), newExplain(streams), newGate(streams), newGraph(streams), newHistory(streams), newInspect(streams), newInstall(streams), newLint(streams), newMachines(streams), newPlan(streams), newRender(streams), newSandbox(streams), newStatus(streams), newUninstall(streams), newVersion(streams), newWhy(streams))
+	root.AddCommand(newApply(streams), newDeletes(streams), newDiff(streams), newExplain(streams), newGate(streams), newGraph(streams), newHistory(streams), newInspect(streams), newInstall(streams), newLint(streams), newMachines(streams), newPlan(streams), newRender(streams), newSandbox(streams), newStatus(streams), newUninstall(streams), newVersion(streams), newWhy(streams))
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
 	checkDefaults(root)

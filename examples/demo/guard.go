@@ -1,4 +1,4 @@
-package cli
+package main
 
 import (
 	"context"
@@ -14,12 +14,11 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 	"github.com/runlevel/runlevel/internal/sandbox/etcdcluster"
-	"github.com/runlevel/runlevel/manifests"
 )
 
-// guardDemo is the end of the last act: a machine of the control plane is replaced, with its member of etcd.
-type guardDemo struct {
-	machineDemo
+// guardAct is the end of the last act: a machine of the control plane is replaced, with its member of etcd.
+type guardAct struct {
+	machinesAct
 	etcd *etcdcluster.EtcdCluster
 }
 
@@ -31,14 +30,13 @@ const (
 	replacedMember, newMember = 1, 4 // of etcd, and of the machines
 )
 
-// withGuard tells the end of the last act, if the program of the guard is beside this one.
-func (d *machineDemo) withGuard(ctx context.Context) error {
-	const act = "the end of the last act, with etcd"
+// playGuard ends the last act: a machine of the control plane is replaced, with its member of etcd.
+func (a *machinesAct) playGuard(ctx context.Context) error {
 	if runtime.GOOS != "linux" {
-		fmt.Fprintln(d.streams.Err, act+", needs Linux, where each address that begins with 127 is this machine's")
+		fmt.Fprintln(os.Stderr, "the end of the last act, with etcd, needs Linux, where each address that begins with 127 is this machine's")
 		return nil
 	}
-	return d.withPods(ctx, guardName, guardNamespace, act, func(folder string) error {
+	return a.withPods(ctx, guardName, guardNamespace, func(folder string) error {
 		programs, err := binaries.Locate(ctx, []string{sandbox.Etcd}, nil)
 		if err != nil {
 			return err
@@ -51,31 +49,31 @@ func (d *machineDemo) withGuard(ctx context.Context) error {
 		if err := etcd.Bootstrap(ctx, 1, 2, 3); err != nil {
 			return err
 		}
-		g := &guardDemo{machineDemo: *d, etcd: etcd}
-		return play(ctx, g.makeControlPlane, g.installGuard, g.deleteWithMember, g.replaceMember)
+		act := &guardAct{machinesAct: *a, etcd: etcd}
+		return play(ctx, act.makeControlPlane, act.printMembers, act.installGuard, act.deleteMember, act.list, act.replaceMember, act.printMembers)
 	})
 }
 
 // makeControlPlane makes three machines, at the addresses of the members.
-func (d *guardDemo) makeControlPlane(ctx context.Context) error {
-	d.title("three machines of a control plane, with a member of etcd on each")
+func (a *guardAct) makeControlPlane(ctx context.Context) error {
+	title("three machines of a control plane, with a member of etcd on each")
 	for number := 1; number <= 3; number++ {
-		if err := d.makeMember(ctx, number); err != nil {
+		if err := a.makeMember(ctx, number); err != nil {
 			return err
 		}
 	}
 	for number := 1; number <= 3; number++ {
-		if err := d.awaitPhase(ctx, memberMachine(number), "Running"); err != nil {
+		if err := a.awaitPhase(ctx, memberMachine(number), "Running"); err != nil {
 			return err
 		}
 	}
-	return d.printMembers(ctx)
+	return nil
 }
 
 func memberMachine(number int) string { return fmt.Sprintf("control-plane-%d", number) }
 
 // makeMember makes the machine of a member.
-func (d *guardDemo) makeMember(ctx context.Context, number int) error {
+func (a *guardAct) makeMember(ctx context.Context, number int) error {
 	machine := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine",
 		"metadata": map[string]any{
@@ -84,44 +82,44 @@ func (d *guardDemo) makeMember(ctx context.Context, number int) error {
 		"spec": map[string]any{"providerSpec": map[string]any{"value": map[string]any{
 			"apiVersion": "infrastructure.runlevel.dev/v1alpha1", "kind": "KwokMachine",
 			"spec": map[string]any{
-				"address": d.etcd.Address(number),
+				"address": a.etcd.Address(number),
 				"node":    map[string]any{"labels": map[string]any{"node-role.kubernetes.io/control-plane": ""}},
 			},
 		}}},
 	}}
-	_, err := d.machines().Create(ctx, machine, metav1.CreateOptions{})
+	_, err := a.machines().Create(ctx, machine, metav1.CreateOptions{})
 	return err
 }
 
 // installGuard applies the guard, with the certificate of a client of etcd, and waits for its hook.
-func (d *guardDemo) installGuard(ctx context.Context) error {
-	d.title("kubectl create secret generic etcd-client --namespace " + guardNamespace)
-	if err := d.makeNamespace(ctx, guardNamespace); err != nil {
+func (a *guardAct) installGuard(ctx context.Context) error {
+	title("kubectl create secret generic etcd-client --namespace " + guardNamespace)
+	if err := a.createNamespace(ctx, guardNamespace); err != nil {
 		return err
 	}
-	secret, err := d.clientSecret()
+	secret, err := a.clientSecret()
 	if err != nil {
 		return err
 	}
-	if _, err := d.cluster.Client.CoreV1().Secrets(guardNamespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+	if _, err := a.client.CoreV1().Secrets(guardNamespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	if err := d.applyBundled(ctx, manifests.QuorumGuard(), "manifests/etcd-quorum-guard", guardName); err != nil {
+	if err := a.runlevel(ctx, "apply", "manifests/etcd-quorum-guard", "--name", guardName, "--image", image); err != nil {
 		return err
 	}
 	for number := 1; number <= 3; number++ {
-		if _, err := sandbox.Await(ctx, d.machines(), memberMachine(number), hasGuardHook); err != nil {
+		if _, err := sandbox.Await(ctx, a.machines(), memberMachine(number), hasGuardHook); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(d.streams.Out, "each machine has the hook %s\n", guardHook)
+	fmt.Printf("each machine has the hook %s\n", guardHook)
 	return nil
 }
 
 // clientSecret returns the Secret that the guard mounts.
-func (d *guardDemo) clientSecret() (*corev1.Secret, error) {
+func (a *guardAct) clientSecret() (*corev1.Secret, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "etcd-client"}, Data: map[string][]byte{}}
-	files := d.etcd.ClientFiles
+	files := a.etcd.ClientFiles
 	for key, file := range map[string]string{"ca.crt": files.CA, "tls.crt": files.Cert, "tls.key": files.Key} {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -145,46 +143,46 @@ func hasGuardHook(machine *unstructured.Unstructured) bool {
 	return false
 }
 
-// deleteWithMember deletes a machine, which the guard holds: without its member, two of three would be left.
-func (d *guardDemo) deleteWithMember(ctx context.Context) error {
+// deleteMember deletes a machine, which the guard holds: without its member, two of three would be left.
+func (a *guardAct) deleteMember(ctx context.Context) error {
 	name := memberMachine(replacedMember)
-	d.title("kubectl delete machine " + name)
-	if err := d.machines().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+	title("kubectl delete machine " + name)
+	if err := a.machines().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	_, err := sandbox.Await(ctx, d.machines(), name, func(machine *unstructured.Unstructured) bool {
+	_, err := sandbox.Await(ctx, a.machines(), name, func(machine *unstructured.Unstructured) bool {
 		return machine == nil || machine.GetAnnotations()["pre-drain.hook.machine.runlevel.dev/"+guardHook] != ""
 	})
 	if err != nil {
 		return err
 	}
-	return d.list(ctx)
+	return nil
 }
 
 // replaceMember makes the replacement, whose member joins as a learner, and waits until the machine is gone.
-func (d *guardDemo) replaceMember(ctx context.Context) error {
+func (a *guardAct) replaceMember(ctx context.Context) error {
 	deleted, made := memberMachine(replacedMember), memberMachine(newMember)
-	d.title(made + " takes its place, and a learner joins etcd on it")
-	if err := d.makeMember(ctx, newMember); err != nil {
+	title(made + " takes its place, and a learner joins etcd on it")
+	if err := a.makeMember(ctx, newMember); err != nil {
 		return err
 	}
-	if err := d.awaitPhase(ctx, made, "Running"); err != nil {
+	if err := a.awaitPhase(ctx, made, "Running"); err != nil {
 		return err
 	}
-	if err := d.etcd.Join(ctx, newMember); err != nil {
+	if err := a.etcd.Join(ctx, newMember); err != nil {
 		return err
 	}
-	if _, err := sandbox.Await(ctx, d.machines(), deleted, isGone); err != nil {
+	if _, err := sandbox.Await(ctx, a.machines(), deleted, isGone); err != nil {
 		return err
 	}
-	d.etcd.Kill(replacedMember)
-	fmt.Fprintf(d.streams.Out, "%s is gone, and etcd has had three voting members or more all along\n", deleted)
-	return d.printMembers(ctx)
+	a.etcd.Kill(replacedMember)
+	fmt.Printf("%s is gone, and etcd has had three voting members or more all along\n", deleted)
+	return nil
 }
 
 // printMembers prints the members of etcd.
-func (d *guardDemo) printMembers(ctx context.Context) error {
-	members, err := d.etcd.Members(ctx)
+func (a *guardAct) printMembers(ctx context.Context) error {
+	members, err := a.etcd.Members(ctx)
 	if err != nil {
 		return err
 	}
@@ -195,6 +193,6 @@ func (d *guardDemo) printMembers(ctx context.Context) error {
 		}
 		names = append(names, member.Name)
 	}
-	fmt.Fprintf(d.streams.Out, "etcd's members: %s\n", strings.Join(names, ", "))
+	fmt.Printf("etcd's members: %s\n", strings.Join(names, ", "))
 	return nil
 }

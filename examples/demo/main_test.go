@@ -1,0 +1,44 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// TestDemo runs the whole demo, with the programs as they are shipped.
+func TestDemo(t *testing.T) {
+	programs := t.TempDir()
+	build := exec.Command("go", "build", "-o", programs+string(filepath.Separator), "./cmd/...", "./examples/demo")
+	build.Dir = "../.."
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, said)
+	}
+	demo := exec.CommandContext(t.Context(), filepath.Join(programs, "demo"), "-programs", programs)
+	demo.Dir = "../.."
+	said, err := demo.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	for _, pattern := range []string{
+		`release default 1\.0\.0 applied in .*: 10 created`,
+		`release default 1\.1\.0 applied in .*: 5 configured, 4 unchanged, 1 pending`,
+		`blocked by PendingDelete: Deployment hello/hello-cache, which 1\.1\.0 deletes, `,
+		`runlevel: the gate stops the update of release default 1\.2\.0, after 1\.1\.0`,
+		`Deployment hello/hello-cache: gone`,
+		`release default 1\.2\.0 applied in .*: 4 configured, 5 unchanged`,
+		`1\.2\.0 +Completed +update`,
+		`repaired +Deployment hello/hello-web: configured; spec\.replicas \(kubectl-scale\)`,
+		`repaired +Service hello/hello-web: created`,
+		`ClusterVersion: Cluster version is 1\.2\.1`,
+		`repaired after .*s`,
+		`preDrain hook Backup of backup-operator`,
+		`machine and node web-\w+ are gone`,
+		`etcd's members: etcd-2, etcd-3, etcd-4`,
+	} {
+		if !regexp.MustCompile(`(?m)^.*` + pattern).Match(said) {
+			t.Errorf("nothing matches %q in\n%s", pattern, said)
+		}
+	}
+}
