@@ -60,7 +60,7 @@ func parse(arguments []string) (options, error) {
 	flags.IntVar(&o.hooked, "hooked", 50, "how many machines have a hook, half of which are deleted one after the other, and half in the crowd")
 	flags.IntVar(&o.atOnce, "at-once", 20, "how many machines are worked on at once")
 	flags.DurationVar(&o.rest, "rest", 2*time.Minute, "how long the controller is watched at rest")
-	flags.StringVar(&o.controller, "controller", "../bin/machine-controller", "the machine controller")
+	flags.StringVar(&o.controller, "controller", "../bin/runlevel-cluster", "the machine controller")
 	output := flags.String("o", "text", "how to print: text or json")
 	quick := flags.Bool("quick", false, "few machines, to see that it runs")
 	if err := flags.Parse(arguments); err != nil {

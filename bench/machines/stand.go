@@ -202,7 +202,7 @@ func (s *stand) startController(ctx context.Context, of dialect) error {
 		return err
 	}
 	defer func() { _ = output.Close() }()
-	s.controller = exec.Command(s.program, "start", "--kubeconfig", kubeconfig, "--namespace", manager.DefaultNamespace,
+	s.controller = exec.Command(s.program, "machine-controller", "--kubeconfig", kubeconfig, "--namespace", manager.DefaultNamespace,
 		"--metrics-listen", address, "--concurrency", fmt.Sprint(s.atOnce), "--dialects", string(of.name()))
 	s.controller.Stdout, s.controller.Stderr = output, output
 	if err := s.controller.Start(); err != nil {

@@ -107,16 +107,16 @@ func (d *demo) resource(group, version, resource, namespace string) dynamic.Reso
 	return d.objects.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: resource}).Namespace(namespace)
 }
 
-// withPods calls a function while the pods of a program's Deployment run on this machine, as processes.
-func (d *demo) withPods(ctx context.Context, program, namespace string, play func(folder string) error) error {
+// withPods calls a function while the pods of a Deployment run on this machine, as processes.
+func (d *demo) withPods(ctx context.Context, name, namespace string, play func(folder string) error) error {
 	folder, err := os.MkdirTemp("", "runlevel-demo-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(folder)
 	pods, err := hostpods.Start(ctx, hostpods.Options{
-		Config: d.sandbox.Config, Namespace: namespace, Selector: "app.kubernetes.io/name=" + program,
-		Programs: map[string]string{program: filepath.Join(d.programs, program)}, Folder: folder,
+		Config: d.sandbox.Config, Namespace: namespace, Selector: "app.kubernetes.io/name=" + name,
+		Programs: map[string]string{"runlevel-cluster": filepath.Join(d.programs, "runlevel-cluster")}, Folder: folder,
 	})
 	if err != nil {
 		return err

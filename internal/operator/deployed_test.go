@@ -52,7 +52,7 @@ func (s *stage) deploy(image string, change ...func(*appsv1.Deployment)) *hostpo
 	}
 	pods, err := hostpods.Start(s.t.Context(), hostpods.Options{
 		Config: s.sandbox.Config, Namespace: system, Selector: "app.kubernetes.io/name=runlevel-operator",
-		Programs: map[string]string{"runlevel-operator": sandboxtest.Program(s.t, "runlevel-operator")}, Folder: s.t.TempDir(),
+		Programs: map[string]string{"runlevel-cluster": sandboxtest.Program(s.t, "runlevel-cluster")}, Folder: s.t.TempDir(),
 	})
 	s.must(err)
 	s.t.Cleanup(func() {

@@ -87,7 +87,7 @@ func (s *shippedScene) deploy(t *testing.T) {
 	if err == nil {
 		s.pods, err = hostpods.Start(t.Context(), hostpods.Options{
 			Config: s.stage.Sandbox(t).Config, Namespace: manager.DefaultNamespace, Selector: "app.kubernetes.io/name=etcd-quorum-guard",
-			Programs: map[string]string{"etcd-quorum-guard": sandboxtest.Program(t, "etcd-quorum-guard")}, Folder: t.TempDir(),
+			Programs: map[string]string{"runlevel-cluster": sandboxtest.Program(t, "runlevel-cluster")}, Folder: t.TempDir(),
 		})
 	}
 	if err != nil {

@@ -36,7 +36,7 @@ type guardProcess struct {
 func (s *scene) startGuardProcess(t *testing.T) *guardProcess {
 	t.Helper()
 	folder := t.TempDir()
-	program, kubeconfig := sandboxtest.Program(t, "etcd-quorum-guard"), filepath.Join(folder, "kubeconfig")
+	program, kubeconfig := sandboxtest.Program(t, "runlevel-cluster"), filepath.Join(folder, "kubeconfig")
 	config := clientcmdapi.NewConfig()
 	config.Clusters["gate"] = &clientcmdapi.Cluster{Server: s.api.Host}
 	config.Contexts["gate"] = &clientcmdapi.Context{Cluster: "gate"}
@@ -56,7 +56,7 @@ func (s *scene) startGuardProcess(t *testing.T) *guardProcess {
 	g, o := &guardProcess{}, s.guardOptions()
 	s.run(t, func(ctx context.Context) error {
 		for ctx.Err() == nil {
-			command := exec.CommandContext(ctx, program, "start", "--kubeconfig", kubeconfig, "--namespace", o.Namespace,
+			command := exec.CommandContext(ctx, program, "etcd-quorum-guard", "--kubeconfig", kubeconfig, "--namespace", o.Namespace,
 				"--etcd-endpoints", strings.Join(o.Endpoints, ","), "--etcd-ca-file", s.options.CAFile, "--etcd-cert-file", s.options.CertFile, "--etcd-key-file", s.options.KeyFile)
 			command.Stdout, command.Stderr = log, log
 			if err := g.live(command); err != nil {

@@ -75,7 +75,7 @@ func runPods(t *testing.T, config *rest.Config) *hostpods.HostPods {
 	t.Helper()
 	pods, err := hostpods.Start(t.Context(), hostpods.Options{
 		Config: config, Namespace: manager.DefaultNamespace, Selector: "app.kubernetes.io/name=machine-controller",
-		Programs: map[string]string{"machine-controller": sandboxtest.Program(t, "machine-controller")}, Folder: t.TempDir(),
+		Programs: map[string]string{"runlevel-cluster": sandboxtest.Program(t, "runlevel-cluster")}, Folder: t.TempDir(),
 	})
 	if err != nil {
 		t.Fatal(err)

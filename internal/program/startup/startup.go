@@ -21,27 +21,34 @@ import (
 	"github.com/runlevel/runlevel/internal/program/metricsserver"
 )
 
-// Main runs a program that has the command start, and ends it with exit code 1 if that fails. A flag of the command can
-// also be set by the file that --config names.
-func Main(ctx context.Context, name, short string, start *cobra.Command) {
+// Main runs one of the commands of a program, and ends it with exit code 1 if that fails. A flag of a command can also be
+// set by the file that --config names.
+func Main(ctx context.Context, name string, commands ...*cobra.Command) {
 	limitMemory("/sys/fs/cgroup/memory.max")
 	ctrl.SetLogger(klog.Background())
-	config := start.Flags().String("config", "", "a YAML file of these flags, as NAME: VALUE; it may be missing, and the command line counts for more")
-	start.Use, start.Args = "start", cobra.NoArgs
-	start.PreRunE = func(command *cobra.Command, _ []string) error {
+	root := &cobra.Command{Use: name, Short: "run a part of Runlevel in a cluster", SilenceUsage: true, SilenceErrors: true}
+	root.PersistentFlags().AddGoFlag(flag.CommandLine.Lookup("kubeconfig"))
+	for _, command := range commands {
+		root.AddCommand(configurable(command))
+	}
+	if command, err := root.ExecuteContextC(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", command.CommandPath(), err)
+		os.Exit(1)
+	}
+}
+
+// configurable adds --config to a command that takes no arguments.
+func configurable(command *cobra.Command) *cobra.Command {
+	config := command.Flags().String("config", "", "a YAML file of these flags, as NAME: VALUE; it may be missing, and the command line counts for more")
+	command.Args = cobra.NoArgs
+	command.PreRunE = func(command *cobra.Command, _ []string) error {
 		if err := setFromFile(command, *config); err != nil {
 			return err
 		}
 		logFlags(command.Flags())
 		return nil
 	}
-	root := &cobra.Command{Use: name, Short: short, SilenceUsage: true, SilenceErrors: true}
-	root.PersistentFlags().AddGoFlag(flag.CommandLine.Lookup("kubeconfig"))
-	root.AddCommand(start)
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-		os.Exit(1)
-	}
+	return command
 }
 
 // AddServingFlags adds the flags that say where a program serves its probes and its metrics.
@@ -52,12 +59,12 @@ func AddServingFlags(flags *pflag.FlagSet, probes *string, metrics *metricsserve
 	flags.StringVar(&metrics.KeyFile, "serving-key-file", "", "the key of --serving-cert-file")
 }
 
-// ConfigOf returns the connection to the cluster that flags and environment name, for the program of a command.
-func ConfigOf(command *cobra.Command) (*rest.Config, error) {
+// ConfigOf returns the connection to the cluster that flags and environment name, for a user agent.
+func ConfigOf(userAgent string) (*rest.Config, error) {
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return nil, err
 	}
-	config.UserAgent = command.Root().Name()
+	config.UserAgent = userAgent
 	return config, nil
 }

@@ -31,7 +31,7 @@ func StartProcess(t testing.TB, command *exec.Cmd) runtimev1.ClientConfig {
 			t.Fatal(err)
 		}
 	}
-	command.Args = append(command.Args, "-listen=127.0.0.1:0", "-cert-file="+certFile, "-key-file="+keyFile)
+	command.Args = append(command.Args, "--listen=127.0.0.1:0", "--cert-file="+certFile, "--key-file="+keyFile)
 	said, err := command.StderrPipe()
 	if err == nil {
 		err = command.Start()

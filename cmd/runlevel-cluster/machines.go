@@ -10,14 +10,15 @@ import (
 	"github.com/runlevel/runlevel/internal/program/startup"
 )
 
-// newStart returns the command that runs the program.
-func newStart() *cobra.Command {
+// newMachineController returns the command that runs the machine controller.
+func newMachineController() *cobra.Command {
 	var dialects []string
 	var o manager.Options
 	o.Name, o.Version = os.Getenv("POD_NAME"), cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")
 	command := &cobra.Command{
+		Use:   "machine-controller",
 		Short: "run the controllers of Machines, MachineSets and MachineHealthChecks",
-		Long: `Start makes the infrastructure of each Machine (machine.openshift.io/v1beta1), links it with its node, and
+		Long: `The machine controller makes the infrastructure of each Machine (machine.openshift.io/v1beta1), links it with its node, and
 deletes it phase by phase: it waits for hooks, drains the node, and deletes infrastructure and Node. With --dialects it
 does so for Machines of Cluster API (cluster.x-k8s.io/v1beta2).
 
@@ -30,7 +31,7 @@ is; KUBECONFIG names a cluster other than the one it runs in.`,
 			for _, dialect := range dialects {
 				o.Dialects = append(o.Dialects, manager.MachineDialect(dialect))
 			}
-			config, err := startup.ConfigOf(c)
+			config, err := startup.ConfigOf("machine-controller")
 			if err != nil {
 				return err
 			}

@@ -17,13 +17,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// newStart returns the command that runs the program.
-func newStart() *cobra.Command {
+// newOperator returns the command that runs the operator.
+func newOperator() *cobra.Command {
 	var image, folder, standard string
 	o := operator.Options{Name: os.Getenv("POD_NAME")}
 	command := &cobra.Command{
+		Use:   "operator",
 		Short: "apply the release, keep it in place, and update it when the ClusterVersion says so",
-		Long: `Start applies a release to the cluster, keeps it in place, and writes how far that is into the
+		Long: `The operator applies a release to the cluster, keeps it in place, and writes its progress into the
 status of the ClusterVersion named "version", which it makes if there is none. An update begins when
 spec.desiredUpdate of the ClusterVersion names one, as "oc adm upgrade" does.
 
@@ -46,7 +47,7 @@ KUBECONFIG names a cluster other than the one it runs in.`,
 			case o.Standard != ready.Full && o.Standard != ready.Upstream:
 				return errors.New("--wait-for: use ready or upstream")
 			}
-			config, err := startup.ConfigOf(c)
+			config, err := startup.ConfigOf("runlevel-operator")
 			if err != nil {
 				return err
 			}

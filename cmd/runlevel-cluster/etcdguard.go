@@ -6,17 +6,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/internal/etcdguard/manager"
+	guard "github.com/runlevel/runlevel/internal/etcdguard/manager"
 	"github.com/runlevel/runlevel/internal/program/startup"
 )
 
-// newStart returns the command that runs the program.
-func newStart() *cobra.Command {
-	var o manager.Options
+// newQuorumGuard returns the command that runs the quorum guard of etcd.
+func newQuorumGuard() *cobra.Command {
+	var o guard.Options
 	o.Name, o.Version = os.Getenv("POD_NAME"), cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")
 	command := &cobra.Command{
+		Use:   "etcd-quorum-guard",
 		Short: "guard the quorum of etcd while machines are replaced",
-		Long: `Start puts the lifecycle hook EtcdQuorumOperator onto each machine of the control plane. When such a machine is
+		Long: `The guard puts the lifecycle hook EtcdQuorumOperator onto each machine of the control plane. When such a machine is
 deleted, the guard waits for the learner on its replacement, promotes it, removes the member of the machine, and then the hook.
 
 Of several replicas, one works: the one that holds the Lease "etcd-quorum-guard". It remembers nothing, and can be killed at
@@ -24,18 +25,18 @@ any moment. It reports how it stands as ClusterOperator "etcd-quorum-guard", whe
 
 Environment: RELEASE_VERSION is the version that is reported; POD_NAME and POD_NAMESPACE say who and where the guard is; KUBECONFIG names a cluster other than the one it runs in.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			config, err := startup.ConfigOf(c)
+			config, err := startup.ConfigOf("etcd-quorum-guard")
 			if err != nil {
 				return err
 			}
-			return manager.Run(c.Context(), config, o)
+			return guard.Run(c.Context(), config, o)
 		},
 	}
 	flags := command.Flags()
 	startup.AddServingFlags(flags, &o.Listen, &o.Metrics)
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "of the Lease, and of guard pods (default runlevel-etcd)")
 	flags.DurationVar(&o.LeaseDuration, "lease-duration", 0, "how long the Lease outlives a leader that died (default 15s)")
-	flags.StringVar(&o.MachineAPI, "machine-api", manager.OpenShift, "the API of the machines: "+manager.OpenShift+" or "+manager.ClusterAPI)
+	flags.StringVar(&o.MachineAPI, "machine-api", guard.OpenShift, "the API of the machines: "+guard.OpenShift+" or "+guard.ClusterAPI)
 	flags.StringVar(&o.Machines, "machines", "", "labels that select the machines of the control plane (default those that the API has for it)")
 	flags.IntVar(&o.Voters, "voters", 3, "how many voting members etcd is to have")
 	flags.StringSliceVar(&o.Endpoints, "etcd-endpoints", nil, "where etcd is, such as https://10.0.0.1:2379 (default port 2379 of the nodes of the control plane)")

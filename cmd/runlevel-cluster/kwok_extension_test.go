@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,7 @@ const isProgram = "TEST_IS_KWOK_EXTENSION"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(isProgram) != "" {
+		os.Args = slices.Insert(os.Args, 1, "kwok-extension")
 		main()
 		return
 	}
@@ -60,7 +62,7 @@ func TestMain(m *testing.M) {
 // namespace.
 func register(t *testing.T, namespace string) *runtimev1.ExtensionConfig {
 	t.Helper()
-	rights, err := os.ReadFile("rights.yaml")
+	rights, err := os.ReadFile("kwok_extension_rights.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
