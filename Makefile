@@ -13,7 +13,7 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
 PREFIX ?= $(HOME)/.local
 
 # What is in bench/: what is ours, and the tools of others, which take minutes to build.
-MEASURES = . ./floor ./machines ./internal/...
+MEASURES = . ./floor ./internal/...
 PEERS = ./kubectl helm.sh/helm/v3/cmd/helm carvel.dev/kapp/cmd/kapp
 
 # Tests wait more than they work, so more of them run side by side than there are processors. A machine that is
@@ -47,12 +47,11 @@ install: build ## copy bin/runlevel to $(PREFIX)/bin, and say so if the shell fi
 demo: build ## install and update a sample release on a control plane of its own
 	$(GO) run ./examples/demo
 
-bench: build ## run the benchmarks, then Runlevel beside its peers (set BENCHFLAGS: --quick, --write ../docs/performance.md; MACHINEFLAGS: --quick)
+bench: build ## run the benchmarks, then Runlevel beside its peers (set BENCHFLAGS: --quick, --write ../docs/performance.md)
 	bin/runlevel sandbox build
 	$(GO) test -run '^$$' -bench . ./...
 	cd bench && $(GO) build -o ../bin/bench/ $(MEASURES) $(PEERS)
 	cd bench && ../bin/bench/bench $(BENCHFLAGS)
-	cd bench && ../bin/bench/machines $(MACHINEFLAGS)
 
 image: ## write an OCI image of the programs for linux/amd64 and linux/arm64 to bin/image
 	cd tools && $(GO) run ./image -source .. -o ../bin/image linux/amd64 linux/arm64
