@@ -13,7 +13,7 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
 PREFIX ?= $(HOME)/.local
 
 # What is in bench/: what is ours, and the tools of others, which take minutes to build.
-MEASURES = . ./floor ./internal/...
+MEASURES = . ./floor
 PEERS = ./kubectl helm.sh/helm/v3/cmd/helm carvel.dev/kapp/cmd/kapp
 
 # Tests wait more than they work, so more of them run side by side than there are processors. A machine that is

@@ -1,14 +1,13 @@
 package main
 
-// What a twin is made of. TWIN stands for its name, NAMESPACE, NAME and REVISION for
-// those of an object. Nothing of it is ever run: Deployments have no replicas, Services
-// no address, so that what is measured is the applying.
+// The texts of a payload. PAYLOAD stands for its name; NAMESPACE, NAME and REVISION for those of an object. Deployments
+// have no replicas and Services no address, so that the time of pods and proxies is not measured.
 
 const definition = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: widgets.TWIN.example.com}
+metadata: {name: widgets.PAYLOAD.example.com}
 spec:
-  group: TWIN.example.com
+  group: PAYLOAD.example.com
   names: {kind: Widget, listKind: WidgetList, plural: widgets, singular: widget}
   scope: Namespaced
   versions:
@@ -32,7 +31,7 @@ kind: Namespace
 metadata: {name: NAMESPACE}
 `
 
-// head begins each object in a namespace.
+// head is the metadata of each object in a namespace.
 const head = `metadata:
   name: NAME
   namespace: NAMESPACE
@@ -42,7 +41,7 @@ const head = `metadata:
     example.com/revision: REVISION
 `
 
-// kinds are those objects.
+// kinds are the objects of a namespace, without their metadata.
 var kinds = []string{
 	`apiVersion: v1
 kind: ConfigMap
@@ -81,7 +80,7 @@ spec:
   - {name: https, port: 8443, targetPort: https}
   - {name: metrics, port: 9443, targetPort: metrics}
 `,
-	`apiVersion: TWIN.example.com/v1
+	`apiVersion: PAYLOAD.example.com/v1
 kind: Widget
 spec:
   colour: red

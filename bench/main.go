@@ -1,11 +1,10 @@
-// Command bench measures Runlevel beside kubectl, helm and kapp, and all of them against
-// a floor: a bare loop of the same server-side applies.
+// Command bench measures how Runlevel, kubectl, helm and kapp apply a release, as ratios to a floor: a bare loop of the
+// same server-side applies.
 //
-// They take turns on one sandbox, each with a payload of its own that is like those of
-// the others, and each as a process from start to exit, as an ordinary user. What is
-// compared is said in docs/performance.md, into which --write puts the tables. "make
-// bench" builds the programs, which are expected beside this one, and runs it. Start with
-// contest.go; contestant.go says how each tool is called.
+// The tools take turns on a sandbox, each with a payload that differs only in its name, and each as a process of an
+// ordinary user, from start to exit. docs/performance.md describes the comparison and has the tables, which --write
+// renews. "make bench" builds the programs beside this one, and runs it. Start with rounds.go; tools.go has the command
+// lines.
 package main
 
 import (
@@ -23,7 +22,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := bench(ctx, os.Args[1:]); errors.Is(err, flag.ErrHelp) {
+	if err := run(ctx, os.Args[1:]); errors.Is(err, flag.ErrHelp) {
 		os.Exit(2)
 	} else if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
@@ -31,8 +30,8 @@ func main() {
 	}
 }
 
-func bench(ctx context.Context, arguments []string) error {
-	if len(arguments) > 0 && arguments[0] == launched {
+func run(ctx context.Context, arguments []string) error {
+	if len(arguments) > 0 && arguments[0] == launcher {
 		return launch(ctx, arguments[1:])
 	}
 	o, err := parse(arguments)
@@ -43,11 +42,11 @@ func bench(ctx context.Context, arguments []string) error {
 	if len(results) == 0 {
 		return err
 	}
-	return errors.Join(err, tell(o, results, err == nil))
+	return errors.Join(err, report(o, results, err == nil))
 }
 
-// measure lets the contestants run. What they had on disk is gone when it returns: a process that reads
-// the tables may stop reading, which ends the program at once.
+// measure runs the benchmark. It removes the files before it returns, since the end of a pipe ends the program while
+// the tables are printed.
 func measure(ctx context.Context, o options) ([]result, error) {
 	built, err := findPrograms(o)
 	if err != nil {
@@ -62,41 +61,37 @@ func measure(ctx context.Context, o options) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := contest{options: o, programs: programs, folder: folder, progress: os.Stderr}
-	err = c.run(ctx)
+	b := benchmark{options: o, programs: programs, folder: folder, progress: os.Stderr}
+	err = b.run(ctx)
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
-	return c.results, err
+	return b.results, err
 }
 
-// tell prints what was measured, and writes it where it was asked to if it is whole.
-func tell(o options, results []result, whole bool) error {
+// report prints the results, and writes the tables into the document of --write if all runs are complete.
+func report(o options, results []result, complete bool) error {
 	print := printText
 	if o.json {
 		print = printJSON
 	}
-	if err := print(os.Stdout, results); err != nil || o.write == "" || !whole {
+	if err := print(os.Stdout, results); err != nil || o.write == "" || !complete {
 		return err
 	}
 	return writeInto(o.write, func(w io.Writer) error { return printMarkdown(w, results) })
 }
 
-// findPrograms says where each program is: beside this one, and Runlevel where it was
-// said to be.
+// findPrograms returns the file of each program: beside this one, and Runlevel's of --runlevel.
 func findPrograms(o options) (map[string]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	programs := map[string]string{launched: self}
-	for _, who := range o.tools {
-		programs[who.name] = filepath.Join(filepath.Dir(self), who.name)
+	programs := map[string]string{launcher: self}
+	for _, t := range o.tools {
+		programs[t.program] = filepath.Join(filepath.Dir(self), t.program)
 	}
-	for _, variant := range []string{ours + "-no-wait", floor + "-wait"} {
-		delete(programs, variant)
-	}
-	if programs[ours], err = filepath.Abs(o.runlevel); err != nil {
+	if programs["runlevel"], err = filepath.Abs(o.runlevel); err != nil {
 		return nil, err
 	}
 	for name, file := range programs {
@@ -107,13 +102,12 @@ func findPrograms(o options) (map[string]string, error) {
 	return programs, nil
 }
 
-// install copies programs, as an install does. The kernel has what a linker has
-// just written in larger pieces than a copy, and counts all of a piece as the memory of the
-// process that touches it: 9 MB more for a program of 98.
-func install(programs map[string]string, below string) (map[string]string, error) {
+// install copies programs. The page cache has the output of a linker in larger pieces than a copy, and a whole piece
+// counts as the memory of the process that touches it: 9 MB more for a program of 98 MB.
+func install(programs map[string]string, folder string) (map[string]string, error) {
 	copies := map[string]string{}
 	for name, file := range programs {
-		copies[name] = filepath.Join(below, filepath.Base(file))
+		copies[name] = filepath.Join(folder, filepath.Base(file))
 		if err := copyProgram(file, copies[name]); err != nil {
 			return nil, err
 		}

@@ -3,44 +3,41 @@ package main
 import (
 	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// options are what was asked for.
+// options are those of the command line.
 type options struct {
 	sizes    []int
-	rounds   int // 0: as many as there is time for
-	tools    []contestant
+	rounds   int // 0 depends on the size
+	tools    []tool
 	runlevel string
 	json     bool
 	write    string
-	corpus   string
 }
 
 // parse reads the command line.
 func parse(arguments []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	sizes := flags.String("sizes", "100,300,1000,5000", "how many objects a payload has; several, to see how it grows")
-	tools := flags.String("tools", "floor,floor-wait,runlevel,runlevel-no-wait,kubectl,helm,kapp", "who takes part")
-	most := flags.String("most-for", "", "the most objects for a tool, as in kubectl=5000,helm=1000")
-	quick := flags.Bool("quick", false, "one round of 100 objects, to see that it runs")
-	output := flags.String("o", "text", "how to print: text or json")
-	flags.IntVar(&o.rounds, "rounds", 0, "how often (default: seven times, less for large payloads)")
-	flags.StringVar(&o.runlevel, "runlevel", "../bin/runlevel", "the runlevel command")
-	flags.StringVar(&o.corpus, "corpus", os.Getenv("RUNLEVEL_TEST_RELEASE"), "a folder of real manifests to apply as well")
-	flags.StringVar(&o.write, "write", "", "the document to write the tables into, as in ../docs/performance.md")
+	sizes := flags.String("sizes", "100,1000,5000", "numbers of objects of a release")
+	names := flags.String("tools", strings.Join(toolNames(), ","), "tools to measure; the floor is always one")
+	most := flags.String("most-for", "", "limits of the number of objects, as in kubectl=5000,helm=1000")
+	quick := flags.Bool("quick", false, "one round of 100 objects")
+	output := flags.String("o", "text", "output format: text or json")
+	flags.IntVar(&o.rounds, "rounds", 0, "number of rounds (default: seven, fewer of large releases)")
+	flags.StringVar(&o.runlevel, "runlevel", "../bin/runlevel", "the runlevel program")
+	flags.StringVar(&o.write, "write", "", "a document whose tables to replace, such as ../docs/performance.md")
 	if err := flags.Parse(arguments); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 {
-		return o, fmt.Errorf("%q: there are flags only; see --help", flags.Arg(0))
+		return o, fmt.Errorf("unexpected argument %q; see --help", flags.Arg(0))
 	}
 	if *quick {
-		*sizes, o.rounds, o.corpus = "100", 1, ""
+		*sizes, o.rounds = "100", 1
 	}
 	if o.json = *output == "json"; !o.json && *output != "text" {
 		return o, fmt.Errorf("-o %s: use text or json", *output)
@@ -49,7 +46,7 @@ func parse(arguments []string) (options, error) {
 	if o.sizes, err = parseSizes(*sizes); err != nil {
 		return o, err
 	}
-	if o.tools, err = parseTools(*tools); err != nil {
+	if o.tools, err = parseTools(*names); err != nil {
 		return o, err
 	}
 	return o, o.limit(*most)
@@ -60,53 +57,55 @@ func parseSizes(text string) ([]int, error) {
 	for _, word := range strings.Split(text, ",") {
 		size, err := strconv.Atoi(word)
 		if err != nil || size < 10 {
-			return nil, fmt.Errorf("--sizes: %q is no number of objects: use 10 or more", word)
+			return nil, fmt.Errorf("--sizes: %q is not a number of objects: use 10 or more", word)
 		}
 		sizes = append(sizes, size)
 	}
 	return sizes, nil
 }
 
-// parseTools finds those who take part. The floor always does: there is nothing to say
-// without it.
-func parseTools(text string) ([]contestant, error) {
-	all := contestants()
-	named := append(strings.Split(text, ","), floor)
+// parseTools returns the named tools and the floor, in the order of the tables.
+func parseTools(text string) ([]tool, error) {
+	named := append(strings.Split(text, ","), "floor")
 	for _, name := range named {
-		if !slices.ContainsFunc(all, func(c contestant) bool { return c.name == name }) {
-			return nil, fmt.Errorf("--tools: there is no %q: use floor, floor-wait, runlevel, runlevel-no-wait, kubectl, helm, kapp", name)
+		if !slices.Contains(toolNames(), name) {
+			return nil, fmt.Errorf("--tools: there is no %q: use %s", name, strings.Join(toolNames(), ", "))
 		}
 	}
-	return slices.DeleteFunc(all, func(c contestant) bool { return !slices.Contains(named, c.name) }), nil
+	return slices.DeleteFunc(tools(), func(t tool) bool { return !slices.Contains(named, t.name) }), nil
 }
 
-// limit notes the most objects for a tool.
+func toolNames() []string {
+	var names []string
+	for _, t := range tools() {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+// limit sets the most objects of tools.
 func (o *options) limit(text string) error {
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
 		name, number, _ := strings.Cut(word, "=")
 		most, err := strconv.Atoi(number)
-		i := slices.IndexFunc(o.tools, func(c contestant) bool { return c.name == name })
-		if err != nil || i < 0 || name == floor {
-			return fmt.Errorf("--most-for: %q: use TOOL=OBJECTS, of a tool that takes part", word)
+		i := slices.IndexFunc(o.tools, func(t tool) bool { return t.name == name })
+		if err != nil || i < 0 || name == "floor" {
+			return fmt.Errorf("--most-for: %q: use TOOL=OBJECTS, with a tool of --tools", word)
 		}
 		o.tools[i].most = most
 	}
 	return nil
 }
 
-// roundsOf says how many rounds a payload has: fewer of what takes long, and varies less. One of
-// real manifests takes ten minutes, since a hundred definitions keep a server busy.
-func (o *options) roundsOf(p payload) int {
+// roundsOf returns the number of rounds of a size: fewer of large payloads, which take long and vary less.
+func (o *options) roundsOf(size int) int {
 	if o.rounds > 0 {
 		return o.rounds
 	}
-	if _, isGenerated := p.(generated); !isGenerated {
-		return 1
-	}
-	return min(7, max(2, 1500/p.size()))
+	return min(7, max(2, 1500/size))
 }
 
-// takingPart are those who take part with so many objects.
-func (o *options) takingPart(size int) []contestant {
-	return slices.DeleteFunc(slices.Clone(o.tools), func(c contestant) bool { return c.most > 0 && c.most < size })
+// toolsFor returns the tools that are measured with a number of objects.
+func (o *options) toolsFor(size int) []tool {
+	return slices.DeleteFunc(slices.Clone(o.tools), func(t tool) bool { return t.most > 0 && t.most < size })
 }

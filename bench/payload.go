@@ -7,114 +7,90 @@ import (
 	"strings"
 )
 
-// A payload is what contestants apply.
-type payload interface {
-	title() string
-	size() int
-	// documents are its manifests for a contestant, in a revision.
-	documents(of string, revision int) []document
-}
-
-// A generated payload has so many objects. For each contestant there is a twin of it.
-type generated int
-
-func (g generated) title() string { return "generated" }
-func (g generated) size() int     { return int(g) }
-
-func (g generated) documents(of string, revision int) []document {
-	return twin{name: of, objects: int(g), revision: revision}.documents()
-}
-
-// A twin is a payload of one contestant's own: all twins of a size are alike but for
-// their name, which is part of the names of their namespaces and of their definition.
-type twin struct {
+// A payload is the release of one tool. Payloads of the same size differ only in their name, which is part of the names
+// of their namespaces and of their definition.
+type payload struct {
 	name     string
 	objects  int
-	revision int
+	revision int // one object of a hundred contains the revision
 }
 
-// A document is one manifest, in a file of its own.
-type document struct {
+// A manifest is one object, in a file of its own.
+type manifest struct {
 	file, text string
-	stage      stage
+	phase      phase
 }
 
-// A stage says what has to be there before a document can be applied.
-type stage int
+// A phase is the order in which kubectl and helm have to apply manifests.
+type phase int
 
 const (
-	namespaces stage = iota
-	definitions
-	others
+	namespacePhase  phase = iota // before objects in the namespace
+	definitionPhase              // before custom resources
+	objectPhase
 )
 
-// perNamespace is how many objects share a namespace.
+// perNamespace is the number of objects for each namespace.
 const perNamespace = 100
 
-// documents makes the twin's manifests: a definition, namespaces, and objects of all
-// kinds in all namespaces. One of a hundred says the revision.
-func (t twin) documents() []document {
-	rooms := max(t.objects/perNamespace, 1)
-	made := []document{{file: "10-definition.yaml", text: t.fill(definition, "", "", 0), stage: definitions}}
-	for room := range rooms {
-		made = append(made, document{
-			file: fmt.Sprintf("00-namespace-%03d.yaml", room), text: t.fill(namespace, t.namespace(room), "", 0), stage: namespaces,
-		})
+// manifests returns a definition, namespaces, and objects of all kinds in all namespaces.
+func (p payload) manifests() []manifest {
+	namespaces := max(p.objects/perNamespace, 1)
+	all := []manifest{{"10-definition.yaml", p.fill(definition, "", "", 0), definitionPhase}}
+	for i := range namespaces {
+		all = append(all, manifest{fmt.Sprintf("00-namespace-%03d.yaml", i), p.fill(namespace, p.namespace(i), "", 0), namespacePhase})
 	}
-	for i := range t.objects - len(made) {
+	for i := range p.objects - len(all) {
 		revision := 0
 		if i%100 == 0 {
-			revision = t.revision
+			revision = p.revision
 		}
-		// By the hundreds as well, or those with the revision would be of few kinds.
+		// The kind also depends on i/100, since the objects with the revision would be of few kinds otherwise.
 		kind := kinds[(i+i/100)%len(kinds)]
-		made = append(made, document{
-			file: fmt.Sprintf("20-object-%05d.yaml", i), text: t.fill(head+kind, t.namespace(i%rooms), fmt.Sprint("part-", i), revision), stage: others,
-		})
+		text := p.fill(head+kind, p.namespace(i%namespaces), fmt.Sprint("part-", i), revision)
+		all = append(all, manifest{fmt.Sprintf("20-object-%05d.yaml", i), text, objectPhase})
 	}
-	return made
+	return all
 }
 
-func (t twin) namespace(room int) string { return fmt.Sprintf("%s-%d", t.name, room) }
+func (p payload) namespace(i int) string { return fmt.Sprintf("%s-%d", p.name, i) }
 
-func (t twin) fill(text, namespace, name string, revision int) string {
+func (p payload) fill(text, namespace, name string, revision int) string {
 	return strings.NewReplacer(
-		"TWIN", t.name, "NAMESPACE", namespace, "NAME", name, "REVISION", fmt.Sprint("revision-", revision),
+		"PAYLOAD", p.name, "NAMESPACE", namespace, "NAME", name, "REVISION", fmt.Sprint("revision-", revision),
 	).Replace(text)
 }
 
-// A place on disk has a payload as everybody can read it: a plain folder, and a chart.
-type place struct {
-	folder string   // all manifests, side by side
-	before []string // the files of those that others need
-	chart  string   // the same, with definitions where helm wants them
+// files are a payload on disk.
+type files struct {
+	folder        string   // all manifests
+	prerequisites []string // the files of namespaces and definitions
+	chart         string   // a chart of the same manifests, with definitions in crds/
 }
 
-// write writes documents below a folder, over those of an earlier revision.
-func write(documents []document, below string) (place, error) {
-	p := place{folder: filepath.Join(below, "manifests"), chart: filepath.Join(below, "chart")}
-	for _, folder := range []string{p.folder, filepath.Join(p.chart, "crds"), filepath.Join(p.chart, "templates")} {
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return p, err
+// write writes the files of a payload below a folder, over those of an earlier revision.
+func (p payload) write(below string) (files, error) {
+	written := files{folder: filepath.Join(below, "manifests"), chart: filepath.Join(below, "chart")}
+	texts := map[string]string{filepath.Join(written.chart, "Chart.yaml"): "{apiVersion: v2, name: payload, version: 1.0.0}\n"}
+	for _, m := range p.manifests() {
+		file := filepath.Join(written.folder, m.file)
+		texts[file] = m.text
+		if m.phase != objectPhase {
+			written.prerequisites = append(written.prerequisites, file)
 		}
+		part := "templates"
+		if m.phase == definitionPhase {
+			part = "crds"
+		}
+		texts[filepath.Join(written.chart, part, m.file)] = m.text
 	}
-	files := map[string]string{filepath.Join(p.chart, "Chart.yaml"): "{apiVersion: v2, name: payload, version: 1.0.0}\n"}
-	for _, d := range documents {
-		plain := filepath.Join(p.folder, d.file)
-		files[plain] = d.text
-		if d.stage != others {
-			p.before = append(p.before, plain)
+	for file, text := range texts {
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return files{}, err
 		}
-		if d.stage == definitions {
-			files[filepath.Join(p.chart, "crds", d.file)] = d.text
-		} else {
-			files[filepath.Join(p.chart, "templates", d.file)] = strings.ReplaceAll(d.text, "{{", `{{ "{{" }}`)
-		}
-	}
-	for file, text := range files {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			return p, err
+			return files{}, err
 		}
 	}
-	return p, nil
+	return written, nil
 }

@@ -7,33 +7,30 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runlevel/runlevel/bench/internal/manifests"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 )
 
-func TestTwinsAreAlikeButForTheirNames(t *testing.T) {
-	one, other := generated(300).documents("twin-a", 0), generated(300).documents("twin-b", 0)
-	for i := range one {
-		one[i].text = strings.ReplaceAll(one[i].text, "twin-a", "twin-b")
+func TestPayloadsOfASizeDifferOnlyInTheirName(t *testing.T) {
+	first, second := payload{name: "tool-a", objects: 300}.manifests(), payload{name: "tool-b", objects: 300}.manifests()
+	for i := range first {
+		first[i].text = strings.ReplaceAll(first[i].text, "tool-a", "tool-b")
 	}
-	if !reflect.DeepEqual(one, other) {
-		t.Error("twins differ")
+	if !reflect.DeepEqual(first, second) {
+		t.Error("the payloads differ")
 	}
-	if again := generated(300).documents("twin-b", 0); !reflect.DeepEqual(other, again) {
-		t.Error("the same payload is another the second time")
+	if again := (payload{name: "tool-b", objects: 300}).manifests(); !reflect.DeepEqual(second, again) {
+		t.Error("the same payload differs the second time")
 	}
 }
 
-func TestAPayloadHasTheObjectsItSays(t *testing.T) {
+func TestPayloadHasAsManyObjectsAsItsSize(t *testing.T) {
 	for _, size := range []int{10, 100, 1000, 5000} {
 		objects, kinds := map[string]bool{}, map[string]bool{}
-		for _, d := range generated(size).documents("it", 0) {
-			found, err := manifests.Parse([]byte(d.text))
-			if err != nil || len(found) != 1 {
-				t.Fatalf("%s: %d manifests, %v", d.file, len(found), err)
-			}
-			m := found[0]
-			kinds[m.Kind] = true
-			objects[m.Kind+" "+m.Metadata.Namespace+"/"+m.Metadata.Name] = true
+		for _, m := range (payload{name: "tool", objects: size}).manifests() {
+			object := parseManifest(t, m)
+			kinds[object.Kind] = true
+			objects[object.Kind+" "+object.Namespace+"/"+object.Name] = true
 		}
 		if len(objects) != size || size >= 100 && len(kinds) != 10 {
 			t.Errorf("%d objects of %d kinds, not %d of 10", len(objects), len(kinds), size)
@@ -41,14 +38,13 @@ func TestAPayloadHasTheObjectsItSays(t *testing.T) {
 	}
 }
 
-func TestOneOfAHundredChanges(t *testing.T) {
-	before, after := generated(5000).documents("it", 0), generated(5000).documents("it", 1)
+func TestOneObjectOfAHundredChanges(t *testing.T) {
+	before, after := payload{"tool", 5000, 0}.manifests(), payload{"tool", 5000, 1}.manifests()
 	changed, kinds := 0, map[string]bool{}
 	for i := range before {
 		if before[i].text != after[i].text {
 			changed++
-			found, _ := manifests.Parse([]byte(after[i].text))
-			kinds[found[0].Kind] = true
+			kinds[parseManifest(t, after[i]).Kind] = true
 		}
 	}
 	if changed != 50 || len(kinds) != 8 {
@@ -56,25 +52,33 @@ func TestOneOfAHundredChanges(t *testing.T) {
 	}
 }
 
-func TestAChartHasDefinitionsApartAndNothingToFillIn(t *testing.T) {
-	below := t.TempDir()
-	p, err := write([]document{
-		{"10-widgets.yaml", "kind: CustomResourceDefinition\n", definitions},
-		{"20-rule.yaml", "summary: '{{ $value }} of {{ $labels }}'\n", others},
-	}, below)
+func parseManifest(t *testing.T, m manifest) metav1.PartialObjectMetadata {
+	t.Helper()
+	var object metav1.PartialObjectMetadata
+	if err := yaml.Unmarshal([]byte(m.text), &object); err != nil {
+		t.Fatalf("%s: %v", m.file, err)
+	}
+	return object
+}
+
+func TestChartHasTheSameManifestsWithDefinitionsInTheirOwnFolder(t *testing.T) {
+	written, err := payload{name: "tool", objects: 10}.write(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]string{
-		"chart/crds/10-widgets.yaml":   "kind: CustomResourceDefinition\n",
-		"chart/templates/20-rule.yaml": "summary: '{{ \"{{\" }} $value }} of {{ \"{{\" }} $labels }}'\n",
-		"manifests/20-rule.yaml":       "summary: '{{ $value }} of {{ $labels }}'\n",
+	for file, copied := range map[string]string{
+		"00-namespace-000.yaml": "templates", "10-definition.yaml": "crds", "20-object-00000.yaml": "templates",
 	} {
-		if got, err := os.ReadFile(filepath.Join(below, file)); string(got) != want {
-			t.Errorf("%s: %q, %v", file, got, err)
+		want, err := os.ReadFile(filepath.Join(written.folder, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(written.chart, copied, file)); string(got) != string(want) {
+			t.Errorf("%s/%s: %q, %v", copied, file, got, err)
 		}
 	}
-	if want := []string{filepath.Join(p.folder, "10-widgets.yaml")}; !reflect.DeepEqual(p.before, want) {
-		t.Errorf("to be applied before: %v", p.before)
+	want := []string{filepath.Join(written.folder, "10-definition.yaml"), filepath.Join(written.folder, "00-namespace-000.yaml")}
+	if !reflect.DeepEqual(written.prerequisites, want) {
+		t.Errorf("prerequisites: %v", written.prerequisites)
 	}
 }

@@ -2,164 +2,154 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/runlevel/runlevel/bench/internal/api"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
-// A server is the sandbox that all contestants share for a round.
+// A server is the sandbox of a round.
 type server struct {
-	runlevel   string // the program that runs it
+	runlevel   string // the program
 	name       string
-	admin      *api.Server
-	kubeconfig string // of the ordinary user, whom priority and fairness holds back
+	admin      rest.Interface
+	kubeconfig string // of an ordinary user, who is subject to priority and fairness
 }
 
-// startServer starts one. The user's kubeconfig is written below a folder.
+// startServer starts a sandbox, and writes the user's kubeconfig below a folder.
 func startServer(ctx context.Context, runlevel, below string) (*server, error) {
 	s := &server{runlevel: runlevel, name: fmt.Sprint("bench-", os.Getpid()), kubeconfig: filepath.Join(below, "kubeconfig")}
 	if _, err := s.sandbox(ctx, "up", "--detach"); err != nil {
 		return nil, errors.Join(err, s.stop(ctx))
 	}
-	if err := s.open(ctx); err != nil {
+	if err := s.connect(ctx); err != nil {
 		return nil, errors.Join(err, s.stop(ctx))
 	}
 	return s, nil
 }
 
-func (s *server) open(ctx context.Context) error {
-	printed, err := s.sandbox(ctx, "kubeconfig")
+func (s *server) connect(ctx context.Context) error {
+	file, err := s.sandbox(ctx, "kubeconfig")
 	if err != nil {
 		return err
 	}
-	file := strings.TrimSpace(string(printed))
-	if s.admin, err = api.Open(file); err != nil {
+	kubeconfig, err := clientcmd.LoadFromFile(strings.TrimSpace(string(file)))
+	if err != nil {
 		return err
 	}
-	if err := api.As("user", file, s.kubeconfig); err != nil {
+	config, err := clientcmd.NewDefaultClientConfig(*kubeconfig, nil).ClientConfig()
+	if err != nil {
 		return err
 	}
-	return s.labelNodes(ctx)
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	s.admin = client.RESTClient()
+	kubeconfig.CurrentContext = "user"
+	return clientcmd.WriteToFile(*kubeconfig, s.kubeconfig)
 }
 
-// labelNodes makes the nodes fit for the operators of real releases, which run beside the
-// control plane.
-func (s *server) labelNodes(ctx context.Context) error {
-	const labels = `{"metadata": {"labels": {"node-role.kubernetes.io/master": "", "node-role.kubernetes.io/control-plane": ""}}}`
-	var nodes struct {
-		Items []struct{ Metadata struct{ Name string } }
-	}
-	if err := s.admin.Get(ctx, "/api/v1/nodes", api.JSON, &nodes); err != nil {
-		return err
-	}
-	for _, node := range nodes.Items {
-		err := s.admin.Do(ctx, api.Request{
-			Method: http.MethodPatch, Path: "/api/v1/nodes/" + node.Metadata.Name, Accept: api.JSON,
-			Type: "application/merge-patch+json", Body: []byte(labels),
-		}, nil)
-		if err != nil {
-			return fmt.Errorf("label node %s: %w", node.Metadata.Name, err)
-		}
-	}
-	return nil
-}
-
-// stop removes it, however the benchmark ends.
+// stop removes the sandbox, even after an interrupt.
 func (s *server) stop(ctx context.Context) error {
 	_, err := s.sandbox(context.WithoutCancel(ctx), "down")
 	return err
 }
 
 func (s *server) sandbox(ctx context.Context, arguments ...string) ([]byte, error) {
-	command := exec.CommandContext(ctx, s.runlevel, append([]string{"sandbox"}, append(arguments, "--name", s.name)...)...)
-	command.Stderr = os.Stderr
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	printed, err := command.Output()
+	process := interruptible(ctx, s.runlevel, append([]string{"sandbox"}, append(arguments, "--name", s.name)...)...)
+	process.Stderr = os.Stderr
+	output, err := process.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", command, err)
+		return nil, fmt.Errorf("%s: %w", process, err)
 	}
-	return printed, nil
+	return output, nil
 }
 
-// A meter is what the API server has counted so far.
-type meter struct {
-	requests float64
-	cpu      float64 // seconds
+// requests returns how many requests of the ordinary user the API server has let through or rejected.
+func (s *server) requests(ctx context.Context) (float64, error) {
+	metrics, err := s.admin.Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return countRequests(metrics)
 }
 
-// Only the ordinary user is of this flow schema, so what it has let through is
-// what the contestants have sent.
-const ordinary = `flow_schema="global-default"`
+// userSchema is the flow schema of the ordinary user, and of nobody else.
+const userSchema = `flow_schema="global-default"`
 
-func (s *server) read(ctx context.Context) (meter, error) {
-	var m meter
-	err := s.admin.Do(ctx, api.Request{Method: http.MethodGet, Path: "/metrics", Accept: "text/plain"}, func(body io.Reader) error {
-		return m.scan(body)
-	})
-	return m, err
-}
-
-// scan adds up what counts in the text format of metrics.
-func (m *meter) scan(text io.Reader) error {
-	lines := bufio.NewScanner(text)
+func countRequests(metrics []byte) (float64, error) {
+	sum := 0.0
+	lines := bufio.NewScanner(bytes.NewReader(metrics))
 	for lines.Scan() {
-		line := lines.Text()
-		name, _, _ := strings.Cut(line, "{")
-		value, _ := strconv.ParseFloat(line[strings.LastIndex(line, " ")+1:], 64)
-		switch {
-		case strings.HasPrefix(line, "process_cpu_seconds_total "):
-			m.cpu = value
-		case !strings.Contains(line, ordinary):
-		case name == "apiserver_flowcontrol_dispatched_requests_total", name == "apiserver_flowcontrol_rejected_requests_total":
-			m.requests += value
+		name, labels, _ := strings.Cut(lines.Text(), "{")
+		if !strings.Contains(labels, userSchema) {
+			continue
+		}
+		switch name {
+		case "apiserver_flowcontrol_dispatched_requests_total", "apiserver_flowcontrol_rejected_requests_total":
+			value, err := strconv.ParseFloat(labels[strings.LastIndex(labels, " ")+1:], 64)
+			if err != nil {
+				return 0, err
+			}
+			sum += value
 		}
 	}
-	return lines.Err()
+	return sum, lines.Err()
 }
 
 const (
-	look     = 500 * time.Millisecond
-	idle     = 5 // writes between two looks: the leases of controllers are never quiet
-	quiet    = 2 // looks in a row
-	patience = 3 * time.Minute
+	settlePeriod  = 500 * time.Millisecond
+	settleWrites  = 5 // in a period: the leases of controllers are always renewed
+	settlePeriods = 2
+	settleTimeout = 3 * time.Minute
 )
 
-// settle waits until the controllers have dealt with what was applied: else they would
-// take their time out of that of the next tool. The store counts its writes in the
-// resourceVersion of every list.
+// settle waits until the controllers have handled the objects of a tool, which would slow down the next tool. The
+// resourceVersion of a list counts all writes.
 func (s *server) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	ticks := time.NewTicker(look)
-	defer ticks.Stop()
-	for before, calm := 0, 0; calm < quiet; {
-		var list struct {
-			Metadata struct {
-				ResourceVersion int `json:",string"`
-			}
+	ticker := time.NewTicker(settlePeriod)
+	defer ticker.Stop()
+	for previous, periods := 0, 0; periods < settlePeriods; {
+		current, err := s.resourceVersion(ctx)
+		if err != nil {
+			return fmt.Errorf("wait until the controllers have settled: %w", err)
 		}
-		if err := s.admin.Get(ctx, "/api/v1/namespaces?limit=1", api.JSON, &list); err != nil {
-			return fmt.Errorf("waiting until the controllers have settled: %w", err)
+		if periods++; current-previous > settleWrites {
+			periods = 0
 		}
-		if calm++; list.Metadata.ResourceVersion-before > idle {
-			calm = 0
-		}
-		before = list.Metadata.ResourceVersion
+		previous = current
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the controllers have not settled: %w", ctx.Err())
-		case <-ticks.C:
+		case <-ticker.C:
 		}
 	}
 	return nil
+}
+
+func (s *server) resourceVersion(ctx context.Context) (int, error) {
+	content, err := s.admin.Get().AbsPath("/api/v1/namespaces").Param("limit", "1").DoRaw(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var list struct {
+		Metadata struct {
+			ResourceVersion int `json:",string"`
+		}
+	}
+	err = json.Unmarshal(content, &list)
+	return list.Metadata.ResourceVersion, err
 }

@@ -10,60 +10,52 @@ import (
 	"text/tabwriter"
 )
 
-// A view is one table: what it says of a tool in a case.
-type view struct {
+// A table has a row for each size and case, and a column for each tool.
+type table struct {
 	title string
-	cell  func(rounds, yardsticks []result) string
-	// The yardstick is the floor in the same round: its first apply, or its own of the case.
+	// cell formats the rounds of a tool. The yardsticks are the floor's: those of its first apply, or of the same case.
+	cell         func(rounds, yardsticks []result) string
 	againstFirst bool
 }
 
-// views are the tables.
-var views = []view{
+var tables = []table{
 	{title: "Time, as a ratio to the floor's first apply", againstFirst: true, cell: func(rounds, yardsticks []result) string {
-		return ratio(rounds, yardsticks, seconds)
+		return ratio(rounds, yardsticks, func(c cost) float64 { return c.Seconds })
 	}},
 	{title: "Requests", cell: func(rounds, _ []result) string {
 		return fmt.Sprintf("%.0f", median(values(rounds, func(c cost) float64 { return c.Requests })))
 	}},
 	{title: "CPU time of the client, as a ratio to the floor's in the same case", cell: func(rounds, yardsticks []result) string {
-		return ratio(rounds, yardsticks, clientCPU)
-	}},
-	{title: "CPU time of the API server until its controllers have settled, as a ratio to the floor's in the same case", cell: func(rounds, yardsticks []result) string {
-		return ratio(rounds, yardsticks, serverCPU)
+		return ratio(rounds, yardsticks, func(c cost) float64 { return c.ClientCPU })
 	}},
 	{title: "Peak memory of the client", cell: func(rounds, _ []result) string {
 		return fmt.Sprintf("%.0f MB", median(values(rounds, func(c cost) float64 { return c.PeakMB })))
 	}},
 }
 
-func seconds(c cost) float64   { return c.Seconds }
-func clientCPU(c cost) float64 { return c.ClientCPU }
-func serverCPU(c cost) float64 { return c.ServerCPU }
-
-func values(of []result, what func(cost) float64) []float64 {
+func values(results []result, field func(cost) float64) []float64 {
 	var all []float64
-	for _, r := range of {
-		all = append(all, what(r.cost))
+	for _, r := range results {
+		all = append(all, field(r.cost))
 	}
 	return all
 }
 
-// ratio is the median of the rounds' ratios, since what slows down a round slows down
-// both, and the median of the seconds.
-func ratio(of, to []result, what func(cost) float64) string {
+// ratio formats the median of the rounds' ratios and the median of the seconds. A busy machine slows down both sides of
+// a round's ratio.
+func ratio(rounds, yardsticks []result, field func(cost) float64) string {
 	var all []float64
-	for _, r := range of {
-		for _, yardstick := range to {
-			if yardstick.Round == r.Round && what(yardstick.cost) > 0 {
-				all = append(all, what(r.cost)/what(yardstick.cost))
+	for _, r := range rounds {
+		for _, yardstick := range yardsticks {
+			if yardstick.Round == r.Round && field(yardstick.cost) > 0 {
+				all = append(all, field(r.cost)/field(yardstick.cost))
 			}
 		}
 	}
-	return fmt.Sprintf("%.2f (%s s)", median(all), figure(median(values(of, what))))
+	return fmt.Sprintf("%.2f (%s s)", median(all), figure(median(values(rounds, field))))
 }
 
-// figure writes a number with two digits that matter, or all before the point.
+// figure formats a number with two significant digits, or all digits before the point.
 func figure(number float64) string {
 	if number >= 10 {
 		return fmt.Sprintf("%.0f", number)
@@ -71,11 +63,11 @@ func figure(number float64) string {
 	return fmt.Sprintf("%.2g", number)
 }
 
-func median(of []float64) float64 {
-	if len(of) == 0 {
+func median(numbers []float64) float64 {
+	if len(numbers) == 0 {
 		return 0
 	}
-	sorted := slices.Sorted(slices.Values(of))
+	sorted := slices.Sorted(slices.Values(numbers))
 	middle := len(sorted) / 2
 	if len(sorted)%2 == 0 {
 		return (sorted[middle-1] + sorted[middle]) / 2
@@ -83,26 +75,25 @@ func median(of []float64) float64 {
 	return sorted[middle]
 }
 
-// rows fills a view: a header, and a row for each payload and case.
-func (v view) rows(results []result) [][]string {
+// rows returns the header and the rows.
+func (t table) rows(results []result) [][]string {
 	header := []string{"objects", "apply"}
-	var taking []contestant
-	for _, who := range contestants() {
-		if slices.ContainsFunc(results, func(r result) bool { return r.Of == who.name }) {
-			taking = append(taking, who)
-			header = append(header, who.title)
-		}
+	measured := slices.DeleteFunc(tools(), func(tool tool) bool {
+		return !slices.ContainsFunc(results, func(r result) bool { return r.Tool == tool.name })
+	})
+	for _, tool := range measured {
+		header = append(header, tool.title)
 	}
 	all := [][]string{header}
-	for _, p := range payloadsOf(results) {
+	for _, size := range sizesOf(results) {
 		for _, name := range cases {
-			row := []string{p.label(), name}
+			row := []string{fmt.Sprint(size), name}
 			yardstick := name
-			if v.againstFirst {
-				yardstick = cases[0]
+			if t.againstFirst {
+				yardstick = firstApply
 			}
-			for _, who := range taking {
-				row = append(row, v.fill(only(results, p, name, who.name), only(results, p, yardstick, floor)))
+			for _, tool := range measured {
+				row = append(row, t.format(filter(results, size, name, tool.name), filter(results, size, yardstick, "floor")))
 			}
 			all = append(all, row)
 		}
@@ -110,53 +101,40 @@ func (v view) rows(results []result) [][]string {
 	return all
 }
 
-// fill writes one cell. Where nothing was tried there is nothing.
-func (v view) fill(rounds, yardsticks []result) string {
+// format returns a cell, which is empty if the tool was not measured.
+func (t table) format(rounds, yardsticks []result) string {
 	switch {
 	case len(rounds) == 0:
 		return ""
-	case slices.ContainsFunc(rounds, func(r result) bool { return r.Failed != "" }):
+	case slices.ContainsFunc(rounds, func(r result) bool { return r.Error != "" }):
 		return "failed"
 	}
-	return v.cell(rounds, yardsticks)
+	return t.cell(rounds, yardsticks)
 }
 
-// A measured is a payload that was.
-type measured struct {
-	payload string
-	objects int
-}
-
-func (m measured) label() string {
-	if m.payload == generated(m.objects).title() {
-		return fmt.Sprint(m.objects)
-	}
-	return fmt.Sprintf("%d of %s", m.objects, m.payload)
-}
-
-func only(results []result, of measured, name, who string) []result {
+func filter(results []result, size int, name, tool string) []result {
 	return slices.DeleteFunc(slices.Clone(results), func(r result) bool {
-		return r.Payload != of.payload || r.Objects != of.objects || r.Case != name || r.Of != who
+		return r.Objects != size || r.Case != name || r.Tool != tool
 	})
 }
 
-func payloadsOf(results []result) []measured {
-	var all []measured
+func sizesOf(results []result) []int {
+	var all []int
 	for _, r := range results {
-		if m := (measured{r.Payload, r.Objects}); !slices.Contains(all, m) {
-			all = append(all, m)
+		if !slices.Contains(all, r.Objects) {
+			all = append(all, r.Objects)
 		}
 	}
 	return all
 }
 
 func printText(w io.Writer, results []result) error {
-	for _, v := range views {
-		if _, err := fmt.Fprintf(w, "\n%s\n\n", v.title); err != nil {
+	for _, t := range tables {
+		if _, err := fmt.Fprintf(w, "\n%s\n\n", t.title); err != nil {
 			return err
 		}
 		columns := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-		for _, row := range v.rows(results) {
+		for _, row := range t.rows(results) {
 			_, _ = fmt.Fprintln(columns, "  "+strings.Join(row, "\t"))
 		}
 		if err := columns.Flush(); err != nil {
@@ -167,12 +145,12 @@ func printText(w io.Writer, results []result) error {
 }
 
 func printMarkdown(w io.Writer, results []result) error {
-	for i, v := range views {
+	for i, t := range tables {
 		if i > 0 {
 			_, _ = fmt.Fprintln(w)
 		}
-		_, _ = fmt.Fprintf(w, "%s:\n\n", v.title)
-		for i, row := range v.rows(results) {
+		_, _ = fmt.Fprintf(w, "%s:\n\n", t.title)
+		for i, row := range t.rows(results) {
 			if _, err := fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | ")); err != nil {
 				return err
 			}
@@ -184,7 +162,7 @@ func printMarkdown(w io.Writer, results []result) error {
 	return nil
 }
 
-// printJSON prints each run as it was.
+// printJSON prints each run.
 func printJSON(w io.Writer, results []result) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
@@ -193,13 +171,13 @@ func printJSON(w io.Writer, results []result) error {
 	}{results})
 }
 
-// The markers between which a document has the tables.
+// The markers around the tables of a document.
 const (
 	begin = "<!-- bench: written by \"make bench\" -->\n"
 	end   = "<!-- bench: end -->\n"
 )
 
-// writeInto replaces what is between the markers.
+// writeInto replaces the text between the markers.
 func writeInto(file string, text func(io.Writer) error) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -208,7 +186,7 @@ func writeInto(file string, text func(io.Writer) error) error {
 	before, rest, ok := strings.Cut(string(content), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !ok || !closed {
-		return fmt.Errorf("%s: there is no place for the tables: put %q and %q where they are to be", file, strings.TrimSpace(begin), strings.TrimSpace(end))
+		return fmt.Errorf("%s has no place for the tables: add the lines %q and %q", file, strings.TrimSpace(begin), strings.TrimSpace(end))
 	}
 	var whole strings.Builder
 	whole.WriteString(before + begin + "\n")

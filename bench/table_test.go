@@ -8,19 +8,19 @@ import (
 	"testing"
 )
 
-func run(of, name string, round int, seconds float64) result {
-	return result{Payload: "generated", Objects: 100, Case: name, Of: of, Round: round, cost: cost{Seconds: seconds, ClientCPU: seconds / 10, PeakMB: 20}}
+func measured(tool, name string, round int, seconds float64) result {
+	return result{Objects: 100, Case: name, Tool: tool, Round: round, cost: cost{Seconds: seconds, ClientCPU: seconds / 10, PeakMB: 20}}
 }
 
-func TestTheTableHasMediansOfTheRoundsRatios(t *testing.T) {
-	failed := run("helm", "again", 0, 1)
-	failed.Failed = "exit status 1"
+func TestTablesHaveMediansOfTheRatiosOfRounds(t *testing.T) {
+	failed := measured("helm", "again", 0, 1)
+	failed.Error = "exit status 1"
 	var printed strings.Builder
 	err := printMarkdown(&printed, []result{
-		run("floor", "first", 0, 1), run("runlevel", "first", 0, 1.2), run("helm", "first", 0, 30),
-		run("floor", "first", 1, 10), run("runlevel", "first", 1, 11), // a slow round, for both
-		run("floor", "first", 2, 2), run("runlevel", "first", 2, 3),
-		run("runlevel", "again", 0, 0.1), run("floor", "again", 0, 0.5), failed,
+		measured("floor", "first", 0, 1), measured("runlevel", "first", 0, 1.2), measured("helm", "first", 0, 30),
+		measured("floor", "first", 1, 10), measured("runlevel", "first", 1, 11), // a busy machine
+		measured("floor", "first", 2, 2), measured("runlevel", "first", 2, 3),
+		measured("runlevel", "again", 0, 0.1), measured("floor", "again", 0, 0.5), failed,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -51,14 +51,14 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-func TestTheTablesGoBetweenTheMarkers(t *testing.T) {
+func TestTablesAreWrittenBetweenTheMarkers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "performance.md")
 	tables := func(w io.Writer) error { _, err := io.WriteString(w, "new\n"); return err }
 	if err := os.WriteFile(file, []byte("# What it costs\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := writeInto(file, tables); err == nil || !strings.Contains(err.Error(), "bench: end") {
-		t.Errorf("nothing says where the tables are to be: %v", err)
+		t.Errorf("a document without markers: %v", err)
 	}
 	if err := os.WriteFile(file, []byte("before\n"+begin+"old\n"+end+"after\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestTheTablesGoBetweenTheMarkers(t *testing.T) {
 	}
 }
 
-func TestTheDocumentHasAPlaceForTheTables(t *testing.T) {
+func TestDocumentHasThePlaceOfTheTables(t *testing.T) {
 	content, err := os.ReadFile("../docs/performance.md")
 	if err != nil {
 		t.Fatal(err)

@@ -22,19 +22,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What a definition defines is served a moment after it; this often we look again.
+// Custom resources are served a moment after their definition.
 const (
-	lookAgain = 25 * time.Millisecond
-	patience  = 30 * time.Second
+	pollPeriod  = 25 * time.Millisecond
+	pollTimeout = 30 * time.Second
 )
 
-// A loop is how to apply a folder.
+// A loop applies folders.
 type loop struct {
 	objects   dynamic.Interface
 	discovery discovery.DiscoveryInterface
 	atOnce    int
 
-	places meta.RESTMapper
+	mapper meta.RESTMapper
 }
 
 func open(kubeconfig string, atOnce int) (*loop, error) {
@@ -57,8 +57,8 @@ type manifest struct {
 	*unstructured.Unstructured
 }
 
-// run applies a folder, and returns what comes after its namespaces and definitions. It fails with a line for each object
-// that was refused, which begins with its file.
+// run applies a folder, and returns its objects without namespaces and definitions. The error has a line for each object
+// that the server has rejected.
 func (l *loop) run(ctx context.Context, folder string) ([]manifest, error) {
 	first, then, err := read(folder)
 	if err != nil {
@@ -67,15 +67,15 @@ func (l *loop) run(ctx context.Context, folder string) ([]manifest, error) {
 	if err := l.discover(); err != nil {
 		return nil, err
 	}
-	refused := l.sendAll(ctx, first)
-	timed, cancel := context.WithTimeout(ctx, patience)
+	rejected := l.sendAll(ctx, first)
+	timed, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	for !l.hasAll(then) && pause(timed) == nil {
 		if err := l.discover(); err != nil {
 			return nil, err
 		}
 	}
-	return then, errors.Join(refused, l.sendAll(ctx, then))
+	return then, errors.Join(rejected, l.sendAll(ctx, then))
 }
 
 // read reads the objects of a folder: namespaces and definitions, and the rest.
@@ -102,20 +102,20 @@ func read(folder string) (first, then []manifest, err error) {
 	return first, then, nil
 }
 
-// discover asks which kinds the server has.
+// discover lists the kinds of the server.
 func (l *loop) discover() error {
 	groups, err := restmapper.GetAPIGroupResources(l.discovery)
 	if err == nil {
-		l.places = restmapper.NewDiscoveryRESTMapper(groups)
+		l.mapper = restmapper.NewDiscoveryRESTMapper(groups)
 	}
 	return err
 }
 
-// hasAll says whether the server has the kinds of some objects.
+// hasAll reports whether the server has the kinds of some objects.
 func (l *loop) hasAll(objects []manifest) bool {
 	for _, object := range objects {
 		kind := object.GroupVersionKind()
-		if _, err := l.places.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
+		if _, err := l.mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
 			return false
 		}
 	}
@@ -123,37 +123,37 @@ func (l *loop) hasAll(objects []manifest) bool {
 }
 
 func (l *loop) sendAll(ctx context.Context, objects []manifest) error {
-	refused := make([]error, len(objects))
+	rejected := make([]error, len(objects))
 	var group errgroup.Group
 	group.SetLimit(l.atOnce)
 	for i, object := range objects {
 		group.Go(func() error {
 			if err := l.send(ctx, object); err != nil {
-				refused[i] = fmt.Errorf("%s: %s", object.file, strings.ReplaceAll(err.Error(), "\n", " "))
+				rejected[i] = fmt.Errorf("%s: %s", object.file, strings.ReplaceAll(err.Error(), "\n", " "))
 			}
 			return nil
 		})
 	}
 	_ = group.Wait()
-	return errors.Join(refused...)
+	return errors.Join(rejected...)
 }
 
-// send applies one, again if not all of the server knows its kind yet.
+// send applies an object, again while the server does not serve its kind yet.
 func (l *loop) send(ctx context.Context, object manifest) error {
 	kind := object.GroupVersionKind()
-	place, err := l.places.RESTMapping(kind.GroupKind(), kind.Version)
+	mapping, err := l.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return err
 	}
-	var in dynamic.ResourceInterface = l.objects.Resource(place.Resource)
-	if place.Scope.Name() == meta.RESTScopeNameNamespace {
-		in = l.objects.Resource(place.Resource).Namespace(object.GetNamespace())
+	var in dynamic.ResourceInterface = l.objects.Resource(mapping.Resource)
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		in = l.objects.Resource(mapping.Resource).Namespace(object.GetNamespace())
 	}
 	body, err := object.MarshalJSON()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	force := true
 	for {
@@ -167,10 +167,10 @@ func (l *loop) send(ctx context.Context, object manifest) error {
 	}
 }
 
-// pause waits a moment.
+// pause waits for a poll period.
 func pause(ctx context.Context) error {
 	select {
-	case <-time.After(lookAgain):
+	case <-time.After(pollPeriod):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

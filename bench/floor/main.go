@@ -1,10 +1,8 @@
-// Command floor applies a folder of manifests with a bare loop over client-go, as the
-// yardstick for everything that does more.
+// Command floor applies a folder of manifests with a bare loop over client-go, as the yardstick for tools that do more.
 //
-// It reads the files, asks once which kinds the server has, applies namespaces and
-// definitions, then the rest, so many at a time, and ends; with --wait, once Deployments
-// are rolled out. There is no order beyond that, no record, nothing is told but what was refused,
-// and nothing is ever left out. Start with loop.go.
+// It reads the files, lists the kinds of the server once, applies namespaces and definitions, then the rest, a number of
+// objects at a time, and ends; with --wait, it ends once Deployments are rolled out. It has no other order, keeps no
+// record, prints errors only, and never skips an object. Start with loop.go.
 package main
 
 import (

@@ -15,11 +15,10 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// rolloutPatience is how long Deployments may take.
-const rolloutPatience = 5 * time.Minute
+// rolloutTimeout limits the wait for Deployments.
+const rolloutTimeout = 5 * time.Minute
 
-// wait waits until the Deployments among some objects are rolled out, by one watch of all that
-// there are.
+// wait waits until the Deployments among some objects are rolled out, with one watch of all Deployments.
 func (l *loop) wait(ctx context.Context, objects []manifest) error {
 	left := map[types.NamespacedName]bool{}
 	for _, object := range objects {
@@ -39,7 +38,7 @@ func (l *loop) wait(ctx context.Context, objects []manifest) error {
 			return all.Watch(ctx, options)
 		},
 	}
-	ctx, cancel := context.WithTimeout(ctx, rolloutPatience)
+	ctx, cancel := context.WithTimeout(ctx, rolloutTimeout)
 	defer cancel()
 	_, err := watchtools.UntilWithSync(ctx, from, &unstructured.Unstructured{}, nil, func(event watch.Event) (bool, error) {
 		if object, isObject := event.Object.(*unstructured.Unstructured); isObject && isRolledOut(object) {
@@ -57,13 +56,13 @@ func nameOf(object *unstructured.Unstructured) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// isRolledOut says whether all pods of a Deployment are as it says, and available.
+// isRolledOut reports whether all pods of a Deployment are updated and available.
 func isRolledOut(object *unstructured.Unstructured) bool {
 	number := func(fields ...string) int64 {
 		found, _, _ := unstructured.NestedInt64(object.Object, fields...)
 		return found
 	}
-	wanted := number("spec", "replicas")
+	replicas := number("spec", "replicas")
 	return number("status", "observedGeneration") >= object.GetGeneration() &&
-		number("status", "replicas") == wanted && number("status", "updatedReplicas") == wanted && number("status", "availableReplicas") == wanted
+		number("status", "replicas") == replicas && number("status", "updatedReplicas") == replicas && number("status", "availableReplicas") == replicas
 }

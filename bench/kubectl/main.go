@@ -1,9 +1,8 @@
 // Command kubectl is kubectl as its own project builds it, one of the peers that
 // Runlevel is measured beside.
 //
-// Its module has the command, but no program: this is the few lines that are
-// missing. It is no part of Runlevel, and nothing in it is changed. Start with
-// ../driver.
+// Its module has the command, but no program: these are the few missing lines. The
+// command is unchanged, and no part of Runlevel. Start with ../tools.go, which runs it.
 package main
 
 import (
