@@ -24,11 +24,9 @@ build: ## build bin/runlevel
 	@echo "compiling runlevel: some seconds, or some minutes where Go has nothing of it in its cache yet"
 	$(GO) build -v -o bin/ ./cmd/...
 
-test: lint build ## lint, then run all tests on a real control plane, and the smallest round of the benchmark (set TESTFLAGS for go test's flags)
+test: lint build ## lint, then run all tests on a real control plane (set TESTFLAGS for go test's flags)
 	bin/runlevel sandbox build
 	$(SUITE) ./...
-	cd bench && $(SUITE) $(MEASURES)
-	cd bench && $(GO) build -o ../bin/bench/ . ./floor && ../bin/bench/bench --quick --tools floor,runlevel
 	cd tools && $(SUITE) ./image ./rules
 
 lint: ## gofmt, vet, staticcheck and the house test
