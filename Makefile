@@ -58,7 +58,7 @@ generate: ## regenerate what is made from other files
 	$(GO) test ./install ./manifests -run TestDefinitionsAreThoseOfTheModule -update
 	$(GO) test ./internal/machines/infra/v1alpha1 -run TestGeneratedFilesAreCurrent -update
 	$(GO) test ./internal/sandbox/binaries -run TestPackedModule -update
-	$(GO) test ./internal/cli -run TestPicturesOfTheDocumentation -update
+	$(GO) test ./internal/cli -run "TestPicturesOfTheDocumentation|TestJSONDocuments" -update
 	$(GO) test ./internal/review/lint -run TestDocumentation -update
 
 clean: ## remove what was built here; the programs of the control plane stay in the user's cache

@@ -23,7 +23,7 @@ import (
 var update = flag.Bool("update", false, "write again the files that scripts compare output with")
 
 func TestMain(m *testing.M) {
-	testscript.Main(withCluster{m}, map[string]func(){"runlevel": main})
+	testscript.Main(withCluster{m}, map[string]func(){"runlevel": checkedMain})
 }
 
 // withCluster runs the tests, and stops the shared control plane afterwards.
@@ -59,6 +59,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	schemas, err := filepath.Abs("../../docs/schemas")
+	if err != nil {
+		t.Fatal(err)
+	}
 	manifests, err := filepath.Abs("../../manifests")
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +78,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PLATFORM", platform)
 			env.Setenv("INSTALL", definitions)
 			env.Setenv("MANIFESTS", manifests)
+			env.Setenv(schemasVariable, schemas)
 			env.Setenv("KUBEBUILDER_ASSETS", os.Getenv("KUBEBUILDER_ASSETS"))
 			name := fmt.Sprintf("script-%d-%s", os.Getpid(), rand.String(5))
 			env.Setenv("NAME", name)

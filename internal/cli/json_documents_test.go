@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/machines/overview"
+	"github.com/runlevel/runlevel/internal/machines/rolloutpreview"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/session/keep"
+	"github.com/runlevel/runlevel/internal/session/why"
+)
+
+// A jsonDocument is what a command prints with -o json.
+type jsonDocument struct {
+	command string
+	content string
+	value   any
+}
+
+// jsonDocuments are all, by the name of their schema.
+var jsonDocuments = map[string]jsonDocument{
+	"apply-start":    {"apply", "the first line", startEvent{}},
+	"apply-event":    {"apply", "a line for each event of the apply", dryEvent{}},
+	"apply-summary":  {"apply", "the last line, or with `--watch` the one before the release is kept in place", applySummary{}},
+	"keep-event":     {"apply --watch", "a line for each event after that", keep.Event{}},
+	"keep-summary":   {"apply --watch", "the last line", keptSummary{}},
+	"deletes":        {"deletes", "pending deletes", []pendingDelete{}},
+	"explain":        {"explain", "rules of lint", []ruleInfo{}},
+	"gate":           {"gate", "what the gate has found", gateReport{}},
+	"graph":          {"graph", "the nodes of the graph, with their tasks", graphInfo{}},
+	"history":        {"history", "the record of each release, as it is stored in the cluster", []*record.Record{}},
+	"inspect":        {"inspect", "the files that were written", inspectReport{}},
+	"install":        {"install, uninstall", "the objects of the operator", operatorReport{}},
+	"lint":           {"lint", "findings", lintReport{}},
+	"machines":       {"machines", "machines; with `--watch` a line for each that has changed", []overview.MachineOverview{}},
+	"machines-plan":  {"machines plan", "what a changed MachineDeployment would do to its machines", &rolloutpreview.RolloutPreview{}},
+	"plan":           {"plan, diff", "what an update does, object by object", &plan.Plan{}},
+	"render":         {"render", "the manifests of a cluster, or with `--explain` why each is in or out", renderInfo{}},
+	"sandbox-status": {"sandbox status", "sandboxes; `sandbox up` prints one", []sandbox.Status{}},
+	"status":         {"status", "how a release stands", &releaseStatus{}},
+	"version":        {"version", "the version of the program", versionInfo{}},
+	"why":            {"why OBJECT", "how objects stand, and why", []*why.Answer{}},
+	"why-release":    {"why", "how releases stand as a whole", []*why.ReleaseAnswer{}},
+}
+
+// TestJSONDocumentsHaveSchemas compares docs/schemas and the tables of docs/json.md with the types that are printed.
+func TestJSONDocumentsHaveSchemas(t *testing.T) {
+	const folder, page = "../../docs/schemas", "../../docs/json.md"
+	var index, tables strings.Builder
+	index.WriteString("| command | prints | schema |\n|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(jsonDocuments)) {
+		document := jsonDocuments[name]
+		s := schemaOf(reflect.TypeOf(document.value), map[reflect.Type]bool{})
+		s["$schema"], s["title"] = "http://json-schema.org/draft-07/schema#", "runlevel "+document.command+" -o json: "+document.content
+		var text bytes.Buffer
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(s); err != nil {
+			t.Fatal(err)
+		}
+		compareFile(t, filepath.Join(folder, name+".json"), text.String())
+		fmt.Fprintf(&index, "| `runlevel %s` | [%s](#%s) | [%s.json](schemas/%[4]s.json) |\n", document.command, document.content, name, name)
+		fmt.Fprintf(&tables, "\n### %s\n\n`runlevel %s`: %s.\n\n", name, document.command, document.content)
+		tables.WriteString("| field | type |\n|---|---|\n" + strings.Join(rowsOf(s), ""))
+	}
+	have, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const marker = "<!-- What follows is written by \"make generate\". -->\n"
+	head, _, found := strings.Cut(string(have), marker)
+	if !found {
+		t.Fatalf("%s has no line %q", page, marker)
+	}
+	compareFile(t, page, head+marker+"\n"+index.String()+"\n## Fields\n"+tables.String())
+}
+
+// compareFile compares a file with what it is to have; with -update, it is written.
+func compareFile(t *testing.T, file, want string) {
+	t.Helper()
+	if flag.Lookup("update").Value.String() == "true" { // the flag of docs_test.go
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v: run make generate", err)
+	}
+	if diff := cmp.Diff(want, string(have)); diff != "" {
+		t.Errorf("%s differs from the types: run make generate\n%s", file, diff)
+	}
+}
+
+var (
+	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
+	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
+	scalars       = map[reflect.Kind]string{
+		reflect.Bool: "boolean", reflect.String: "string", reflect.Float64: "number",
+		reflect.Int: "integer", reflect.Int32: "integer", reflect.Int64: "integer", reflect.Uint64: "integer",
+	}
+)
+
+// schemaOf returns the JSON schema of a type, whose unknown fields are refused. A type within itself is any value.
+func schemaOf(of reflect.Type, within map[reflect.Type]bool) map[string]any {
+	switch {
+	case of == reflect.TypeFor[time.Time](), of == reflect.TypeFor[metav1.Time]():
+		return map[string]any{"type": "string", "format": "date-time"}
+	case of.Kind() == reflect.Pointer:
+		return schemaOf(of.Elem(), within)
+	case of.Implements(textMarshaler):
+		return map[string]any{"type": "string"}
+	case of.Kind() == reflect.Interface, of.Implements(jsonMarshaler), within[of]:
+		return map[string]any{}
+	case scalars[of.Kind()] != "":
+		return map[string]any{"type": scalars[of.Kind()]}
+	case of.Kind() == reflect.Map:
+		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": schemaOf(of.Elem(), within)}
+	case of.Kind() == reflect.Slice:
+		return map[string]any{"type": []string{"array", "null"}, "items": schemaOf(of.Elem(), within)}
+	}
+	within[of] = true
+	defer delete(within, of)
+	properties, required := map[string]any{}, []string{}
+	addFields(of, within, properties, &required)
+	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
+}
+
+// addFields adds the fields of a struct, those of embedded ones included.
+func addFields(of reflect.Type, within map[reflect.Type]bool, properties map[string]any, required *[]string) {
+	for field := range of.Fields() {
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+		case field.Anonymous && name == "":
+			embedded := field.Type
+			if embedded.Kind() == reflect.Pointer {
+				embedded = embedded.Elem()
+			}
+			addFields(embedded, within, properties, required)
+		case field.IsExported():
+			if name == "" {
+				name = field.Name
+			}
+			properties[name] = schemaOf(field.Type, within)
+			if !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero") {
+				*required = append(*required, name)
+			}
+		}
+	}
+}
+
+// rowsOf returns a row for each field of a schema, or of the objects in its list.
+func rowsOf(schema map[string]any) []string {
+	if items, isList := schema["items"].(map[string]any); isList {
+		schema = items
+	}
+	properties := schema["properties"].(map[string]any)
+	var rows []string
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		kind := typeOf(properties[name].(map[string]any))
+		if !slices.Contains(schema["required"].([]string), name) {
+			kind += ", optional"
+		}
+		rows = append(rows, fmt.Sprintf("| `%s` | %s |\n", name, kind))
+	}
+	return rows
+}
+
+// typeOf returns the type of a schema in words.
+func typeOf(schema map[string]any) string {
+	switch kind := schema["type"].(type) {
+	case nil:
+		return "any"
+	case []string:
+		if values, isMap := schema["additionalProperties"].(map[string]any); isMap {
+			return "map of " + typeOf(values)
+		}
+		return "list of " + typeOf(schema["items"].(map[string]any))
+	case string:
+		if schema["format"] != nil {
+			return "time"
+		}
+		return kind
+	default:
+		return fmt.Sprint(kind)
+	}
+}
