@@ -107,7 +107,7 @@ func TestPendingDeletesStopMinorUpdates(t *testing.T) {
 	held := tombstone.Observation{State: tombstone.Terminating, UID: "1", Requested: "1", Since: now.Add(-5 * time.Minute), Finalizers: []string{"example.com/x"}}
 	const what = "PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-04T11:55:00Z, held by finalizer example.com/x: "
 	const rest = "; lifted by the holder of finalizer example.com/x | since 2026-05-04T11:55:00Z | ConfigMap web/old"
-	const unsaid = "an update that does not say from which version to which, and so counts as a minor one, does not begin before it is gone"
+	const unknown = "an update between versions that are not known, which counts as a minor one, does not begin before it is gone"
 	for name, test := range map[string]struct {
 		before []string
 		to     string
@@ -123,8 +123,8 @@ func TestPendingDeletesStopMinorUpdates(t *testing.T) {
 		"a minor that was begun goes on":     {[]string{"4.6.0...", "4.5.3"}, "4.6.0", "Warns " + what + "applying 4.6.0 again goes on" + rest},
 		"a minor that was begun is fixed":    {[]string{"4.6.0...", "4.5.3"}, "4.6.1", "Warns " + what + "the patch update from 4.6.0 to 4.6.1 goes on" + rest},
 		"a patch that was begun, then minor": {[]string{"4.5.4...", "4.5.3"}, "4.6.0", "Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
-		"no version is said":                 {[]string{"4.5.3"}, "", "Blocks " + what + unsaid + rest},
-		"no version was said":                {[]string{""}, "4.5.3", "Blocks " + what + unsaid + rest},
+		"no version is said":                 {[]string{"4.5.3"}, "", "Blocks " + what + unknown + rest},
+		"no version was said":                {[]string{""}, "4.5.3", "Blocks " + what + unknown + rest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect(t, &precondition.Facts{Payload: release(t, test.to, nil), Record: history(test.before...), Deletes: []precondition.Delete{asked(held)}}, test.wanted)
