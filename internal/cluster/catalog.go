@@ -18,13 +18,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A Resource is where the objects of a kind are.
+// A Resource is the resource of a kind, in one version.
 type Resource struct {
 	schema.GroupVersionResource
 	Kind       string
 	Namespaced bool
-	Verbs      []string // what can be done there; nil if only a definition was asked
-	Words      []string // what people call it, beside its kind and its plural; nil as above
+	Verbs      []string // the verbs it supports; nil if it was read from a definition
+	Words      []string // short names and singular; nil as above
 }
 
 // GroupKind is the kind of the objects.
@@ -32,24 +32,24 @@ func (r Resource) GroupKind() schema.GroupKind {
 	return schema.GroupKind{Group: r.Group, Kind: r.Kind}
 }
 
-// ErrNotServed is what Find and FindKind return, wrapped, when the cluster surely does
-// not have a kind. Any other error of theirs means that it is not known.
+// ErrNotServed is returned by Find and FindKind, wrapped, when discovery succeeded and the cluster does
+// not have a kind. After any other error it is not known.
 var ErrNotServed = errors.New("the cluster does not serve it")
 
-// An UnknownKind is what Find and FindKind return when the server that should
-// know a kind does not answer.
+// An UnknownKind is the error of Find and FindKind when discovery of the kind's group
+// failed.
 type UnknownKind struct {
 	Kind schema.GroupKind
 	Err  error
 }
 
 func (u *UnknownKind) Error() string {
-	return fmt.Sprintf("the cluster can't say whether it has kind %s: %s", u.Kind, u.Err)
+	return fmt.Sprintf("discovery of kind %s failed: %s", u.Kind, u.Err)
 }
 
 func (u *UnknownKind) Unwrap() error { return u.Err }
 
-// A catalog is the kinds that are served, as they were when last looked at.
+// A catalog caches the kinds that are served.
 type catalog struct {
 	config *rest.Config
 	client *http.Client
@@ -57,27 +57,27 @@ type catalog struct {
 	mu      sync.Mutex
 	read    bool
 	served  map[schema.GroupKind][]Resource // the preferred version first
-	listed  map[schema.GroupVersion]bool    // whose kinds are all known
-	unknown map[string]error                // why the kinds of a group are not all known
+	listed  map[schema.GroupVersion]bool    // versions whose kinds are all known
+	unknown map[string]error                // by group: why not all its kinds are known
 	learnt  map[schema.GroupKind][]Resource // from definitions, until the server lists them, too
 
-	custom    map[schema.GroupVersion]bool // versions of groups that definitions have; nil if not asked
-	customErr error                        // why that can't be asked
+	custom    map[schema.GroupVersion]bool // group versions of definitions; nil if not read
+	customErr error                        // why they can't be read
 }
 
-// Find says where objects of this version of a kind are, as the server said when it was
-// last asked, or as was learnt since.
+// Find returns the resource of a kind in this version, from the last discovery or from
+// definitions that were learnt since.
 func (c *Cluster) Find(ctx context.Context, kind schema.GroupVersionKind) (Resource, error) {
 	return c.kinds.find(ctx, kind.GroupKind(), kind.Version)
 }
 
-// FindKind says where objects of a kind are, in any version.
+// FindKind returns the resource of a kind, in any version.
 func (c *Cluster) FindKind(ctx context.Context, kind schema.GroupKind) (Resource, error) {
 	return c.kinds.find(ctx, kind, "")
 }
 
-// AllKinds are the kinds that the cluster has, each once, in the version that it prefers, in the
-// order of their names. Where it can't say which kinds a group has, unknown says why.
+// AllKinds returns the kinds that the cluster has, each once, in the version that it prefers, sorted
+// by name. The errors of groups whose discovery failed are in unknown.
 func (c *Cluster) AllKinds(ctx context.Context) (all []Resource, unknown map[string]error, err error) {
 	k := c.kinds
 	k.mu.Lock()
@@ -99,8 +99,8 @@ func (c *Cluster) AllKinds(ctx context.Context) (all []Resource, unknown map[str
 	return inOrder, maps.Clone(k.unknown), nil
 }
 
-// FindByName are the kinds that people call by a word: the kind, its plural, its singular or a
-// short name, in letters of any case; all of them, or those of one group.
+// FindByName returns the kinds with a name: the kind, its plural, its singular or a
+// short name, case-insensitively; all of them, or those of one group.
 func (c *Cluster) FindByName(ctx context.Context, word string, group *string) ([]Resource, error) {
 	all, _, err := c.AllKinds(ctx)
 	return slices.DeleteFunc(all, func(r Resource) bool {
@@ -109,8 +109,8 @@ func (c *Cluster) FindByName(ctx context.Context, word string, group *string) ([
 	}), err
 }
 
-// Learn makes the kind of an established CustomResourceDefinition known, without asking
-// the server, whose list of kinds is a moment behind.
+// Learn adds the kind of an established CustomResourceDefinition, without discovery, which
+// lists it only a moment later.
 func (c *Cluster) Learn(definition *unstructured.Unstructured) {
 	kind, resources := DefinedKind(definition)
 	c.kinds.mu.Lock()
@@ -118,24 +118,24 @@ func (c *Cluster) Learn(definition *unstructured.Unstructured) {
 	c.kinds.learnt[kind] = resources
 }
 
-// Refresh makes the next look-up ask the server again. What was learnt stays known.
+// Refresh makes the next look-up discover all kinds again. Learnt kinds are kept.
 func (c *Cluster) Refresh() {
 	c.kinds.mu.Lock()
 	defer c.kinds.mu.Unlock()
-	c.kinds.doubt()
+	c.kinds.invalidate()
 }
 
-// Forget is Refresh for those whom the server has told that nothing is where a kind was
-// found: what was learnt of it is wrong by now.
+// Forget is like Refresh, and also drops a learnt kind: for callers that got a 404 for
+// its resource.
 func (c *Cluster) Forget(kind schema.GroupKind) {
 	c.kinds.mu.Lock()
 	defer c.kinds.mu.Unlock()
-	c.kinds.doubt()
+	c.kinds.invalidate()
 	delete(c.kinds.learnt, kind)
 }
 
-// doubt makes the next look-ups ask again. The lock is held.
-func (k *catalog) doubt() { k.read, k.custom, k.customErr = false, nil, nil }
+// invalidate makes the next look-up discover all kinds again. The lock is held.
+func (k *catalog) invalidate() { k.read, k.custom, k.customErr = false, nil, nil }
 
 func (k *catalog) find(ctx context.Context, kind schema.GroupKind, version string) (Resource, error) {
 	k.mu.Lock()
@@ -158,30 +158,30 @@ func (k *catalog) find(ctx context.Context, kind schema.GroupKind, version strin
 	return Resource{}, fmt.Errorf("the cluster has no kind %s: %w", kind, ErrNotServed)
 }
 
-// known are the places where objects of a kind are, the best first.
+// known returns the resources of a kind, the preferred version first.
 func (k *catalog) known(kind schema.GroupKind) []Resource {
 	return append(slices.Clone(k.learnt[kind]), k.served[kind]...)
 }
 
-// load asks the server for all kinds, if they are not known.
+// load discovers all kinds, if that is not done.
 func (k *catalog) load(ctx context.Context) error {
 	if k.read {
 		return nil
 	}
-	if err := k.ask(ctx); err != nil {
+	if err := k.discover(ctx); err != nil {
 		return fmt.Errorf("ask the cluster for the kinds it serves: %w", err)
 	}
 	return nil
 }
 
-func (k *catalog) ask(ctx context.Context) error {
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(k.config, &http.Client{Transport: bound{ctx, k.client.Transport}})
+func (k *catalog) discover(ctx context.Context) error {
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(k.config, &http.Client{Transport: contextTransport{ctx, k.client.Transport}})
 	if err != nil {
 		return err
 	}
 	groups, lists, err := discovery.ServerGroupsAndResources(client)
 	if ctx.Err() != nil {
-		return ctx.Err() // which may look as if only some kinds could not be asked for
+		return ctx.Err() // which may look like a failed discovery of some groups
 	}
 	var partly *discovery.ErrGroupDiscoveryFailed
 	if err != nil && !errors.As(err, &partly) {
@@ -215,12 +215,12 @@ func preferredFirst(group *metav1.APIGroup) []metav1.GroupVersionForDiscovery {
 	return append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, others...)
 }
 
-// add takes in the kinds of one version of a group.
+// add adds the kinds of one version of a group.
 func (k *catalog) add(version schema.GroupVersion, resources []metav1.APIResource) {
 	k.listed[version] = true
 	for _, listed := range resources {
 		if strings.Contains(listed.Name, "/") {
-			continue // a part of objects, such as their status
+			continue // a subresource, such as status
 		}
 		resource := Resource{GroupVersionResource: version.WithResource(listed.Name), Kind: listed.Kind, Namespaced: listed.Namespaced, Verbs: listed.Verbs}
 		resource.Words = append(slices.Clone(listed.ShortNames), listed.SingularName)
@@ -228,14 +228,14 @@ func (k *catalog) add(version schema.GroupVersion, resources []metav1.APIResourc
 	}
 }
 
-// lists says whether all kinds of a version of a group are known.
-func (k *catalog) lists(version schema.GroupVersion) bool {
+// isListed reports whether all kinds of a version of a group are known.
+func (k *catalog) isListed(version schema.GroupVersion) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.listed[version]
 }
 
-// serves says whether the server lists all versions of a kind that were learnt.
+// serves reports whether the server lists all versions of a learnt kind.
 func (k *catalog) serves(kind schema.GroupKind, learnt []Resource) bool {
 	for _, resource := range learnt {
 		if !slices.ContainsFunc(k.served[kind], func(served Resource) bool { return served.Version == resource.Version }) {
@@ -245,17 +245,17 @@ func (k *catalog) serves(kind schema.GroupKind, learnt []Resource) bool {
 	return true
 }
 
-// A bound transport ends requests with a context. Client-go's discovery takes none.
-type bound struct {
+// A contextTransport ends requests with a context. Client-go's discovery takes none.
+type contextTransport struct {
 	ctx  context.Context
 	next http.RoundTripper
 }
 
-func (b bound) RoundTrip(request *http.Request) (*http.Response, error) {
+func (b contextTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(request.WithContext(b.ctx))
 }
 
-// DefinedKind is the kind that a CustomResourceDefinition defines, and where its objects are in
+// DefinedKind returns the kind that a CustomResourceDefinition defines, and its resource in
 // each version that is served, in the definition's order.
 func DefinedKind(definition *unstructured.Unstructured) (schema.GroupKind, []Resource) {
 	text := func(path ...string) string {

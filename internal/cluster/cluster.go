@@ -1,10 +1,10 @@
-// Package cluster is a cluster as an applier sees it: any object by its kind, without a
-// client for each. It knows which kinds are served (and which are surely not) and which
-// are a definition's, applies and deletes, says what came of it, tells the server's time,
-// and writes events.
+// Package cluster is a client for objects of any kind, without generated clients. It
+// knows which kinds are served, which are certainly not served and which are defined by
+// a CustomResourceDefinition, applies and deletes objects and returns the results, knows
+// the server's time, and writes events.
 //
-// It decides nothing: what to apply, in which order, and what of a failure heals is
-// for those who call it. Nor does it bound the rate of requests: the server does.
+// It decides nothing: the caller chooses what to apply, in which order, and which
+// failures to retry. Nor does it bound the rate of requests: the server does.
 //
 // Connect is the call to start from.
 package cluster
@@ -30,19 +30,19 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// FieldManager is who owns what we apply.
+// FieldManager is the field manager of all applies.
 const FieldManager = "runlevel"
 
-// A Cluster is a connection to one. It may be used by many at once.
+// A Cluster is a connection to a cluster. It is safe for concurrent use.
 type Cluster struct {
 	Objects  dynamic.Interface    // any object
-	Metadata metadata.Interface   // the same, without reading their bodies
+	Metadata metadata.Interface   // the metadata of any object
 	Client   kubernetes.Interface // Kubernetes' own kinds
 
 	kinds  *catalog
 	clock  *clock
 	base   *rest.Config // the caller's
-	config *rest.Config // the same, with what watches over requests
+	config *rest.Config // the same, with the transports of this package
 }
 
 // Connect makes a connection. It sends no request yet.
@@ -53,7 +53,7 @@ func Connect(config *rest.Config) (*Cluster, error) {
 	return c, err
 }
 
-// connect makes the clients, and returns what they send requests by.
+// connect makes the clients, and returns their HTTP client.
 func (c *Cluster) connect(base *rest.Config) (*http.Client, error) {
 	server, _, err := rest.DefaultServerUrlFor(base)
 	if err != nil {
@@ -82,46 +82,46 @@ func (c *Cluster) connect(base *rest.Config) (*http.Client, error) {
 	return client, nil
 }
 
-// Now is the time of the server, as far as its answers have told it. Ages of what is in
-// the cluster are counted with it: this machine's clock may be wrong.
+// Now returns the time of the server, from the Date headers of its responses. Ages of
+// objects are computed with it: this machine's clock may be wrong.
 func (c *Cluster) Now() time.Time { return c.clock.at(time.Now()) }
 
-// ServerTime returns a moment of this machine's clock by the server's: the same one each time, as long as the
-// difference between the two is thought to be the same.
+// ServerTime converts a time of this machine's clock to the server's clock. The result is stable as long as the
+// estimated difference of the clocks is.
 func (c *Cluster) ServerTime(local time.Time) time.Time { return c.clock.at(local) }
 
-// A WriteResult is what came of applying an object.
+// A WriteResult is the result of writing an object.
 type WriteResult struct {
 	Object   *unstructured.Unstructured // as it is now
 	Created  bool                       // it was not there before
 	Warnings []string                   // the server's
 }
 
-// An ApplyMode says how an object is applied. Its values may be combined.
+// An ApplyMode selects options of an apply. Its values may be combined.
 type ApplyMode int
 
 const (
-	// NoForce fails with a conflict if others own a field and want it otherwise.
+	// NoForce fails with a conflict if other managers own a field with another value.
 	NoForce ApplyMode = 0
-	// Force sets all fields as the object says, even those that others own.
+	// Force sets all fields of the object, even those that other managers own.
 	Force ApplyMode = 1 << (iota - 1)
-	// CreateOnly fails with a conflict if the object is there.
+	// CreateOnly fails with a conflict if the object exists.
 	CreateOnly
-	// DryRun finds out what would come of the apply, and changes nothing.
+	// DryRun returns the result of the apply without persisting it.
 	DryRun
 )
 
-// noVersion is a resourceVersion that no object has, and that one which is to be made may
-// say all the same.
+// noVersion is a resourceVersion that no object has, and that the server accepts when it
+// creates one.
 const noVersion = "1"
 
 // Apply is a server-side apply of one object.
-func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.Unstructured, how ApplyMode) (WriteResult, error) {
-	if how&CreateOnly != 0 {
+func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.Unstructured, mode ApplyMode) (WriteResult, error) {
+	if mode&CreateOnly != 0 {
 		object = withMetadata(object, map[string]any{"resourceVersion": noVersion})
 	}
-	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: how&Force != 0}
-	if how&DryRun != 0 {
+	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: mode&Force != 0}
+	if mode&DryRun != 0 {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
@@ -129,13 +129,13 @@ func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.U
 	})
 }
 
-// AtVersion is the object for an apply to one that is still as it was seen. Apply fails with a conflict if
-// that has been written since, or is gone.
+// AtVersion returns the object with a UID and resourceVersion as preconditions. Apply fails with a conflict if
+// the live object was written since, or is gone.
 func AtVersion(object *unstructured.Unstructured, uid types.UID, version string) *unstructured.Unstructured {
 	return withMetadata(object, map[string]any{"uid": string(uid), "resourceVersion": version})
 }
 
-// withMetadata is an object with more metadata.
+// withMetadata returns an object with more metadata.
 func withMetadata(object *unstructured.Unstructured, more map[string]any) *unstructured.Unstructured {
 	metadata, _ := object.Object["metadata"].(map[string]any)
 	metadata = maps.Clone(metadata)
@@ -145,14 +145,14 @@ func withMetadata(object *unstructured.Unstructured, more map[string]any) *unstr
 	return object
 }
 
-// Create makes an object that must not be there yet.
+// Create creates an object that must not exist yet.
 func (c *Cluster) Create(ctx context.Context, in Resource, object *unstructured.Unstructured) (WriteResult, error) {
 	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return c.In(in, object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldManager: FieldManager})
 	})
 }
 
-// DryRunCreate says what would come of Create, and changes nothing.
+// DryRunCreate returns the result of Create without persisting it.
 func (c *Cluster) DryRunCreate(ctx context.Context, in Resource, object *unstructured.Unstructured) (WriteResult, error) {
 	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		options := metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
@@ -160,8 +160,8 @@ func (c *Cluster) DryRunCreate(ctx context.Context, in Resource, object *unstruc
 	})
 }
 
-// Delete asks for the end of the object with this UID, and of no other with its name.
-// What it owns goes after it.
+// Delete requests the deletion of the object with this UID, and of no other with its name.
+// Its dependents are deleted in the background.
 func (c *Cluster) Delete(ctx context.Context, in Resource, namespace, name string, uid types.UID) error {
 	_, _, err := observe(ctx, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, c.In(in, namespace).Delete(ctx, name, deletion(uid))
@@ -169,8 +169,8 @@ func (c *Cluster) Delete(ctx context.Context, in Resource, namespace, name strin
 	return err
 }
 
-// DryRunDelete says whether Delete would be refused, and changes nothing. Its address says so, too:
-// in most audit logs there is nothing else that tells it from a delete.
+// DryRunDelete returns the error with which Delete would be refused, and changes nothing. The dry run is also
+// in the URL: most audit logs do not show the body, and would show a delete.
 func (c *Cluster) DryRunDelete(ctx context.Context, in Resource, namespace, name string, uid types.UID) error {
 	options := deletion(uid)
 	options.DryRun = []string{metav1.DryRunAll}
@@ -185,12 +185,12 @@ func (c *Cluster) DryRunDelete(ctx context.Context, in Resource, namespace, name
 	return err
 }
 
-// deletion is what Delete asks for.
+// deletion returns the options of Delete.
 func deletion(uid types.UID) metav1.DeleteOptions {
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: new(metav1.DeletePropagationBackground)}
 }
 
-// Patch changes an object by a JSON patch, and returns it as it is then, without its body.
+// Patch changes an object by a JSON patch, and returns the metadata of the result.
 func (c *Cluster) Patch(ctx context.Context, in Resource, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error) {
 	head, _, err := observe(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
 		return c.metadataOf(in, namespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
@@ -198,7 +198,7 @@ func (c *Cluster) Patch(ctx context.Context, in Resource, namespace, name string
 	return head, err
 }
 
-// DryRunPatch says what a JSON patch would make of an object, and changes nothing.
+// DryRunPatch returns the result of a JSON patch without persisting it.
 func (c *Cluster) DryRunPatch(ctx context.Context, in Resource, namespace, name string, patch []byte) (WriteResult, error) {
 	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		options := metav1.PatchOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
@@ -206,12 +206,12 @@ func (c *Cluster) DryRunPatch(ctx context.Context, in Resource, namespace, name 
 	})
 }
 
-// GetMetadata reads an object without its body.
+// GetMetadata reads the metadata of an object.
 func (c *Cluster) GetMetadata(ctx context.Context, in Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	return c.metadataOf(in, namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// metadataOf is where the objects of a resource are without their bodies.
+// metadataOf returns the metadata client of a resource.
 func (c *Cluster) metadataOf(in Resource, namespace string) metadata.ResourceInterface {
 	resource := c.Metadata.Resource(in.GroupVersionResource)
 	if in.Namespaced {
@@ -220,8 +220,8 @@ func (c *Cluster) metadataOf(in Resource, namespace string) metadata.ResourceInt
 	return resource
 }
 
-// EachMetadata lists the objects of a resource without their bodies, page by page. The namespace is "" for all. An
-// object that do is called with is good only until do returns.
+// EachMetadata lists the metadata of the objects of a resource, page by page. The namespace is "" for all. The
+// argument of do is valid only until do returns.
 func (c *Cluster) EachMetadata(ctx context.Context, in Resource, namespace string, options metav1.ListOptions, do func(*metav1.PartialObjectMetadata)) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace).List(ctx, options)
@@ -233,8 +233,8 @@ func (c *Cluster) EachMetadata(ctx context.Context, in Resource, namespace strin
 	})
 }
 
-// In is where the objects of a resource are. The namespace is left aside where there is
-// none.
+// In returns the client of a resource. The namespace is ignored if the resource is
+// cluster-scoped.
 func (c *Cluster) In(in Resource, namespace string) dynamic.ResourceInterface {
 	resource := c.Objects.Resource(in.GroupVersionResource)
 	if in.Namespaced {
@@ -243,7 +243,7 @@ func (c *Cluster) In(in Resource, namespace string) dynamic.ResourceInterface {
 	return resource
 }
 
-// path is where the API server has an object.
+// path returns the path of an object on the API server.
 func (r Resource) path(namespace, name string) []string {
 	path := []string{"/apis", r.Group, r.Version}
 	if r.Group == "" {

@@ -14,14 +14,14 @@ import (
 )
 
 // madeForDefinitions selects the APIServices that the API server makes for
-// CustomResourceDefinitions. Those of its own groups say "onstart".
+// CustomResourceDefinitions. Those of built-in groups have the value "onstart".
 const madeForDefinitions = "kube-aggregator.kubernetes.io/automanaged=true"
 
 var apiServices = schema.GroupVersionResource{Group: kinds.APIService.Group, Version: "v1", Resource: "apiservices"}
 
-// IsCustom returns whether the objects of a resource are those of a CustomResourceDefinition, and not of Kubernetes
-// itself or of an aggregated API. It sends one request until Refresh or Forget, and none about kinds that were
-// learnt. With an error, it is not known.
+// IsCustom reports whether a resource is defined by a CustomResourceDefinition, and is neither built-in nor
+// of an aggregated API. It sends one request until Refresh or Forget, and none for learnt
+// kinds. With an error, it is not known.
 func (c *Cluster) IsCustom(ctx context.Context, in Resource) (bool, error) {
 	if kinds.ScopeOf(in.GroupKind()) != kinds.Unknown {
 		return false, nil
@@ -36,7 +36,7 @@ func (c *Cluster) IsCustom(ctx context.Context, in Resource) (bool, error) {
 	}
 	if k.custom == nil && k.customErr == nil {
 		custom, err := c.customVersions(ctx)
-		if err == nil || apierrors.IsForbidden(err) { // other errors may pass
+		if err == nil || apierrors.IsForbidden(err) { // other errors are retried
 			k.custom, k.customErr = custom, err
 		} else {
 			return false, customError(in, err)
@@ -52,9 +52,9 @@ func customError(in Resource, err error) error {
 	return fmt.Errorf("it is not known whether kind %s is a definition's: %w", in.GroupKind(), err)
 }
 
-// customVersions returns the versions of groups that definitions have. The label alone does not tell: a user may
-// have put it on an APIService of an aggregated API, and on those of Kubernetes' own groups no controller corrects
-// it.
+// customVersions returns the group versions of definitions. The label alone is not proof: a user may
+// have set it on an APIService of an aggregated API, and no controller corrects it on those of built-in
+// groups.
 func (c *Cluster) customVersions(ctx context.Context) (map[schema.GroupVersion]bool, error) {
 	list, err := c.Objects.Resource(apiServices).List(ctx, metav1.ListOptions{LabelSelector: madeForDefinitions})
 	if err != nil {

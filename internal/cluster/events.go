@@ -25,24 +25,24 @@ type ObjectEvent struct {
 const longestMessage = 1024
 
 // RecordEvent writes an event. The server refuses it where the object's namespace is being deleted.
-func (c *Cluster) RecordEvent(ctx context.Context, news ObjectEvent) error {
-	about := corev1.ObjectReference{Kind: news.ID.Kind, Namespace: news.ID.Namespace, Name: news.ID.Name, UID: news.UID}
-	if resource, err := c.FindKind(ctx, news.ID.GroupKind()); err == nil { // else the kind is gone, too
-		about.APIVersion = resource.GroupVersion().String()
+func (c *Cluster) RecordEvent(ctx context.Context, event ObjectEvent) error {
+	reference := corev1.ObjectReference{Kind: event.ID.Kind, Namespace: event.ID.Namespace, Name: event.ID.Name, UID: event.UID}
+	if resource, err := c.FindKind(ctx, event.ID.GroupKind()); err == nil { // else the kind is gone, too
+		reference.APIVersion = resource.GroupVersion().String()
 		if !resource.Namespaced {
-			about.Namespace = "" // which manifests may say all the same
+			reference.Namespace = "" // which manifests may have nevertheless
 		}
 	}
-	// Those of cluster-wide objects are where Kubernetes has them.
-	namespace := cmp.Or(about.Namespace, metav1.NamespaceDefault)
+	// Events of cluster-scoped objects are in the default namespace, as Kubernetes has them.
+	namespace := cmp.Or(reference.Namespace, metav1.NamespaceDefault)
 	kind := corev1.EventTypeNormal
-	if news.IsWarning {
+	if event.IsWarning {
 		kind = corev1.EventTypeWarning
 	}
 	now := metav1.NewTime(c.Now())
 	_, err := c.Client.CoreV1().Events(namespace).Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: "runlevel-", Namespace: namespace},
-		InvolvedObject: about, Reason: news.Reason, Message: printable.Truncate(news.Message, longestMessage), Type: kind,
+		InvolvedObject: reference, Reason: event.Reason, Message: printable.Truncate(event.Message, longestMessage), Type: kind,
 		Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: FieldManager}, ReportingController: FieldManager,
 	}, metav1.CreateOptions{})

@@ -7,9 +7,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Fenced returns the same cluster for one that may write only while check returns nil, because it
-// holds a lock for example. It is asked before each request that may change something, and fails the
-// request by its error.
+// Fenced returns a connection to the same cluster that writes only while check returns nil, for example while
+// a lock is held. It calls check before each request that may change something, and fails the
+// request with its error.
 func (c *Cluster) Fenced(check func(context.Context) error) (*Cluster, error) {
 	fenced, base := *c, rest.CopyConfig(c.base)
 	base.Wrap(func(next http.RoundTripper) http.RoundTripper { return fencedTransport{next, check} })
@@ -17,7 +17,7 @@ func (c *Cluster) Fenced(check func(context.Context) error) (*Cluster, error) {
 	return &fenced, err
 }
 
-// A fencedTransport asks check before it sends a request that may change something.
+// A fencedTransport calls check before it sends a request that may change something.
 type fencedTransport struct {
 	next  http.RoundTripper
 	check func(context.Context) error

@@ -14,14 +14,14 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// FindOrGone is FindKind for those to whom it matters that a kind is gone for good, and
+// FindOrGone is like FindKind, and finds out whether a kind is gone for good, and
 // its objects with it. ErrNotServed then means that no definition has the kind, and that
-// no aggregated API may have it. What can't be asked for is not gone.
+// no aggregated API may have it. A kind whose discovery failed is not gone.
 func (c *Cluster) FindOrGone(ctx context.Context, kind schema.GroupKind) (Resource, error) {
 	if found, err := c.FindKind(ctx, kind); err == nil {
 		return found, nil
 	}
-	c.Refresh() // what is known may be old, and what could not be asked may answer again
+	c.Refresh() // the cache may be outdated, and a failed discovery may succeed now
 	found, err := c.FindKind(ctx, kind)
 	if !errors.Is(err, ErrNotServed) {
 		return found, err
@@ -34,7 +34,7 @@ func (c *Cluster) FindOrGone(ctx context.Context, kind schema.GroupKind) (Resour
 	return Resource{}, err
 }
 
-// A HeldKind is what FindOrGone returns when a kind is not served now, and something in the cluster has it all the same.
+// A HeldKind is the error of FindOrGone when a kind is not served now, but a definition or an aggregated API has it.
 type HeldKind struct {
 	Kind   schema.GroupKind
 	Holder string // a definition or an APIService
@@ -44,7 +44,7 @@ func (h *HeldKind) Error() string {
 	return fmt.Sprintf("kind %s is not served now, but %s has it", h.Kind, h.Holder)
 }
 
-// holderOf names the definition or the aggregated API that a kind is of, although it is
+// holderOf returns the name of the definition or aggregated API that has a kind, although it is
 // not served.
 func (c *Cluster) holderOf(ctx context.Context, kind schema.GroupKind) (string, error) {
 	definition, err := c.Definition(ctx, kind)
@@ -58,7 +58,7 @@ func (c *Cluster) holderOf(ctx context.Context, kind schema.GroupKind) (string, 
 	}
 }
 
-// Definition is the CustomResourceDefinition of a kind, served or not; nil if there is none.
+// Definition returns the CustomResourceDefinition of a kind, served or not; nil if there is none.
 func (c *Cluster) Definition(ctx context.Context, kind schema.GroupKind) (*unstructured.Unstructured, error) {
 	definitions, err := c.FindKind(ctx, kinds.CustomResourceDefinition)
 	if errors.Is(err, ErrNotServed) {
@@ -90,8 +90,8 @@ func (c *Cluster) Definition(ctx context.Context, kind schema.GroupKind) (*unstr
 	return nil, nil
 }
 
-// aggregatedOf names the aggregated API that may have a kind: one that serves a version of
-// its group, and has not said which kinds.
+// aggregatedOf returns the name of the aggregated API that may have a kind: one that serves a version of
+// its group, and whose discovery failed.
 func (c *Cluster) aggregatedOf(ctx context.Context, kind schema.GroupKind) (string, error) {
 	services, err := c.FindKind(ctx, kinds.APIService)
 	if errors.Is(err, ErrNotServed) {
@@ -111,7 +111,7 @@ func (c *Cluster) aggregatedOf(ctx context.Context, kind schema.GroupKind) (stri
 		if _, isElsewhere, _ := unstructured.NestedMap(item.Object, "spec", "service"); !isElsewhere || group != kind.Group {
 			continue
 		}
-		if !c.kinds.lists(schema.GroupVersion{Group: group, Version: version}) {
+		if !c.kinds.isListed(schema.GroupVersion{Group: group, Version: version}) {
 			return "APIService " + item.GetName(), nil
 		}
 	}

@@ -126,7 +126,7 @@ func TestAKindOfAnAggregatedAPI(t *testing.T) {
 	thing, other := schema.GroupKind{Group: "aggregated.example.com", Kind: "Thing"}, schema.GroupKind{Group: "aggregated.example.com", Kind: "Other"}
 
 	service := aggregate(t, c, namespace, closedPort(t))
-	wants(t, c, thing, "the cluster can't say whether it has kind Thing.aggregated.example.com") // it is down
+	wants(t, c, thing, "discovery of kind Thing.aggregated.example.com failed") // it is down
 	if got := verdict(c.FindOrGone(t.Context(), other)); !strings.HasPrefix(got, "not known") {
 		t.Errorf("while nobody can say which kinds the API has, another is %s", got)
 	}

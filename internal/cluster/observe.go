@@ -13,15 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// A clock follows the server's.
+// A clock estimates the server's time.
 type clock struct {
-	ahead atomic.Int64 // how much the server's is ahead of ours
+	ahead atomic.Int64 // of the local clock
 }
 
 func (c *clock) at(local time.Time) time.Time { return local.Add(time.Duration(c.ahead.Load())) }
 
-// set reads the time of an answer that has just come. It has whole seconds only, so it is
-// corrected only if it is further off than that.
+// set reads the Date header of a response that has just arrived. It has whole seconds only, so the
+// clock is corrected only if it is further off than that.
 func (c *clock) set(header string) {
 	date, err := http.ParseTime(header)
 	if err != nil {
@@ -29,12 +29,12 @@ func (c *clock) set(header string) {
 	}
 	ahead := c.ahead.Load()
 	if off := date.Sub(time.Now().Add(time.Duration(ahead))); off < -2*time.Second || off > time.Second {
-		c.ahead.CompareAndSwap(ahead, ahead+int64(off)) // else another answer has just done it
+		c.ahead.CompareAndSwap(ahead, ahead+int64(off)) // else another response has just done it
 	}
 }
 
-// An observer reads off answers what the clients don't pass on: the server's time,
-// whether an object was made or was there already, and how long it wants to be left alone.
+// An observer reads from responses what the clients don't return: the server's time,
+// whether an object was created or existed, and Retry-After.
 type observer struct {
 	next  http.RoundTripper
 	clock *clock
@@ -56,12 +56,12 @@ func (o *observer) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// retryAfter is the header for which client-go would send a request again by itself, up
-// to ten times: no caller would hear of it, or could end it without cutting a request off.
-// So it does not get to see it, and the failure tells the caller.
+// retryAfter is the header for which client-go would retry a request itself, up
+// to ten times: no caller would know of it, or could end it without cancelling a request.
+// So it is removed from the response, and is in the details of the returned error.
 const retryAfter = "Retry-After"
 
-// An observation is what one call has told beside its result.
+// An observation is what the response to one call had beside its result.
 type observation struct {
 	status     int
 	warnings   []string
@@ -70,7 +70,7 @@ type observation struct {
 
 type observationKey struct{}
 
-// observe makes a call, once, and notes what it tells beside its result.
+// observe makes a call, once, and returns an observation of it.
 func observe[T any](ctx context.Context, call func(context.Context) (T, error)) (T, *observation, error) {
 	seen := &observation{}
 	result, err := call(context.WithValue(ctx, observationKey{}, seen))
@@ -90,7 +90,7 @@ func write(ctx context.Context, call func(context.Context) (*unstructured.Unstru
 	return WriteResult{Object: object, Created: seen.status == http.StatusCreated, Warnings: seen.warnings}, err
 }
 
-// warningsOfContext keeps the server's warnings with the call that they are for.
+// warningsOfContext adds the server's warnings to the observation of their call.
 type warningsOfContext struct{}
 
 func (warningsOfContext) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// UserOf returns the name by which the API server knows the user of a connection; "" if it does not say.
+// UserOf returns the name of the connection's user, as the API server knows it; "" if the review fails.
 func UserOf(ctx context.Context, c *Cluster) string {
 	answer, err := c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {

@@ -1,10 +1,10 @@
 // Package etcdguard decides how the members of an etcd cluster follow the machines that they run on: when the machine of
 // a voting member is being deleted, which step comes next, so that the cluster never loses its quorum; and how long the
-// deletion is to be held. It is pure: an EtcdSnapshot goes in, a GuardStep comes out, and no clock, cluster or memory is
-// asked.
+// deletion is held. It is pure: the result, a GuardStep, depends on an EtcdSnapshot alone, without clock, cluster or
+// memory.
 //
-// A step changes one thing: a member or a pod. All that it follows from is in etcd and in the API server, so that a guard
-// that was killed goes on with a new snapshot.
+// A step changes one thing: a member or a pod. It is derived from the state in etcd and in the API server, so that a guard
+// that was killed continues with a new snapshot.
 //
 // Next and Hold are the calls to start from; the rules are in rules.go.
 package etcdguard
@@ -15,9 +15,9 @@ import (
 	"strings"
 )
 
-// An EtcdSnapshot is what was seen of the machines of the control plane and of the members of etcd.
+// An EtcdSnapshot is the state of the machines of the control plane and of the members of etcd at one time.
 type EtcdSnapshot struct {
-	// Voters is how many voting members the cluster is to have. It can't be told from the machines: while one is
+	// Voters is how many voting members the cluster is to have. It can't be derived from the machines: while one is
 	// being replaced there are more, or fewer.
 	Voters   int
 	Machines []ControlPlaneMachine
@@ -30,12 +30,12 @@ type EtcdSnapshot struct {
 type ControlPlaneMachine struct {
 	Name       string // with its namespace
 	IsDeleting bool
-	IsHeld     bool     // its node is not drained, for a hook of the guard's
-	Addresses  []string // the hosts by which members can be known to be on it
-	Zone       string   // where it stands; empty if that is not known
-	IsCordoned bool     // its node takes no pods
-	GuardPods  []string // with their namespaces: pods that keep a drain from its node
-	// IsNodeUnknown says that nothing tells whether the Node with the name in its nodeRef is its own: the addresses of that Node,
+	IsHeld     bool     // a hook of the guard holds the drain of its node
+	Addresses  []string // its hosts, to find the members on it
+	Zone       string   // the topology zone of its node; empty if that is not known
+	IsCordoned bool     // its node is unschedulable
+	GuardPods  []string // with their namespaces: pods that block a drain of its node
+	// IsNodeUnknown is true if it is not known whether the Node with the name in its nodeRef is its own: the addresses of that Node,
 	// which may be another host's, are not among its own.
 	IsNodeUnknown bool
 }
@@ -50,22 +50,22 @@ type EtcdMember struct {
 	Health    MemberHealth
 }
 
-// MemberHealth says whether a member answers.
+// MemberHealth is whether a member answers.
 type MemberHealth string
 
-// The healths of members.
+// The values of MemberHealth.
 const (
 	Healthy   MemberHealth = "healthy"   // a voter has answered a read that needs the quorum; a learner has answered
 	Silent    MemberHealth = "silent"    // it does not answer now, and may only be restarting
-	Unhealthy MemberHealth = "unhealthy" // it has not answered for so long that it is not waited for
+	Unhealthy MemberHealth = "unhealthy" // it has not answered for longer than the patience
 )
 
-// A GuardStep is what is to be done next.
+// A GuardStep is the next step of the guard.
 type GuardStep struct {
 	Action  GuardAction
 	Reason  string // in CamelCase
 	Message string
-	Machine string // whose member or pod it is; empty for none
+	Machine string // of the member or pod; empty for none
 	Member  EtcdMember
 	Pod     string
 }
@@ -73,7 +73,7 @@ type GuardStep struct {
 // AsExpected is the reason of a step that waits for nothing.
 const AsExpected = "AsExpected"
 
-// A GuardAction is what the adapters do for a step. After each one but Wait they look again.
+// A GuardAction is the action of a step. After each action but Wait, the adapters take a new snapshot.
 type GuardAction string
 
 // The actions.
@@ -85,10 +85,10 @@ const (
 	RemoveMember   GuardAction = "remove member"
 )
 
-// Quorum returns how many of a number of voters have to agree.
+// Quorum returns the quorum of a number of voters.
 func Quorum(voters int) int { return voters/2 + 1 }
 
-// Next returns what is to be done next.
+// Next returns the next step.
 func Next(s EtcdSnapshot) GuardStep {
 	v := newView(s)
 	for _, rule := range rules {
@@ -99,7 +99,7 @@ func Next(s EtcdSnapshot) GuardStep {
 	return GuardStep{Action: Wait, Reason: AsExpected}
 }
 
-// An EtcdCount is how many members there are of each sort.
+// An EtcdCount has the numbers of members.
 type EtcdCount struct {
 	Voters, Learners int
 	Healthy          int // voters that answer
@@ -112,8 +112,8 @@ func Count(s EtcdSnapshot) EtcdCount {
 	return EtcdCount{Voters: len(v.voters), Learners: len(v.learners), Healthy: v.healthy, Leaving: len(in(v.voters, leaving))}
 }
 
-// Hold returns what holds the deletion of a machine; empty if no member can be on it. Of a machine without addresses that
-// is not known while there is a member on no known machine, nor of one whose Node may be another host's.
+// Hold returns why the deletion of a machine is held; empty if no member can be on it. While a member is on no known
+// machine, it may be on a machine without addresses, or on one whose Node may be another host's.
 func Hold(s EtcdSnapshot, machine ControlPlaneMachine) string {
 	v := newView(s)
 	lost := in(slices.Concat(v.voters, v.learners), unplaced)
@@ -135,17 +135,17 @@ func Hold(s EtcdSnapshot, machine ControlPlaneMachine) string {
 	return fmt.Sprintf("etcd member %s is on this machine: %s", list(hosted), next.Message)
 }
 
-// A view is a snapshot, and where its members are.
+// A view is a snapshot with the places of its members.
 type view struct {
 	EtcdSnapshot
 	voters, learners []placedMember
 	healthy          int // voters
 }
 
-// A placedMember is a member, and the machine that it is on.
+// A placedMember is a member, and its machine.
 type placedMember struct {
 	EtcdMember
-	machine ControlPlaneMachine // without a name if it is on none that is known
+	machine ControlPlaneMachine // without a name if it is not known
 	place   place
 }
 
@@ -153,9 +153,9 @@ type place string
 
 const (
 	staying  place = "staying"  // on a machine that stays
-	leaving  place = "leaving"  // on one that is being deleted
-	shared   place = "shared"   // on both, by their addresses
-	unplaced place = "unplaced" // on none that is known
+	leaving  place = "leaving"  // on a machine that is being deleted
+	shared   place = "shared"   // on both kinds of machines, by their addresses
+	unplaced place = "unplaced" // on no known machine
 )
 
 func newView(s EtcdSnapshot) view {
@@ -192,7 +192,7 @@ func placeMember(machines []ControlPlaneMachine, member EtcdMember) placedMember
 	return placed
 }
 
-// hosts returns whether a member is on the machine, by its addresses.
+// hosts reports whether a member is on the machine, by its addresses.
 func (m ControlPlaneMachine) hosts(member EtcdMember) bool {
 	return slices.ContainsFunc(member.Addresses, func(address string) bool { return slices.Contains(m.Addresses, address) })
 }

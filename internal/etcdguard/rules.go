@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// A rule returns the step that is due, or false if none is by it.
+// A rule returns the next step, or false if the rule does not apply.
 type rule func(view) (GuardStep, bool)
 
-// rules are looked through from the top. A member that is of no use to the quorum goes before one that is.
+// rules are evaluated in order. Members that do not answer are removed before members that do.
 var rules = []rule{
 	deleteGuardPod, awaitMembers, removeLearner, awaitQuorum, removeUnhealthy, removeHealthy, promote, awaitReplacement,
 }
 
-// deleteGuardPod deletes pods that would keep a drain from a node whose machine may go. Their disruption budget is there
-// for nodes that have a member. On a node that takes pods they would be made again.
+// deleteGuardPod deletes pods that would block the drain of a node whose machine may be deleted. Their disruption budget
+// is for nodes that have a member. On a schedulable node they would be created again.
 func deleteGuardPod(v view) (GuardStep, bool) {
 	for _, machine := range v.Machines {
 		if machine.IsDeleting && !machine.IsHeld && machine.IsCordoned && len(machine.GuardPods) > 0 {
@@ -44,7 +44,7 @@ func removeLearner(v view) (GuardStep, bool) {
 	return GuardStep{}, false
 }
 
-// awaitQuorum changes nothing while so few voters answer that no change would be agreed on, or one would be too many.
+// awaitQuorum waits while fewer voters than the quorum answer: etcd can't agree on a change, or would lose its quorum by one.
 func awaitQuorum(v view) (GuardStep, bool) {
 	quorum := Quorum(len(v.voters))
 	return GuardStep{Action: Wait, Reason: "NoQuorum", Message: fmt.Sprintf(
@@ -52,8 +52,8 @@ func awaitQuorum(v view) (GuardStep, bool) {
 		v.healthy, len(v.voters), quorum, list(notHealthy(v.voters)))}, v.healthy < quorum
 }
 
-// removeUnhealthy removes a voter that does not answer, before its replacement is there: it votes for nothing, and the
-// others need one vote less without it.
+// removeUnhealthy removes a voter that does not answer, before its replacement exists: it does not vote, and the
+// quorum may be smaller without it.
 func removeUnhealthy(v view) (GuardStep, bool) {
 	if len(v.voters) < v.Voters {
 		return GuardStep{}, false
@@ -71,18 +71,18 @@ func removeUnhealthy(v view) (GuardStep, bool) {
 	return GuardStep{}, false
 }
 
-// removeHealthy removes a voter whose replacement votes. The leader hands over first: without one, etcd accepts no writes
-// until it has elected another.
+// removeHealthy removes a voter whose replacement votes. A leader moves the leadership first: without a leader, etcd accepts
+// no writes until it has elected another.
 func removeHealthy(v view) (GuardStep, bool) {
 	candidates := in(v.voters, leaving)
 	if len(candidates) == 0 || len(v.voters) <= v.Voters || v.healthy < len(v.voters) {
 		return GuardStep{}, false
 	}
 	voter := slices.MinFunc(candidates, v.goesFirst)
-	if heirs := in(v.voters, staying); voter.IsLeader && len(heirs) > 0 {
+	if successors := in(v.voters, staying); voter.IsLeader && len(successors) > 0 {
 		return GuardStep{
-			Action: MoveLeadership, Machine: voter.machine.Name, Member: heirs[0].EtcdMember, Reason: "LeadershipMoved",
-			Message: fmt.Sprintf("member %s leads, and is to be removed: %s leads from now on", voter, heirs[0]),
+			Action: MoveLeadership, Machine: voter.machine.Name, Member: successors[0].EtcdMember, Reason: "LeadershipMoved",
+			Message: fmt.Sprintf("member %s leads, and is to be removed: %s leads from now on", voter, successors[0]),
 		}, true
 	}
 	return GuardStep{
@@ -91,10 +91,10 @@ func removeHealthy(v view) (GuardStep, bool) {
 	}, true
 }
 
-// goesFirst compares two voters of which one is to go: the one in the zone with more of them, then the one that does not
-// lead, then the one with the smaller ID.
+// goesFirst orders voters that are to be removed: first by the number of voters in their zone, largest first, then
+// followers before the leader, then by ID.
 func (v view) goesFirst(a, b placedMember) int {
-	crowd := func(m placedMember) int {
+	zoneSize := func(m placedMember) int {
 		count := 0
 		for _, other := range v.voters {
 			if other.machine.Zone == m.machine.Zone {
@@ -109,11 +109,11 @@ func (v view) goesFirst(a, b placedMember) int {
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(crowd(b), crowd(a)), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(zoneSize(b), zoneSize(a)), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.ID, b.ID))
 }
 
-// promote has a learner vote that replaces a voter, or is missing. There is never more than one voter too many: with each
-// one, more have to agree.
+// promote promotes a learner that replaces a voter, or fills up their number. There is never more than one voter too many:
+// each one may raise the quorum.
 func promote(v view) (GuardStep, bool) {
 	if len(v.voters) > v.Voters || !v.lacksVoter() {
 		return GuardStep{}, false
@@ -130,10 +130,10 @@ func promote(v view) (GuardStep, bool) {
 	return GuardStep{}, false
 }
 
-// lacksVoter returns whether there are fewer voters than wanted once those that leave are gone.
+// lacksVoter reports whether there are fewer voters than wanted without those on machines that are being deleted.
 func (v view) lacksVoter() bool { return len(v.voters)-len(in(v.voters, leaving)) < v.Voters }
 
-// awaitReplacement says what members of machines that are being deleted wait for, and voters that are missing.
+// awaitReplacement waits while members are on machines that are being deleted, or voters are missing, and returns why.
 func awaitReplacement(v view) (GuardStep, bool) {
 	silent, learners, members := notHealthy(v.voters), in(v.learners, staying), slices.Concat(v.voters, v.learners)
 	isSilent := func(m placedMember) bool { return m.Health == Silent }

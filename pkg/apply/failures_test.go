@@ -142,7 +142,7 @@ var retriedCases = map[string]retriedCase{
 	"aggregated API that is down": {
 		prepare: prepareAggregated,
 		files:   `{apiVersion: NS.aggregated.example.com/v1, kind: Thing, metadata: {name: hat, namespace: NS}}`,
-		want:    `UpdatePayloadClusterDown: the cluster can't say whether it has kind Thing.NS.aggregated.example.com: `,
+		want:    `UpdatePayloadClusterDown: discovery of kind Thing.NS.aggregated.example.com failed: `,
 	},
 }
 

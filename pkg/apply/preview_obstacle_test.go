@@ -67,7 +67,7 @@ func TestAPreviewForeseesObstacles(t *testing.T) {
 		},
 		"aggregated API that is down": {
 			prepare: retriedCases["aggregated API that is down"].asObstacle(), files: one(retriedCases["aggregated API that is down"].files), done: "nothing",
-			want: "not checkable Thing NS/hat: the cluster can't say whether it has kind Thing.NS.aggregated.example.com: stale GroupVersion discovery: NS.aggregated.example.com/v1; APIService ...\n",
+			want: "not checkable Thing NS/hat: discovery of kind Thing.NS.aggregated.example.com failed: stale GroupVersion discovery: NS.aggregated.example.com/v1; APIService ...\n",
 		},
 		"policy that denies": {
 			prepare: deny, files: one(red),

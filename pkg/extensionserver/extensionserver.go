@@ -1,8 +1,8 @@
 // Package extensionserver serves the runtime hooks of updates in place (Discovery, CanUpdateMachineSet, CanUpdateMachine and
-// UpdateMachine) for programs that are runtime extensions: HTTPS, and JSON of Cluster API's own wire types. What an extension can
-// change, and how, is the program's. Hooks of other kinds are not served.
+// UpdateMachine) for programs that are runtime extensions: HTTPS, and JSON of Cluster API's own wire types. The program decides
+// what it can change, and changes it. Other hooks are not served.
 //
-// The side that asks is package runtimehook; the two share no code but Cluster API's types.
+// The client is package runtimehook; the two share no code but Cluster API's types.
 //
 // ExtensionServer is the type to start from.
 package extensionserver
@@ -18,11 +18,11 @@ import (
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// mostOfRequest is how much of a request is read: far more than the objects that the API server takes.
+// mostOfRequest bounds the size of a request: far more than the objects that the API server accepts.
 const mostOfRequest = 20 << 20
 
-// An ExtensionServer answers hooks by the functions of an extension. The response that they get has the status Success; an error that
-// they return is answered as the status Failure, with its message.
+// An ExtensionServer serves hooks by calling the functions of an extension. The status of the response is Success, or Failure with
+// the message of the returned error.
 type ExtensionServer struct {
 	CanUpdateMachineSet func(context.Context, *hooksv1.CanUpdateMachineSetRequest, *hooksv1.CanUpdateMachineSetResponse) error
 	CanUpdateMachine    func(context.Context, *hooksv1.CanUpdateMachineRequest, *hooksv1.CanUpdateMachineResponse) error
@@ -67,15 +67,15 @@ func (s *ExtensionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// discover tells the hooks that are served.
-func (s *ExtensionServer) discover(_ *hooksv1.DiscoveryRequest, told *hooksv1.DiscoveryResponse) error {
+// discover returns the hooks that are served.
+func (s *ExtensionServer) discover(_ *hooksv1.DiscoveryRequest, response *hooksv1.DiscoveryResponse) error {
 	seconds := s.TimeoutSeconds
 	if seconds == 0 {
 		seconds = hooksv1.DefaultHandlersTimeoutSeconds
 	}
 	policy := hooksv1.FailurePolicyFail
 	for _, h := range handlers {
-		told.Handlers = append(told.Handlers, hooksv1.ExtensionHandler{
+		response.Handlers = append(response.Handlers, hooksv1.ExtensionHandler{
 			Name: h.name, TimeoutSeconds: &seconds, FailurePolicy: &policy,
 			RequestHook: hooksv1.GroupVersionHook{APIVersion: hooksv1.GroupVersion.String(), Hook: h.hook},
 		})
@@ -91,17 +91,17 @@ func call[Request any, Response any, R interface {
 	answer(w, body, new(Request), R(new(Response)), func(request *Request, response R) error { return do(r.Context(), request, response) })
 }
 
-// answer reads a request, has it answered, and writes the response.
-func answer[Request any, R response](w http.ResponseWriter, body []byte, request *Request, told R, do func(*Request, R) error) {
+// answer decodes a request, calls a function with it, and writes the response.
+func answer[Request any, R response](w http.ResponseWriter, body []byte, request *Request, resp R, do func(*Request, R) error) {
 	if err := json.Unmarshal(body, request); err != nil {
 		http.Error(w, fmt.Sprintf("the request is no JSON of a %T: %v", request, err), http.StatusBadRequest)
 		return
 	}
-	told.SetStatus(hooksv1.ResponseStatusSuccess)
-	if err := do(request, told); err != nil {
-		told.SetStatus(hooksv1.ResponseStatusFailure)
-		told.SetMessage(err.Error())
+	resp.SetStatus(hooksv1.ResponseStatusSuccess)
+	if err := do(request, resp); err != nil {
+		resp.SetStatus(hooksv1.ResponseStatusFailure)
+		resp.SetMessage(err.Error())
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(told) // a caller that has gone asks again
+	_ = json.NewEncoder(w).Encode(resp) // a caller that is gone will retry
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ServingFlags say where an extension listens, and with which certificate.
+// ServingFlags are the flags for the address and the certificate of an extension.
 type ServingFlags struct{ address, certFile, keyFile string }
 
 // AddFlags adds the flags to those of a program.
@@ -22,10 +22,10 @@ func (f *ServingFlags) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&f.keyFile, "key-file", "", "the key of --cert-file")
 }
 
-// slowest is how long a request may take to arrive, and its answer to be taken: more than any call may last.
+// slowest bounds the time to read a request, and to write its response: more than any call may last.
 const slowest = time.Minute
 
-// Serve answers hooks until ctx ends. The certificate is read for each connection, so that a renewed one counts at once.
+// Serve serves hooks until ctx ends. The certificate is read for each connection, so that a renewed one is used at once.
 func (s *ExtensionServer) Serve(ctx context.Context, f ServingFlags) error {
 	certificate := func() (*tls.Certificate, error) {
 		found, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)

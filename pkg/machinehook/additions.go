@@ -8,27 +8,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A hook that another writer removes is put back after firstPause, and then after twice as long each time, up to
-// longestPause. One that has stood for calm is put back at once again.
+// A hook that another writer removes is added again after firstPause, and then after twice as long each time, up to
+// longestPause. A hook that was kept for calm is added again at once.
 const firstPause, longestPause, calm = time.Second, 5 * time.Minute, 20 * time.Minute
 
-// additions remembers how often the hook was put onto each machine. What is forgotten with the process is how long to
-// pause.
+// additions records when the hook was added to each machine. A restart of the process resets the
+// pauses.
 type additions struct {
 	mu        sync.Mutex
 	byMachine map[types.NamespacedName]*addition
 }
 
-// An addition is the last time that the hook was put onto a machine.
+// An addition is the last time that the hook was added to a machine.
 type addition struct {
-	uid    types.UID
-	at     time.Time
-	pause  time.Duration // until it may be put there again
-	isTold bool
+	uid        types.UID
+	at         time.Time
+	pause      time.Duration // until it may be added again
+	isReported bool
 }
 
-// pruned returns the last time that the hook was put onto a machine which lacks it, if there is one, and whether that is
-// the first time since that it is asked for.
+// pruned returns the last addition of the hook to a machine that lacks it, if there is one, and whether this is the first
+// call since then.
 func (a *additions) pruned(m client.Object) (last addition, isNew bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -36,12 +36,12 @@ func (a *additions) pruned(m client.Object) (last addition, isNew bool) {
 	if known == nil || known.uid != m.GetUID() {
 		return addition{}, false
 	}
-	last, known.isTold = *known, true
-	return last, !last.isTold
+	last, known.isReported = *known, true
+	return last, !last.isReported
 }
 
-// note notes that the hook was put onto a machine.
-func (a *additions) note(m client.Object, now time.Time) {
+// record records that the hook was added to a machine.
+func (a *additions) record(m client.Object, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	key := client.ObjectKeyFromObject(m)

@@ -1,12 +1,12 @@
 // Package machinehook is for controllers that hold the deletion of machines until they have done something: moved an
-// application, shipped logs, waited for volumes. A controller says what is to be done for a machine; this package
-// adds the lifecycle hook while the machine lives, calls the controller when it is the hook's turn, and removes the hook
-// when its part is done. It knows Machines of machine.openshift.io and of cluster.x-k8s.io.
+// application, shipped logs, waited for volumes. A controller provides the work for a machine; this package
+// adds the lifecycle hook while the machine is not being deleted, calls the controller when it is the hook's turn, and removes
+// the hook when the work is done. It supports Machines of machine.openshift.io and of cluster.x-k8s.io.
 //
-// Nothing is remembered that matters: a controller that is killed at any moment goes on from what the API server has. So
-// what a hook does may be done twice, and has to be the same then. The package does not order hooks, and gives up none.
+// It has no state of its own: a controller that is killed at any moment continues from the state in the API server. So
+// a hook may act twice, and has to be idempotent. The package does not order hooks, and gives up none.
 //
-// MachineHook is what to start from. docs/hooks-machines.md says when to have a hook, and what not to do.
+// MachineHook is the type to start from. docs/hooks-machines.md explains when to have a hook, and what to avoid.
 package machinehook
 
 import (
@@ -38,18 +38,18 @@ const (
 
 // A MachineHook is a lifecycle hook and the controller behind it. All fields but Selector have to be set.
 type MachineHook struct {
-	Name  string    // says in one to three words what the hook is for, as in MigrateApp
-	Owner string    // says who removes it, as in app-operator
+	Name  string    // one to three words for the purpose of the hook, as in MigrateApp
+	Owner string    // the controller that removes it, as in app-operator
 	Stage HookStage // BeforeDrain or BeforeTerminate
-	// Machine is an empty Machine of the API that is watched: of github.com/openshift/api/machine/v1beta1, or of
+	// Machine is an empty Machine of the watched API: of github.com/openshift/api/machine/v1beta1, or of
 	// sigs.k8s.io/cluster-api/api/core/v1beta2.
 	Machine client.Object
-	// Selector chooses the machines that get the hook; nil chooses all. The hook of this name and owner is also served
-	// on machines that have it from elsewhere, such as the template of a MachineSet.
+	// Selector selects the machines that get the hook; nil selects all. The hook of this name and owner is also served
+	// on machines that have it from another source, such as the template of a MachineSet.
 	Selector labels.Selector
-	// Act does the hook's part for a machine that is held by the hook, or as much of it as can be done now. It is called
-	// again after each change of the machine, after the time that it asks for, and after a failure, so it has to be
-	// idempotent. An error, or a panic, leaves the machine held, and is tried again after growing pauses.
+	// Act does the hook's work for a machine that is held by the hook, or as much of it as can be done now. It is called
+	// again after each change of the machine, after the time that it returns, and after a failure, so it has to be
+	// idempotent. After an error or a panic the machine stays held, and Act is called again after growing pauses.
 	Act func(context.Context, HeldMachine) (HookAnswer, error)
 }
 
@@ -63,19 +63,19 @@ type HeldMachine struct {
 	Object client.Object
 }
 
-// A HookAnswer says how far the hook's part is.
+// A HookAnswer is the progress of the hook's work.
 type HookAnswer struct {
 	IsDone bool // the hook is removed, and the deletion goes on
-	// Message says what the hook waits for while it is not done. It is told in an event each time that it changes, so it
-	// should have no times in it.
+	// Message is what the hook waits for while it is not done. An event reports it each time that it changes, so it
+	// should not contain times.
 	Message string
-	After   time.Duration // when to call Act again if nothing else does; 10 seconds if it is 0
+	After   time.Duration // when to call Act again at the latest; 10 seconds if it is 0
 }
 
-// What fails is tried again after retrySoon, and then after twice as long each time, up to retrySeldom.
+// A failed reconciliation is retried after retrySoon, and then after twice as long each time, up to retrySeldom.
 const retrySoon, retrySeldom = time.Second, time.Minute
 
-// concurrency is how many machines are served at once.
+// concurrency is how many machines are reconciled at once.
 const concurrency = 10
 
 // SetupWithManager adds the controller to a manager, whose scheme has to know the kind of machine.
@@ -83,7 +83,7 @@ func (h MachineHook) SetupWithManager(mgr ctrl.Manager) error {
 	if err := h.validate(); err != nil {
 		return fmt.Errorf("hook %q: %w", h.Name, err)
 	}
-	api, _ := dialectOf(h.Machine)
+	api, _ := machineAPIOf(h.Machine)
 	if h.Selector == nil {
 		h.Selector = labels.Everything()
 	}
@@ -100,7 +100,7 @@ func (h MachineHook) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// validate checks what both APIs accept. Its errors say all that is wrong.
+// validate returns the errors of all fields that one of the APIs would not accept.
 func (h MachineHook) validate() error {
 	var wrong []error
 	if len(h.Name) < 3 || strings.Contains(h.Name, "/") || len(validation.IsQualifiedName(h.Name)) > 0 {
@@ -112,7 +112,7 @@ func (h MachineHook) validate() error {
 	if h.Stage != BeforeDrain && h.Stage != BeforeTerminate {
 		wrong = append(wrong, fmt.Errorf("its Stage is %q: set machinehook.BeforeDrain or machinehook.BeforeTerminate", h.Stage))
 	}
-	if _, ok := dialectOf(h.Machine); !ok {
+	if _, ok := machineAPIOf(h.Machine); !ok {
 		wrong = append(wrong, fmt.Errorf("its Machine is %T: set an empty Machine of machine.openshift.io/v1beta1 or cluster.x-k8s.io/v1beta2", h.Machine))
 	}
 	if h.Act == nil {

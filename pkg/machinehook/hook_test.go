@@ -49,8 +49,8 @@ func TestStory(t *testing.T) {
 			}
 			script.say(done)
 			s.awaitGone(m)
-			if told := s.awaitEvent(m, "HookDone", "hook ShipLogs is done"); told != 1 {
-				t.Errorf("it was told %d times that the hook is done", told)
+			if count := s.awaitEvent(m, "HookDone", "hook ShipLogs is done"); count != 1 {
+				t.Errorf("it was told %d times that the hook is done", count)
 			}
 		})
 	}
@@ -187,8 +187,8 @@ func TestFailure(t *testing.T) {
 			}
 			script.say(done)
 			s.awaitGone(m)
-			if told := s.awaitEvent(m, "HookFailed", ""); told != 1 {
-				t.Errorf("the same failure was told %d times", told)
+			if count := s.awaitEvent(m, "HookFailed", ""); count != 1 {
+				t.Errorf("the same failure was told %d times", count)
 			}
 		})
 	}

@@ -27,16 +27,16 @@ import (
 // maxMessage is how long the text of an event may be.
 const maxMessage = 1024
 
-// lookAgain is when Act is called again if it does not say.
-const lookAgain = 10 * time.Second
+// defaultRequeue is when Act is called again if it returns no time.
+const defaultRequeue = 10 * time.Second
 
-// conflictPause is when to try again after another writer was faster.
+// conflictPause is when to retry after a conflict.
 const conflictPause = 100 * time.Millisecond
 
 // A hookReconciler is the controller of one hook on the machines of one API.
 type hookReconciler struct {
 	hook      MachineHook
-	api       dialect
+	api       machineAPI
 	client    client.Client
 	server    client.Reader // reads past the cache
 	events    events.EventRecorder
@@ -44,13 +44,13 @@ type hookReconciler struct {
 	additions additions
 }
 
-// machineChanges lets pass all changes of a machine but those that hooks make to say how they stand: a message that is
-// another one each time would call for the next.
+// machineChanges ignores changes of a machine by which hooks report their status: a message that changes
+// each time would cause the next reconciliation.
 var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return !equality.Semantic.DeepEqual(withoutTellings(e.ObjectOld), withoutTellings(e.ObjectNew))
+	return !equality.Semantic.DeepEqual(withoutStatus(e.ObjectOld), withoutStatus(e.ObjectNew))
 }}
 
-func withoutTellings(o client.Object) client.Object {
+func withoutStatus(o client.Object) client.Object {
 	o = o.DeepCopyObject().(client.Object)
 	for key := range o.GetAnnotations() {
 		if domain, _, _ := strings.Cut(key, "/"); strings.HasSuffix(domain, deletion.HookStatusDomain) {
@@ -62,7 +62,7 @@ func withoutTellings(o client.Object) client.Object {
 	return o
 }
 
-// Reconcile does what is due for the hook of a machine.
+// Reconcile adds the hook to a machine, or serves it while the machine is being deleted.
 func (r *hookReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	m := r.hook.Machine.DeepCopyObject().(client.Object)
 	err := r.client.Get(ctx, request.NamespacedName, m)
@@ -87,7 +87,7 @@ func (r *hookReconciler) reconcile(ctx context.Context, m client.Object) (ctrl.R
 	if m.GetDeletionTimestamp().IsZero() {
 		return r.add(ctx, m)
 	}
-	// A cached machine may have the hook still, or be held by a stage that is over.
+	// The cached machine may still have the hook, or be in a stage that is over.
 	if err := r.server.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -98,13 +98,13 @@ func (r *hookReconciler) reconcile(ctx context.Context, m client.Object) (ctrl.R
 	case isNow:
 		return r.act(ctx, m)
 	case isPassed:
-		return ctrl.Result{}, r.tell(ctx, m, telling{corev1.EventTypeWarning, "HookSkipped",
+		return ctrl.Result{}, r.report(ctx, m, hookStatus{corev1.EventTypeWarning, "HookSkipped",
 			"skipped: the machine is past its stage, so that this hook does not hold it; nothing was done for it now"})
 	}
 	return ctrl.Result{}, nil
 }
 
-// isHeld says whether a machine has the hook. Without the owner's name it is only that of a machine that is selected.
+// isHeld reports whether a machine has the hook. With another owner it counts only if the machine is selected.
 func (r *hookReconciler) isHeld(m client.Object) bool {
 	owner, exists := r.api.owner(m, r.hook)
 	return exists && (owner == r.hook.Owner || r.isSelected(m))
@@ -114,13 +114,13 @@ func (r *hookReconciler) isSelected(m client.Object) bool {
 	return r.hook.Selector.Matches(labels.Set(m.GetLabels()))
 }
 
-// isMissing says whether a machine is to get the hook.
+// isMissing reports whether the hook has to be added to a machine.
 func (r *hookReconciler) isMissing(m client.Object) bool {
 	owner, exists := r.api.owner(m, r.hook)
 	return m.GetDeletionTimestamp().IsZero() && r.isSelected(m) && (!exists || owner != r.hook.Owner)
 }
 
-// add puts the hook onto a machine that is not being deleted. The write is refused if the machine has changed since it
+// add adds the hook to a machine that is not being deleted. The write is refused if the machine has changed since it
 // was read: the deletion may have begun.
 func (r *hookReconciler) add(ctx context.Context, m client.Object) (ctrl.Result, error) {
 	if !r.isMissing(m) {
@@ -143,29 +143,29 @@ func (r *hookReconciler) add(ctx context.Context, m client.Object) (ctrl.Result,
 	if err := r.patch(ctx, base, m); err != nil {
 		return ctrl.Result{}, fmt.Errorf("add hook %s: %w", r.hook.Name, err)
 	}
-	r.additions.note(m, r.now())
+	r.additions.record(m, r.now())
 	return ctrl.Result{}, nil
 }
 
-// act calls Act, and does what follows from its answer.
+// act calls Act, and removes the hook or reports its status.
 func (r *hookReconciler) act(ctx context.Context, m client.Object) (ctrl.Result, error) {
 	result, err := r.call(ctx, m)
 	switch {
-	case ctx.Err() != nil: // the controller ends: the answer says nothing
+	case ctx.Err() != nil: // the controller ends: the answer does not count
 		return ctrl.Result{}, ctx.Err()
 	case err != nil:
-		told := r.tell(ctx, m, telling{corev1.EventTypeWarning, "HookFailed", "failed: " + err.Error()})
-		// Without %w: that something of Act's was not found does not mean that the machine is gone.
-		return ctrl.Result{}, errors.Join(fmt.Errorf("hook %s: %v", r.hook.Name, err), client.IgnoreNotFound(told))
+		reportErr := r.report(ctx, m, hookStatus{corev1.EventTypeWarning, "HookFailed", "failed: " + err.Error()})
+		// Without %w: a NotFound error of Act does not mean that the machine is gone.
+		return ctrl.Result{}, errors.Join(fmt.Errorf("hook %s: %v", r.hook.Name, err), client.IgnoreNotFound(reportErr))
 	case result.IsDone:
 		return ctrl.Result{}, r.remove(ctx, m)
 	}
 	message := cmp.Or(result.Message, "its part is not done")
-	err = r.tell(ctx, m, telling{corev1.EventTypeNormal, "HookWaits", "waits: " + message})
-	return ctrl.Result{RequeueAfter: cmp.Or(max(result.After, 0), lookAgain)}, err
+	err = r.report(ctx, m, hookStatus{corev1.EventTypeNormal, "HookWaits", "waits: " + message})
+	return ctrl.Result{RequeueAfter: cmp.Or(max(result.After, 0), defaultRequeue)}, err
 }
 
-// call calls Act. A panic is a failure like others.
+// call calls Act, and returns a panic as an error.
 func (r *hookReconciler) call(ctx context.Context, m client.Object) (result HookAnswer, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -176,11 +176,11 @@ func (r *hookReconciler) call(ctx context.Context, m client.Object) (result Hook
 	return r.hook.Act(ctx, r.api.view(m.DeepCopyObject().(client.Object)))
 }
 
-// remove takes the hook off a machine, with what it said last.
+// remove removes the hook from a machine, with its status annotation.
 func (r *hookReconciler) remove(ctx context.Context, m client.Object) error {
 	isChanged, err := r.change(ctx, m, func(m client.Object) {
 		r.api.set(m, r.hook, false)
-		annotate(m, r.tellingKey(), "")
+		annotate(m, r.statusKey(), "")
 	})
 	if err != nil {
 		return fmt.Errorf("remove hook %s: %w", r.hook.Name, err)
@@ -191,15 +191,15 @@ func (r *hookReconciler) remove(ctx context.Context, m client.Object) error {
 	return nil
 }
 
-// A telling is how a hook stands, for an event and an annotation.
-type telling struct{ kind, reason, message string }
+// A hookStatus is the status of a hook, for an event and an annotation.
+type hookStatus struct{ kind, reason, message string }
 
-// tell says of a machine how the hook stands. The annotation has what was told last, so that it is told once.
-func (r *hookReconciler) tell(ctx context.Context, m client.Object, t telling) error {
+// report reports the status of the hook on a machine. The annotation has the last message, so that it is reported once.
+func (r *hookReconciler) report(ctx context.Context, m client.Object, t hookStatus) error {
 	message := printable.Truncate(printable.Line(t.message), maxMessage)
-	isChanged, err := r.change(ctx, m, func(m client.Object) { annotate(m, r.tellingKey(), message) })
+	isChanged, err := r.change(ctx, m, func(m client.Object) { annotate(m, r.statusKey(), message) })
 	if err != nil {
-		return fmt.Errorf("say how hook %s stands: %w", r.hook.Name, err)
+		return fmt.Errorf("report the status of hook %s: %w", r.hook.Name, err)
 	}
 	if isChanged {
 		note := printable.Truncate(fmt.Sprintf("hook %s: %s", r.hook.Name, message), maxMessage)
@@ -208,12 +208,12 @@ func (r *hookReconciler) tell(ctx context.Context, m client.Object, t telling) e
 	return nil
 }
 
-func (r *hookReconciler) tellingKey() string {
+func (r *hookReconciler) statusKey() string {
 	return deletion.HookStatusAnnotation(r.hook.Stage, r.hook.Name)
 }
 
-// change changes a machine that has the hook, and returns whether it did. Act may have taken long, and have changed the
-// machine itself: so each try reads it again.
+// change changes a machine that has the hook, and reports whether it did. Act may have taken long, and have changed the
+// machine itself, so each try reads it again.
 func (r *hookReconciler) change(ctx context.Context, m client.Object, change func(client.Object)) (bool, error) {
 	uid, isChanged := m.GetUID(), false
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

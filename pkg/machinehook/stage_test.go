@@ -135,26 +135,26 @@ func (s *site) change(m client.Object, format string, args ...any) {
 // awaitEvent waits for an event of a machine with a text in it, and returns how often its reason was told.
 func (s *site) awaitEvent(m client.Object, reason, text string) int {
 	s.Helper()
-	told := 0
+	count := 0
 	namespace := &corev1.Namespace{} // events have no names to wait for
 	machinetest.Await(s.TB, s.client, namespace, client.ObjectKey{Name: s.namespace}, func(*corev1.Namespace) bool {
 		var list eventsv1.EventList
 		s.must(s.client.List(s.Context(), &list, client.InNamespace(s.namespace)))
 		isTold := false
-		told = 0
+		count = 0
 		for _, event := range list.Items {
 			if event.Reason != reason || event.Regarding.Name != m.GetName() {
 				continue
 			}
-			told++
+			count++
 			if event.Series != nil {
-				told += int(event.Series.Count) - 1
+				count += int(event.Series.Count) - 1
 			}
 			isTold = isTold || strings.Contains(event.Note, text)
 		}
 		return isTold
 	})
-	return told
+	return count
 }
 
 // hooksOf are the hooks of a machine, as stage, name and owner.

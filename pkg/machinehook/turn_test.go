@@ -40,7 +40,7 @@ func TestTurn(t *testing.T) {
 		{"infrastructure", clusterAPI(clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason), isPassed, isPassed},
 		{"completed", clusterAPI(clusterv1.MachineDeletingDeletionCompletedReason), isPassed, isPassed},
 	} {
-		api, _ := dialectOf(c.machine)
+		api, _ := machineAPIOf(c.machine)
 		drain, terminate := api.turn(c.machine, deletion.BeforeDrain), api.turn(c.machine, deletion.BeforeTerminate)
 		if drain != c.drain || terminate != c.terminate {
 			t.Errorf("%s, %s: %d before the drain, want %d; %d before the end, want %d", api.name, c.moment, drain, c.drain, terminate, c.terminate)
@@ -92,7 +92,7 @@ func TestPauses(t *testing.T) {
 		t.Errorf("the first time, it pauses %s", got)
 	}
 	for _, want := range []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
-		a.note(m, now)
+		a.record(m, now)
 		if got := pause(); got != time.Duration(want)*time.Second {
 			t.Errorf("it pauses %s, want %d s", got, want)
 		}
@@ -101,7 +101,7 @@ func TestPauses(t *testing.T) {
 	if got := pause(); got > 0 {
 		t.Errorf("after it was calm, it pauses %s", got)
 	}
-	a.note(m, now)
+	a.record(m, now)
 	if got := pause(); got != firstPause {
 		t.Errorf("after it was calm, it pauses %s the next time", got)
 	}

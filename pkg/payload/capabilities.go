@@ -12,9 +12,9 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// ParseCapabilities reads a list such as "v4.14,Console,MyOwn": a baseline set of
+// ParseCapabilities parses a list such as "v4.14,Console,MyOwn": a baseline set of
 // OpenShift's (None, vCurrent, v4.11 and on), and names to add to it. Names that
-// OpenShift does not have are known by being named.
+// OpenShift does not have become known capabilities.
 func ParseCapabilities(list string) (*configv1.ClusterVersionCapabilitiesStatus, error) {
 	status := &configv1.ClusterVersionCapabilitiesStatus{
 		KnownCapabilities: slices.Clone(configv1.KnownClusterVersionCapabilities),
@@ -42,14 +42,14 @@ func ParseCapabilities(list string) (*configv1.ClusterVersionCapabilitiesStatus,
 	return status, nil
 }
 
-// looksLikeBaseline keeps a mistyped baseline from being the name of a capability,
-// which would switch off all others.
+// looksLikeBaseline matches a mistyped baseline, which is not taken for a capability:
+// that would disable all others.
 var looksLikeBaseline = regexp.MustCompile(`(?i)^(none|vcurrent|v\d+(\.\d+)*)$`)
 
-// KnownCapabilities are the capabilities of OpenShift.
+// KnownCapabilities returns the capabilities of OpenShift.
 func KnownCapabilities() []string { return Names(configv1.KnownClusterVersionCapabilities) }
 
-// FeatureSets are the feature sets of OpenShift, and "Default", the name of having chosen none.
+// FeatureSets returns the feature sets of OpenShift, with "Default" for none.
 func FeatureSets() []string {
 	names := []string{"Default"}
 	for _, set := range configv1.AllFixedFeatureSets {
@@ -69,14 +69,14 @@ func Names[T ~string](names []T) []string {
 	return texts
 }
 
-// CapabilityBaselines are the sets that ParseCapabilities knows, in order.
+// CapabilityBaselines returns the baseline sets that ParseCapabilities accepts, sorted.
 func CapabilityBaselines() []string {
 	return Names(slices.Sorted(maps.Keys(configv1.ClusterVersionCapabilitySets)))
 }
 
-// ImplicitlyEnabled returns the capabilities that an update must switch on,
-// because something that the cluster has now would belong to them: what was
-// managed once is never left alone silently. Both payloads must have been read
+// ImplicitlyEnabled returns the capabilities that an update must enable,
+// because an object that is applied now would belong to them: a managed object
+// does not become unmanaged silently. Both payloads must have been read
 // with the cluster's filter, and the same capabilities.
 func ImplicitlyEnabled(from, to *Payload) []configv1.ClusterVersionCapability {
 	applied := map[kinds.ID]bool{}
@@ -98,8 +98,8 @@ func ImplicitlyEnabled(from, to *Payload) []configv1.ClusterVersionCapability {
 	return inOrder(found)
 }
 
-// WithCapabilities is the filter with more capabilities switched on. A filter that lets in all capabilities, as one without
-// any does, stays so if there are no more.
+// WithCapabilities returns the filter with more capabilities enabled. A filter without capabilities, which includes all of
+// them, is returned as it is if there are no more.
 func (f Filter) WithCapabilities(more []configv1.ClusterVersionCapability) Filter {
 	if f.Capabilities == nil && len(more) == 0 {
 		return f

@@ -16,12 +16,12 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A document is what was read, before it is known to be a manifest.
+// A document is a decoded document, before it is known to be a manifest.
 type document struct {
 	decoded
 	path   string
 	number int     // in its file, counted from 1
-	places *Places // once they were asked for
+	places *Places // nil until they are needed
 }
 
 // manifest checks a document and returns it as a manifest, nil if it is none.
@@ -40,7 +40,7 @@ func (d *document) manifest() (*Manifest, []Problem) {
 		problems = append(problems, d.stringMapProblems(fields, kind)...)
 	}
 	if len(problems) > 0 {
-		return m, problems // all else would say the same in other words
+		return m, problems // other checks would report the same
 	}
 	if err := validation.ValidateAnnotationsSize(m.annotations()); err != nil {
 		return m, append(problems, d.problem(Malformed, []string{"metadata", "annotations"}, "an API server will refuse its annotations: %s", err))
@@ -57,7 +57,7 @@ func (d *document) manifest() (*Manifest, []Problem) {
 	return m, slices.Concat(problems, d.fieldProblems(m), d.hookProblems(m))
 }
 
-// identityProblems are those that leave unknown which object this is.
+// identityProblems returns the problems of the fields that identify the object.
 func (d *document) identityProblems(fields map[string]any) []Problem {
 	var problems []Problem
 	require := func(value any, path ...string) {
@@ -91,8 +91,8 @@ func (d *document) identityProblems(fields map[string]any) []Problem {
 	return problems
 }
 
-// stringMapProblems finds annotations or labels that are no strings. Kubernetes'
-// libraries would take the whole map for empty, delete annotation and all.
+// stringMapProblems finds annotations or labels that are not strings. Kubernetes'
+// libraries would read the whole map as empty, including the delete annotation.
 func (d *document) stringMapProblems(fields map[string]any, kind string) []Problem {
 	metadata, _ := fields["metadata"].(map[string]any)
 	if metadata[kind] == nil {
@@ -112,18 +112,18 @@ func (d *document) stringMapProblems(fields map[string]any, kind string) []Probl
 		if kind == "annotations" && key == DeleteAnnotation {
 			cause, written = WrongDelete, ""
 		}
-		what, how := describe(entries[key]), quoted(entries[key], written)
-		if strings.HasPrefix(what, "the number") && fields["kind"] == "Secret" {
-			what, how = "a number", "" // which may be secret
+		description, hint := describe(entries[key]), quoted(entries[key], written)
+		if strings.HasPrefix(description, "the number") && fields["kind"] == "Secret" {
+			description, hint = "a number", "" // which may be secret
 		}
 		problems = append(problems, d.problem(cause, []string{"metadata", kind, key},
-			"%s %s is %s, not a string: write it in quotes%s", strings.TrimSuffix(kind, "s"), key, what, how))
+			"%s %s is %s, not a string: write it in quotes%s", strings.TrimSuffix(kind, "s"), key, description, hint))
 	}
 	return problems
 }
 
-// fieldProblems are fields that Kubernetes' own kinds don't have, or that hold
-// what they can't. Other kinds have schemas that aren't known here.
+// fieldProblems returns the unknown fields of Kubernetes' own kinds, and fields with values of
+// wrong types. The schemas of other kinds aren't known here.
 func (d *document) fieldProblems(m *Manifest) []Problem {
 	typed, err := scheme.Scheme.New(m.GroupVersionKind())
 	if err != nil || m.IsTombstone() { // of which only the name matters
@@ -137,7 +137,7 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 	if !isUnknown {
 		var problems []Problem
 		for _, wrong := range typeMismatches(m) {
-			problem := m.problem(WrongType, "the API server will refuse it: %s%s", nameOf(wrong.Path), why(wrong.Err))
+			problem := m.problem(WrongType, "the API server will refuse it: %s%s", nameOf(wrong.Path), mismatchText(wrong.Err))
 			problem.Line, problem.Column = d.at(wrong.Path)
 			problems = append(problems, problem)
 		}
@@ -154,7 +154,7 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 	return problems
 }
 
-// problem is one at a field of this document.
+// problem returns a problem at a field of this document.
 func (d *document) problem(cause Cause, field []string, format string, args ...any) Problem {
 	line, column := d.at(field)
 	return Problem{
@@ -163,7 +163,7 @@ func (d *document) problem(cause Cause, field []string, format string, args ...a
 	}
 }
 
-// object names the object as far as that is known.
+// object returns the kind and name of the object, as far as they are known.
 func (d *document) object() string {
 	fields, _ := d.value.(map[string]any)
 	kind, _ := fields["kind"].(string)
@@ -176,8 +176,8 @@ func (d *document) object() string {
 	return strings.TrimSpace(kinds.ID{Kind: kind, Namespace: namespace, Name: name}.String())
 }
 
-// at finds where a field stands. The text is read once more for it, which is only
-// done to tell of a problem. Where the path ends early, so does the search.
+// at returns the position of a field, or of its last parent that exists. It parses the text
+// once more, which is only done to report a problem.
 func (d *document) at(path []string) (line, column int) {
 	if d.places == nil {
 		d.places = newPlaces(d.text)
@@ -185,7 +185,7 @@ func (d *document) at(path []string) (line, column int) {
 	return d.places.At(path...)
 }
 
-// describe says what a value is, for people who write YAML.
+// describe describes a value for people who write YAML.
 func describe(value any) string {
 	switch value := value.(type) {
 	case nil:
@@ -203,14 +203,14 @@ func describe(value any) string {
 	}
 }
 
-// written is how a simple value is written; "" if that is not known.
+// written returns the text of a scalar as it is in the file; "" if that is not known.
 func (d *document) written(path ...string) string {
 	d.at(nil)
 	return d.places.scalar(path...)
 }
 
-// quoted is how to write a value in quotes, if it is that simple: as it is written, for
-// 1.10 is another text than 1.1.
+// quoted returns a hint how to write a scalar in quotes. It uses the text in the file, since
+// 1.10 is another string than 1.1.
 func quoted(value any, written string) string {
 	switch value := value.(type) {
 	case nil:
@@ -222,7 +222,7 @@ func quoted(value any, written string) string {
 	}
 }
 
-// unreadable is the problem of a text that can't be read.
+// unreadable returns the problem of a text that can't be decoded.
 func unreadable(path string, number, line int, err error) Problem {
 	problem := Problem{File: path, Line: line, Document: number, Cause: Unreadable, Message: err.Error()}
 	var syntax *errSyntax

@@ -11,19 +11,19 @@ import (
 	"github.com/openshift/library-go/pkg/manifest"
 )
 
-// CommonCluster finds a cluster on which two manifests of a release are both applied, as
-// the filter that chooses it, and says whether there is any. Of one manifest it says,
-// given it twice, whether it is applied anywhere. What the filter has chosen already
-// is chosen for all clusters.
+// CommonCluster returns a filter of a cluster on which two manifests of a release are both
+// applied, and whether there is one. Called with one manifest twice, it reports
+// whether that is applied on any cluster. Settings of f apply to
+// all clusters.
 func (f Filter) CommonCluster(a, b *Manifest) (Filter, bool) {
 	return f.findCluster([]*Manifest{a, b}, nil, append(gatesOf(a, wanted), gatesOf(b, wanted)...))
 }
 
-// ClusterWithout finds a cluster on which a manifest is applied, and none of some others is.
+// ClusterWithout returns a filter of a cluster on which a manifest is applied, and none of some others is.
 func (f Filter) ClusterWithout(m *Manifest, others []*Manifest) (Filter, bool) {
 	fewest := gatesOf(m, wanted)
 	if namesGates(m) || slices.ContainsFunc(others, namesGates) {
-		fewest = append([]string{}, fewest...) // none is not the same as not to ask
+		fewest = append([]string{}, fewest...) // empty: unlike nil, it disables all
 	}
 	if cluster, found := f.findCluster([]*Manifest{m}, others, fewest); found {
 		return cluster, true
@@ -96,7 +96,7 @@ func accepting[T any](manifests []*Manifest, values []T, filter func(T) Filter) 
 	})
 }
 
-// subjects returns manifests as library-go's filters want them: only overrides need more than heads.
+// subjects returns manifests for library-go's filters: only overrides need more than heads.
 func subjects(manifests []*Manifest) []*manifest.Manifest {
 	found := make([]*manifest.Manifest, len(manifests))
 	for i, m := range manifests {
@@ -107,7 +107,7 @@ func subjects(manifests []*Manifest) []*manifest.Manifest {
 
 func (f Filter) leavesOut(subject *manifest.Manifest) bool { return f.include(subject) != nil }
 
-// collect returns the names that manifests give to a filter, each once.
+// collect returns the names in the annotations of manifests for a filter, each once.
 func collect(manifests []*Manifest, filter FilterName) []string {
 	var found []string
 	for _, m := range manifests {
@@ -120,7 +120,7 @@ func collect(manifests []*Manifest, filter FilterName) []string {
 	return found
 }
 
-// withOthers adds the feature sets that are not named, if any is.
+// withOthers adds the other feature sets, if any is named.
 func withOthers(sets []string) []string {
 	if len(sets) == 0 {
 		return nil
@@ -129,7 +129,7 @@ func withOthers(sets []string) []string {
 	return slices.Concat(others[:1], sets, others[1:])
 }
 
-// withNext adds a major version that is not named, if any is.
+// withNext adds a further major version, if any is named.
 func withNext(majors []uint64) []uint64 {
 	if len(majors) == 0 {
 		return nil
@@ -137,8 +137,8 @@ func withNext(majors []uint64) []uint64 {
 	return append(majors, slices.Max(majors)+1)
 }
 
-// gatesOf are the feature gates that a manifest names, those that must be on or those
-// that must be off.
+// gatesOf returns the feature gates in a manifest's annotation: those that must be enabled or those
+// that must be disabled.
 func gatesOf(m *Manifest, which func(gate string) bool) []string {
 	var found []string
 	for _, gate := range m.namesFor(ByFeatureGates) {
@@ -154,7 +154,7 @@ func namesGates(m *Manifest) bool { return m.annotations()[FeatureGateAnnotation
 func unwanted(gate string) bool { return strings.HasPrefix(gate, "-") }
 func wanted(gate string) bool   { return !unwanted(gate) }
 
-// numbers are the major versions of a list, wanted or not.
+// numbers returns the major versions of a list, wanted or not.
 func numbers(versions []string) []uint64 {
 	var found []uint64
 	for _, version := range versions {
@@ -165,8 +165,8 @@ func numbers(versions []string) []uint64 {
 	return found
 }
 
-// orNone are the values of a filter to try: only that of no filter where the payload names
-// any.
+// orNone returns the values of a filter to try: the zero value, for no filter, if the payload has
+// none.
 func orNone[T comparable](values []T) []T {
 	if len(values) == 0 {
 		return make([]T, 1)
@@ -174,7 +174,7 @@ func orNone[T comparable](values []T) []T {
 	return values
 }
 
-// String is the filter in the words of the flags: "profile X, feature set Y".
+// String returns the filter in the words of the flags: "profile X, feature set Y".
 func (f Filter) String() string {
 	var parts []string
 	add := func(name, value string) {

@@ -20,11 +20,11 @@ import (
 // strings, text that yaml/v3 won't read) is left to sigs.k8s.io/yaml itself. So
 // the two can't differ by more than these rules; FuzzDecode compares them.
 
-// A decoded document is its value and what was odd about it.
+// A decoded document has its value and its repeated keys.
 type decoded struct {
 	value    any
 	size     size
-	text     chunk // that it was read from
+	text     chunk // its source
 	line     int   // of its first node in that text; 0 when not known
 	repeated []repeatedKey
 }
@@ -35,7 +35,7 @@ type repeatedKey struct {
 	line, column int
 }
 
-// decodeYAML reads one document, if it is no larger than it may be.
+// decodeYAML reads one document, within the limits.
 func (c chunk) decodeYAML() (decoded, error) {
 	if err := checkText(c.text, c.marks); err != nil {
 		return decoded{}, err
@@ -73,14 +73,14 @@ func decode(text []byte) (decoded, error) {
 	return d, err
 }
 
-// isPeculiar finds what yaml/v3 reads differently: it allows more tabs than others,
-// and minds characters that only look like line breaks, or like nothing.
+// isPeculiar reports whether yaml/v3 reads a text differently: it allows more tabs than others,
+// and treats characters as line breaks that others don't.
 func isPeculiar(text []byte) bool {
 	return bytes.IndexByte(text, '\t') >= 0 || oddBreak(text) >= 0
 }
 
-// oddBreak returns where a text has a character that only looks like a line break, or like
-// nothing; -1 if it has none.
+// oddBreak returns the offset of a Unicode line break or byte order mark in a text; -1 if
+// it has none.
 func oddBreak(text []byte) int {
 	for _, odd := range []string{"\u0085", "\u2028", "\u2029", "\ufeff"} { // each alone is much faster than all at once
 		if at := bytes.Index(text, []byte(odd)); at >= 0 {
@@ -101,7 +101,7 @@ func parseNode(text []byte) (*yaml3.Node, error) {
 	}
 	var rest yaml3.Node
 	if err := decoder.Decode(&rest); !errors.Is(err, io.EOF) {
-		// Kubernetes' decoder would drop the rest without a word.
+		// Kubernetes' decoder would drop the rest silently.
 		line := rest.Line
 		if err != nil {
 			line = syntaxError(err).line
@@ -114,8 +114,8 @@ func parseNode(text []byte) (*yaml3.Node, error) {
 	return root.Content[0], nil
 }
 
-// decodeCarefully reads a document the way Kubernetes does, slowly. The root is what
-// yaml/v3 made of it, and the cause why it could not read it, if it could not.
+// decodeCarefully reads a document the way Kubernetes does, slowly. The root is the
+// result of yaml/v3, and the cause its error, if it failed.
 func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error) {
 	if cause == nil && mayHaveAliases(text) {
 		if at := oddBreak(text); at >= 0 {
@@ -124,7 +124,7 @@ func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error
 	}
 	var value any
 	err := cause
-	if cause == nil || !mayHaveAliases(text) { // else the size of what aliases stand for is not known
+	if cause == nil || !mayHaveAliases(text) { // else the size of the values of aliases is not known
 		err = utilyaml.Unmarshal(text, &value)
 	}
 	if err == nil && root == nil {
@@ -138,7 +138,7 @@ func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error
 		cause = err
 	}
 	syntax := syntaxError(cause)
-	syntax.keepQuiet(text)
+	syntax.redact(text)
 	syntax.explain(text)
 	if isIndentedByTab(text, syntax.line) {
 		syntax.message = "this line begins with a tab: indent it with blanks"
@@ -149,16 +149,16 @@ func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error
 	return decoded{}, syntax
 }
 
-// oddBreakMessage is about a text that yaml/v3 and Kubernetes cut into different lines, so that one
-// may see aliases where the other sees a comment.
+// oddBreakMessage is for a text that yaml/v3 and Kubernetes split into different lines, so that one
+// may find aliases where the other finds a comment.
 const oddBreakMessage = "this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in a document that may have aliases: write \\n or a line break instead"
 
-// mayHaveAliases says whether a text has the characters that anchors and aliases begin with.
+// mayHaveAliases reports whether a text has the characters that anchors and aliases begin with.
 func mayHaveAliases(text []byte) bool {
 	return bytes.IndexByte(text, '&') >= 0 && bytes.IndexByte(text, '*') >= 0
 }
 
-// repeatedKeys finds the keys that stand twice in a mapping, by how they are written.
+// repeatedKeys finds the keys that are twice in a mapping, by their text.
 func repeatedKeys(node *yaml3.Node) []repeatedKey {
 	var found []repeatedKey
 	seen := map[string]bool{}
@@ -174,14 +174,14 @@ func repeatedKeys(node *yaml3.Node) []repeatedKey {
 	return found
 }
 
-// A converter makes values of nodes.
+// A converter converts nodes to values.
 type converter struct {
 	tags     *tagFinder
 	repeated []repeatedKey
-	odd      int // numbers that Kubernetes' library was asked about
+	odd      int // numbers that Kubernetes' library has decoded
 }
 
-// maxOdd is how many numbers are asked about one by one, which costs as much as a short document.
+// maxOdd is how many numbers are decoded by the library one by one, which costs as much as a short document.
 const maxOdd = 1000
 
 // convert returns the value of a node, and whether the node is ordinary.
@@ -224,7 +224,7 @@ func (c *converter) mapping(node *yaml3.Node) (any, bool) {
 		if !ordinary {
 			return nil, false
 		}
-		if _, twice := fields[key]; twice {
+		if _, isRepeated := fields[key]; isRepeated {
 			c.repeated = append(c.repeated, repeatedKey{key: key, line: node.Content[i].Line, column: node.Content[i].Column})
 		}
 		fields[key] = value
@@ -244,10 +244,10 @@ func (c *converter) key(node *yaml3.Node) (string, bool) {
 	if !isString || key == "<<" {
 		return "", false
 	}
-	return unique.Make(key).Value(), true // so that it is kept once, however many manifests have it
+	return unique.Make(key).Value(), true // interned: many manifests have the same keys
 }
 
-// isQuoted says whether a scalar is a string by how it is written.
+// isQuoted reports whether a scalar is a string by its style.
 func isQuoted(node *yaml3.Node) bool {
 	const quoted = yaml3.DoubleQuotedStyle | yaml3.SingleQuotedStyle | yaml3.LiteralStyle | yaml3.FoldedStyle
 	return node.Style&quoted != 0
@@ -275,7 +275,7 @@ func (c *converter) scalar(node *yaml3.Node) (any, bool) {
 	}
 }
 
-// words are the plain words that are no strings.
+// words are the plain words that are not strings.
 var words = map[string]any{
 	"~": nil, "null": nil, "Null": nil, "NULL": nil,
 	"y": true, "Y": true, "yes": true, "Yes": true, "YES": true,
@@ -287,9 +287,9 @@ var words = map[string]any{
 // maxDigits is how many decimal digits always fit an int64.
 const maxDigits = 18
 
-// number returns the value of what looks like a number. Only plain decimal
-// integers are decided here; octals, floats, dates and the like are rare, and
-// asked of Kubernetes' own library.
+// number returns the value of a text that looks like a number. Only plain decimal
+// integers are decoded here; octals, floats, dates and the like are rare, and
+// decoded by Kubernetes' own library.
 func (c *converter) number(text string) (any, bool) {
 	if isDecimal(text) {
 		value, err := strconv.ParseInt(text, 10, 64)

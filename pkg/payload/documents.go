@@ -2,15 +2,15 @@ package payload
 
 // A Document is one of a file's documents, whether it is a manifest or not.
 type Document struct {
-	Number int    // in its file, as Manifest has it
-	Text   []byte // as it is written
-	Start  int    // where in the file the text begins, in bytes
-	Value  any    // that Kubernetes reads; nil if nothing can be read
+	Number int    // in its file, as in Manifest
+	Text   []byte // as in the file
+	Start  int    // offset of the text in the file, in bytes
+	Value  any    // as Kubernetes decodes it; nil if it can't be decoded
 }
 
-// Documents reads the text of a file as Parse does, but for its templates and images: for
-// those who change files, and must know what they change. Documents that hold nothing
-// are left out. The error is for a text that can't be cut into documents.
+// Documents decodes the text of a file as Parse does, without rendering templates and substituting images, for
+// callers that edit files. Empty documents
+// are left out. It fails if the text can't be split into documents.
 func Documents(text []byte) ([]Document, error) {
 	chunks, wrong := split(text)
 	if wrong != nil {

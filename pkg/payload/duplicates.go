@@ -15,8 +15,8 @@ import (
 // maxSame is how many manifests of one object are listed and compared, one with each other.
 const maxSame = 20
 
-// duplicates finds objects that a payload has more than once, though they have
-// passed the filter. Each is one problem, at the first place.
+// duplicates finds objects that a payload has more than once after
+// filtering. Each is one problem, at its first manifest.
 func duplicates(manifests []*Manifest, filter Filter) []Problem {
 	places := make(map[kinds.ID][]*Manifest, len(manifests))
 	for _, m := range manifests {
@@ -42,8 +42,8 @@ func duplicates(manifests []*Manifest, filter Filter) []Problem {
 	return problems
 }
 
-// advice says what to do about an object that is there several times. A filter that
-// is in use has let all of them in, so it is no other one that chooses.
+// advice returns what to do about an object with several manifests. A filter that
+// is set has included all of them, so only another filter can select one.
 func advice(same []*Manifest, filter Filter) string {
 	deletes := slices.ContainsFunc(same, (*Manifest).IsTombstone)
 	creates := slices.ContainsFunc(same, func(m *Manifest) bool { return !m.IsTombstone() })
@@ -63,7 +63,7 @@ func advice(same []*Manifest, filter Filter) string {
 	return "keep one of them"
 }
 
-// choosesOne says whether a filter can let just one of some manifests in, as one of them names it.
+// choosesOne reports whether a filter with a name, or with none, can include exactly one of some manifests.
 func choosesOne(by FilterName, name string, same []*Manifest) bool {
 	return slices.ContainsFunc(selections(by, name), func(f Filter) bool {
 		in := 0
@@ -76,7 +76,7 @@ func choosesOne(by FilterName, name string, same []*Manifest) bool {
 	})
 }
 
-// selections returns the filters that can be selected for a name in a manifest, and for having selected none.
+// selections returns the filters that can be set for a name in a manifest, and the one for no name.
 func selections(by FilterName, name string) []Filter {
 	switch by {
 	case ByProfile:

@@ -15,30 +15,30 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Filter chooses manifests of a payload. Its zero value takes all of them:
+// A Filter selects manifests of a payload. Its zero value includes all of them:
 // each field filters only when it is set.
 type Filter struct {
-	// Exclude leaves out what is annotated exclude.release.openshift.io/NAME.
+	// Exclude leaves out manifests with the annotation exclude.release.openshift.io/NAME.
 	Exclude string
-	// Profile takes only what is annotated include.release.openshift.io/PROFILE.
+	// Profile includes only manifests with the annotation include.release.openshift.io/PROFILE.
 	Profile string
-	// FeatureSet takes what names it in release.openshift.io/feature-set, and what
-	// has no such annotation. Empty takes everything, or with a profile DefaultFeatureSet.
+	// FeatureSet includes manifests with it in release.openshift.io/feature-set, and those
+	// without the annotation. Empty includes everything, or is DefaultFeatureSet if there is a profile.
 	FeatureSet string
-	// FeatureGates are those that are on, for release.openshift.io/feature-gate.
-	// An empty list is a cluster where all are off. Nil takes everything, or with a profile is an empty list.
+	// FeatureGates are the enabled ones, for release.openshift.io/feature-gate.
+	// An empty list is a cluster with none enabled. Nil includes everything, or is an empty list if there is a profile.
 	FeatureGates []string
-	// MajorVersion is the cluster's, for release.openshift.io/major-version. That
-	// of the release is taken when it is 0.
+	// MajorVersion is the cluster's, for release.openshift.io/major-version;
+	// that of the release if it is 0.
 	MajorVersion uint64
-	// Capabilities are those that are known and those that are on, for
+	// Capabilities are the known and the enabled ones, for
 	// capability.openshift.io/name. See ParseCapabilities.
 	Capabilities *configv1.ClusterVersionCapabilitiesStatus
 	// Overrides leave out objects that an administrator manages.
 	Overrides []configv1.ComponentOverride
 }
 
-// DefaultFeatureSet is the feature set of a cluster that has chosen none.
+// DefaultFeatureSet is the feature set of a cluster that has none set.
 const DefaultFeatureSet = "Default"
 
 // An Exclusion is a manifest that a filter left out.
@@ -51,7 +51,7 @@ type Exclusion struct {
 // A FilterName is the filter that left a manifest out.
 type FilterName string
 
-// The filters, in the order in which they are asked.
+// The filters, in the order in which they are evaluated.
 const (
 	ByExclude      FilterName = "exclude"
 	ByFeatureSet   FilterName = "feature-set"
@@ -62,8 +62,8 @@ const (
 	ByOverrides    FilterName = "overrides"
 )
 
-// exclusion says why a filter leaves a manifest out; nil if it does not. The error
-// is for a manifest that the library can't read.
+// exclusion returns the exclusion of a manifest; nil if the filter includes it. It fails
+// if the library can't read the manifest.
 func (f Filter) exclusion(m *Manifest) (*Exclusion, error) {
 	subject, err := f.subject(m)
 	if err != nil {
@@ -78,12 +78,12 @@ func (f Filter) exclusion(m *Manifest) (*Exclusion, error) {
 			return &Exclusion{Manifest: m, Filter: single.name, Reason: why.Error()}, nil
 		}
 	}
-	// Only feature sets and feature gates together refuse what neither does.
+	// Only feature sets and feature gates together exclude a manifest that neither does alone.
 	return &Exclusion{Manifest: m, Filter: ByFeatureGates, Reason: why.Error()}, nil
 }
 
-// head is what library-go decides about: kind and annotations. It refuses what has no annotations before it asks any
-// filter, so it is always given some.
+// head returns the part of a manifest that library-go filters: kind and annotations. The library refuses a manifest without
+// annotations before it evaluates any filter, so the head always has some.
 func (m *Manifest) head() *manifest.Manifest {
 	object := m.object
 	if m.annotations() == nil {
@@ -92,7 +92,7 @@ func (m *Manifest) head() *manifest.Manifest {
 	return &manifest.Manifest{GVK: m.GroupVersionKind(), Obj: object}
 }
 
-// subject is the head of a manifest. Overrides are about objects by name, which the library only knows of what it has read.
+// subject returns the head of a manifest, decoded by the library if there are overrides: they match objects by name.
 func (f Filter) subject(m *Manifest) (*manifest.Manifest, error) {
 	head := m.head()
 	if len(f.Overrides) == 0 {
@@ -108,7 +108,7 @@ func (f Filter) subject(m *Manifest) (*manifest.Manifest, error) {
 	return read, read.UnmarshalJSON(text)
 }
 
-// include asks library-go.
+// include returns library-go's reason to leave a manifest out; nil if it is included.
 func (f Filter) include(subject *manifest.Manifest) error {
 	var featureSet *string
 	switch f.FeatureSet {
@@ -125,7 +125,7 @@ func (f Filter) include(subject *manifest.Manifest) error {
 	return subject.Include(set(f.Exclude), featureSet, set(f.Profile), f.Capabilities, f.Overrides, gates, set(f.MajorVersion))
 }
 
-// set returns nil for a zero value: a filter that was not chosen.
+// set returns nil for a zero value: a filter that is not set.
 func set[T comparable](value T) *T {
 	var zero T
 	if value == zero {
@@ -140,7 +140,7 @@ type singleFilter struct {
 	filter Filter
 }
 
-// single returns each part of a filter as a filter of its own, to find the one that excludes a manifest.
+// single returns each field of a filter as a filter of its own, to find the one that excludes a manifest.
 func (f Filter) single() []singleFilter {
 	return []singleFilter{
 		{ByExclude, Filter{Exclude: f.Exclude}},
@@ -153,12 +153,12 @@ func (f Filter) single() []singleFilter {
 	}
 }
 
-// isSet reports whether one of the filters is in use.
+// isSet reports whether one of the filters is set.
 func (f Filter) isSet(name FilterName) bool {
 	return slices.ContainsFunc(f.single(), func(filter singleFilter) bool { return filter.name == name && !reflect.ValueOf(filter.filter).IsZero() })
 }
 
-// The annotations that filters look at.
+// The annotations that filters evaluate.
 const (
 	CapabilityAnnotation   = manifest.CapabilityAnnotation
 	IncludePrefix          = "include.release.openshift.io/"
@@ -168,7 +168,7 @@ const (
 	MajorVersionAnnotation = "release.openshift.io/major-version"
 )
 
-// namesFor returns the names that the annotations of a manifest give to a filter, sorted: the profiles that it is for, for
+// namesFor returns the names in the annotations of a manifest for a filter, sorted: its profiles, for
 // example.
 func (m *Manifest) namesFor(filter FilterName) []string {
 	switch filter {
@@ -189,7 +189,7 @@ func (m *Manifest) namesFor(filter FilterName) []string {
 	}
 }
 
-// annotationsBelow returns the names behind a prefix of annotations.
+// annotationsBelow returns the suffixes of annotations with a prefix.
 func (m *Manifest) annotationsBelow(prefix string) []string {
 	var names []string
 	for key := range m.annotations() {
@@ -211,11 +211,11 @@ func (m *Manifest) annotationList(annotation, separator string) []string {
 	return names
 }
 
-// FilterNames returns the names that the manifests of a release give to a filter. Manifests that the filter leaves out
+// FilterNames returns the names in the annotations of all manifests for a filter. Excluded manifests
 // count, too.
 func (p *Payload) FilterNames(filter FilterName) []string { return collect(p.All(), filter) }
 
-// All returns the manifests that the filter chose, and behind them those that it left out.
+// All returns the included manifests, followed by the excluded ones.
 func (p *Payload) All() []*Manifest {
 	all := slices.Clone(p.Manifests)
 	for _, left := range p.Excluded {
@@ -224,5 +224,5 @@ func (p *Payload) All() []*Manifest {
 	return all
 }
 
-// Why is the exclusion in one line.
+// Why returns the exclusion in one line.
 func (e Exclusion) Why() string { return printable.Line(fmt.Sprintf("%s: %s", e.Filter, e.Reason)) }

@@ -15,7 +15,7 @@ var hookCauses = map[deploymenthook.HookRule]Cause{
 	deploymenthook.RuleMisplaced: MisplacedHooks, deploymenthook.RuleUnknownVolume: HookVolume, deploymenthook.RuleNoEffect: HookIneffective,
 }
 
-// hookProblems are those of the hooks of a Deployment.
+// hookProblems returns the problems of the hooks of a Deployment.
 func (d *document) hookProblems(m *Manifest) []Problem {
 	if m.IsTombstone() {
 		return nil
@@ -32,8 +32,8 @@ func (d *document) hookProblems(m *Manifest) []Problem {
 	return problems
 }
 
-// within is where a line and column of a text stand that is the value of a field. Of a text that the file has in another
-// form, with escapes for example, it is where the field stands.
+// within returns the position in the file of a line and column of a field's text. If the file has the text in another
+// form, with escapes for example, it returns the position of the field.
 func (p *Places) within(line, column int, path ...string) (fileLine, fileColumn int) {
 	if at, before, exists := p.lineOf(p.node(path...), line); exists {
 		return p.text.fileLine(at), before + column
@@ -41,29 +41,29 @@ func (p *Places) within(line, column int, path ...string) (fileLine, fileColumn 
 	return p.At(path...)
 }
 
-// lineOf finds a line of a text in the document: its line, and how many characters stand before it.
+// lineOf finds a line of a field's text in the document: its line, and how many characters are before it.
 func (p *Places) lineOf(node *yaml3.Node, line int) (at, before int, exists bool) {
 	if node == nil || node.Kind != yaml3.ScalarNode {
 		return 0, 0, false
 	}
-	said := strings.Split(node.Value, "\n")
-	if line > len(said) || said[line-1] == "" {
+	valueLines := strings.Split(node.Value, "\n")
+	if line > len(valueLines) || valueLines[line-1] == "" {
 		return 0, 0, false
 	}
 	switch {
 	case node.Style == yaml3.LiteralStyle: // its lines begin below the "|", indented
 		at = node.Line + line
-		before = utf8.RuneCountInString(p.line(at)) - utf8.RuneCountInString(said[line-1])
-	case len(said) == 1:
+		before = utf8.RuneCountInString(p.line(at)) - utf8.RuneCountInString(valueLines[line-1])
+	case len(valueLines) == 1:
 		at, before = node.Line, node.Column-1
 		if isQuoted(node) {
 			before++
 		}
 	}
-	return at, before, before >= 0 && strings.HasPrefix(behind(p.line(at), before), said[line-1])
+	return at, before, before >= 0 && strings.HasPrefix(behind(p.line(at), before), valueLines[line-1])
 }
 
-// line is a line of the document, without its break.
+// line returns a line of the document, without its line break.
 func (p *Places) line(number int) string {
 	lines := strings.Split(string(p.text.text), "\n")
 	if number < 1 || number > len(lines) {
@@ -72,7 +72,7 @@ func (p *Places) line(number int) string {
 	return strings.TrimSuffix(lines[number-1], "\r")
 }
 
-// behind is a text without its first characters.
+// behind returns a text without its first characters.
 func behind(text string, characters int) string {
 	runes := []rune(text)
 	return string(runes[min(characters, len(runes)):])

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// What may stand behind the repository of an image.
+// The suffixes that the repository of an image may have.
 var (
 	imageTag    = regexp.MustCompile(`^:\w[\w.-]{0,127}$`)
 	imageDigest = regexp.MustCompile(`^@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[[:xdigit:]]{2,}$`)
 )
 
-// A substitution puts the release's images in the place of those that manifests
-// were written with.
+// A substitution replaces the images in manifests by those of the
+// release.
 type substitution struct {
 	targets map[string]string // by repository
 	lengths []bool            // that repositories have
-	hosts   [][]byte          // what every repository begins with: to look for these is quick
+	hosts   [][]byte          // of all repositories: a quick search for them comes first
 }
 
 // newSubstitution maps repositories to pull specs.
@@ -44,11 +44,11 @@ func newSubstitution(targets map[string]string) *substitution {
 	return s
 }
 
-// fewHosts is how many hosts are looked for before a text is looked through word by word.
+// fewHosts is the number of hosts up to which a text is searched for them first.
 const fewHosts = 10
 
-// apply replaces the images in a text. An image stands between blanks, quotes, and the ends of the
-// text; in front of it there may be anything that ends with no letter, digit or underscore.
+// apply replaces the images in a text. An image is delimited by blanks, quotes, and the ends of the
+// text; before it there may be other text that does not end with a letter, digit or underscore.
 func (s *substitution) apply(text []byte) ([]byte, error) {
 	if s == nil || len(s.hosts) <= fewHosts && !slices.ContainsFunc(s.hosts, func(host []byte) bool { return bytes.Contains(text, host) }) {
 		return text, nil
@@ -76,14 +76,14 @@ func (s *substitution) apply(text []byte) ([]byte, error) {
 	return append(out, text[copied:]...), nil
 }
 
-// endsImage says of a byte whether it ends an image.
+// endsImage is true for bytes that end an image.
 var endsImage = [256]bool{'\t': true, '\n': true, '\f': true, '\r': true, ' ': true, '"': true, '\'': true}
 
-// errImages is a text that is too long once its images are in their places.
+// errImages is the error of a text that is too long after substitution.
 var errImages = &errSyntax{message: "with the images of the release it has more than 32 MiB, which is the limit for a file"}
 
-// find returns where the first image begins in a word, with what to put in the place of all that
-// follows; -1 if there is none. Of several that begin there it is the shortest.
+// find returns the offset of the first image in a word, and the replacement for the rest of
+// the word; -1 if there is none. Of several images at an offset it is the shortest.
 func (s *substitution) find(word []byte) (int, string) {
 	ends := []int{bytes.LastIndexByte(word, ':'), bytes.LastIndexByte(word, '@'), len(word)}
 	slices.Sort(ends)
@@ -105,7 +105,7 @@ func (s *substitution) find(word []byte) (int, string) {
 	return -1, ""
 }
 
-// indexOfImage returns where an image first stands in a text, and not as a part of another; -1 if nowhere.
+// indexOfImage returns the offset of an image in a text, if it is not a part of another image; -1 if there is none.
 func indexOfImage(text, image []byte) int {
 	for start := 0; ; start++ {
 		at := bytes.Index(text[start:], image)
@@ -120,15 +120,15 @@ func indexOfImage(text, image []byte) int {
 	}
 }
 
-// isWordByte is \w of regular expressions.
+// isWordByte reports whether \w of regular expressions matches a byte.
 func isWordByte(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
 }
 
-// substitutionOf is the one of a release: its own images by their repositories,
-// and what stands for them in a component's manifests. A repository that several
-// images share says nothing about which of them is meant. Missing are the names of
-// images that something stands for, and that the release does not have.
+// substitutionOf returns the substitution of a release: its images by their repositories,
+// and by their placeholders in a component's manifests. A repository that several
+// images share is ambiguous, and is left out. Missing are the names of
+// images with a placeholder that the release does not have.
 func substitutionOf(images, placeholders map[string]string) (_ *substitution, missing []string, _ error) {
 	targets := map[string]string{}
 	shared := map[string]bool{}
@@ -137,7 +137,7 @@ func substitutionOf(images, placeholders map[string]string) (_ *substitution, mi
 		if !namesRegistry(repository) {
 			continue // "web" may be an image, and may be anything else
 		}
-		if other, twice := targets[repository]; twice && other != spec {
+		if other, isRepeated := targets[repository]; isRepeated && other != spec {
 			shared[repository] = true
 		}
 		targets[repository] = spec
@@ -150,7 +150,7 @@ func substitutionOf(images, placeholders map[string]string) (_ *substitution, mi
 		if placeholder == "" {
 			return nil, nil, fmt.Errorf("nothing stands for the image %q", name)
 		}
-		if other, twice := named[placeholder]; twice {
+		if other, isRepeated := named[placeholder]; isRepeated {
 			return nil, nil, fmt.Errorf("%s stands for two images, %q and %q", placeholder, other, name)
 		}
 		named[placeholder] = name
@@ -163,14 +163,14 @@ func substitutionOf(images, placeholders map[string]string) (_ *substitution, mi
 	return newSubstitution(targets), missing, nil
 }
 
-// namesRegistry says whether a repository begins with a registry, as registry.example/web
-// does. Only then can nothing else be meant by it.
+// namesRegistry reports whether a repository begins with a registry, as registry.example/web
+// does. Otherwise the text may be anything else.
 func namesRegistry(repository string) bool {
 	host, path, found := strings.Cut(repository, "/")
 	return found && path != "" && (strings.ContainsAny(host, ".:") || host == "localhost")
 }
 
-// repositoryOf takes digest and tag off a pull spec.
+// repositoryOf returns a pull spec without digest and tag.
 func repositoryOf(spec string) string {
 	spec, _, _ = strings.Cut(spec, "@")
 	if colon := strings.LastIndex(spec, ":"); colon > strings.LastIndex(spec, "/") {

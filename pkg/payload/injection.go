@@ -15,15 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The annotations by which a manifest asks for settings of the cluster. The first two are OpenShift's.
+// The annotations by which a manifest requests settings of the cluster. The first two are OpenShift's.
 const (
 	injectProxy     = "config.openshift.io/inject-proxy" // names containers of a Deployment or DaemonSet
 	injectTLS       = "config.openshift.io/inject-tls"   // "true", on a ConfigMap with configuration of an operator
 	injectAPIServer = "runlevel.dev/inject-api-server"   // names containers of a Deployment
 )
 
-// An Injection has the settings of a cluster that manifests may ask for by annotation. What is injected is a part of
-// the manifest: it is applied and kept in place like all of it.
+// An Injection has the settings of a cluster that manifests may request by annotation. Injected fields become a part of
+// the manifest: they are applied and kept in place like all others.
 type Injection struct {
 	HTTPProxy, HTTPSProxy, NoProxy string   // of the Proxy
 	MinTLSVersion                  string   // of the API server's security profile; empty leaves what manifests have
@@ -31,7 +31,7 @@ type Injection struct {
 	APIHost, APIPort               string   // where pods reach the API server, if not by the Service
 }
 
-// inject changes the manifest as its annotations ask for.
+// inject sets the settings that the manifest's annotations request.
 func (i Injection) inject(m *Manifest) error {
 	annotations := m.annotations()
 	if annotations[injectProxy] == "" && annotations[injectAPIServer] == "" && annotations[injectTLS] == "" {

@@ -10,10 +10,10 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// decodeJSON reads a stream of JSON documents, as a file may hold them one after
-// the other without a separator. Where it ends with an error, the documents before
-// are returned all the same. Behind them there may be comments, or a document in
-// YAML behind a single one in JSON: Kubernetes' decoder allows that.
+// decodeJSON reads a stream of JSON documents, which a file may have one after
+// the other without a separator. If it fails, the documents before the error
+// are returned, too. They may be followed by comments, and a single JSON document by one
+// in YAML: Kubernetes' decoder allows that.
 func decodeJSON(text []byte) ([]decoded, error) {
 	var found []decoded
 	line, counted := 1, 0 // lines are counted up to here
@@ -65,7 +65,7 @@ func decodeOneJSON(text []byte) (decoded, error) {
 	return decoded{value: value, size: size, line: 1}, err
 }
 
-// isComment says whether there is nothing but comments.
+// isComment reports whether a text has nothing but comments.
 func isComment(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {

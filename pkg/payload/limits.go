@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Limits of what is read: a release must not take all time and memory of a command that reads it.
-// Real releases are far from them. The largest document known has 0.5 MB and 7,000 values, and
+// Limits of a release, so that it can't exhaust the time and memory of a command that reads it.
+// Real releases are far below them. The largest document known has 0.5 MB and 7,000 values, and
 // OpenShift's releases have about 900 manifests.
 const (
 	maxFile     = 32 << 20 // bytes of a file, rendered and with its images
@@ -31,7 +31,7 @@ const (
 	marksPerValue = 2
 )
 
-// isMark says of a byte whether it may stand before a value in YAML or JSON: indicators, and the
+// isMark is 1 for bytes that may precede a value in YAML or JSON: indicators, and the
 // last bytes of line breaks. There are at most two values for each, a mapping and its key.
 var isMark = func() (marks [256]uint8) {
 	for _, c := range []byte(",:[{?-\n\r\x85\xa8\xa9") {
@@ -48,7 +48,7 @@ func countMarks(text []byte) int {
 	return count
 }
 
-// checkText refuses the text of a document that is not worth parsing.
+// checkText returns an error if the text of a document is over the limits.
 func checkText(text []byte, marks int) error {
 	switch {
 	case len(text) > maxDocument:
@@ -60,15 +60,15 @@ func checkText(text []byte, marks int) error {
 	}
 }
 
-// errDocuments is a file that has more documents than a release may have.
+// errDocuments is the error of a file that has more documents than a release may have.
 var errDocuments = &errSyntax{message: fmt.Sprintf("it has more than %d documents, which is the limit for a release", maxDocuments)}
 
-// A size is how much a value is when its aliases are written out.
+// A size is the size of a value with its aliases expanded.
 type size struct {
 	values, bytes, depth int
 }
 
-// add adds what stands inside of a value, each line of it indented by two.
+// add adds the size of an inner value, each line of it indented by two.
 func (s *size) add(inside size) error {
 	s.values += inside.values
 	s.bytes += inside.bytes + 2*inside.values
@@ -89,10 +89,10 @@ func (s *size) check() error {
 	}
 }
 
-// A sizer measures what yaml/v3 has parsed.
+// A sizer measures nodes of yaml/v3.
 type sizer map[*yaml3.Node]size // of nodes with anchors
 
-// measure returns the size of a node. An alias inside of what it stands for counts nothing:
+// measure returns the size of a node. An alias inside of its own anchor counts nothing:
 // the decoder refuses it.
 func (s sizer) measure(node *yaml3.Node) (size, error) {
 	if node.Kind == yaml3.AliasNode {
@@ -158,10 +158,10 @@ func newBudget() *budget {
 	return &budget{parsing: semaphore.NewWeighted(maxValues * marksPerValue)}
 }
 
-// A cost is what a file takes of the budget.
+// A cost is the part of the budget that a file takes.
 type cost struct{ documents, bytes, marks, values int }
 
-// costOf is the cost of a text before its documents are parsed: one for each chunk.
+// costOf returns the cost of a text before its documents are parsed: one document for each chunk.
 func costOf(text []byte, chunks []chunk) cost {
 	c := cost{documents: len(chunks), bytes: len(text)}
 	for _, chunk := range chunks {
@@ -172,12 +172,12 @@ func costOf(text []byte, chunks []chunk) cost {
 	return c
 }
 
-// cost is what a document costs beyond its text, as the one with this index in its chunk.
+// cost returns the cost of a document beyond its text, by its index in its chunk.
 func (d *decoded) cost(index int) cost {
 	return cost{documents: min(index, 1), bytes: max(0, d.size.bytes-len(d.text.text)), values: d.size.values}
 }
 
-// take takes a cost out of the budget, and reports whether the release is within it.
+// take adds a cost to the used budget, and reports whether the release is within the limits.
 func (b *budget) take(c cost) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// CreateOnlyAnnotation makes an object that is not there, and never touches it again.
+// CreateOnlyAnnotation makes Runlevel create an object that does not exist, and never change it.
 const CreateOnlyAnnotation = "release.openshift.io/create-only"
 
-// DeleteAnnotation makes a manifest a tombstone when its value is "true".
+// DeleteAnnotation makes a manifest a tombstone if its value is "true".
 const DeleteAnnotation = "release.openshift.io/delete"
 
 // A Manifest is one object of a payload, as it is to be applied. It must not be
@@ -31,22 +31,22 @@ type Manifest struct {
 	object *unstructured.Unstructured
 	id     kinds.ID
 	sum    [sha256.Size]byte // of its text, with its template rendered and its images substituted
-	text   chunk             // if it was to be kept
+	text   chunk             // if KeepText is set
 
-	isShifted bool // its template has other lines than what it was rendered to
+	isShifted bool // its template has other lines than the rendered text
 }
 
-// File is the name of the manifest's file, which says its level and component.
+// File returns the name of the manifest's file, which has its level and component.
 func (m *Manifest) File() string { return path.Base(m.Path) }
 
-// Object is what the manifest holds. It must not be changed.
+// Object returns the object of the manifest. It must not be changed.
 func (m *Manifest) Object() *unstructured.Unstructured { return m.object }
 
-// ID says which object this is. A namespace where there can be none says nothing: API
+// ID returns the ID of the object. The namespace of a cluster-scoped object is left out: API
 // servers drop it.
 func (m *Manifest) ID() kinds.ID { return m.id }
 
-// manifestOf is the manifest of an object.
+// manifestOf returns the manifest of an object.
 func manifestOf(object *unstructured.Unstructured) *Manifest {
 	return &Manifest{object: object, id: idOf(object)}
 }
@@ -60,56 +60,56 @@ func idOf(object *unstructured.Unstructured) kinds.ID {
 	return id
 }
 
-// GroupVersionKind is the type of the object.
+// GroupVersionKind returns the type of the object.
 func (m *Manifest) GroupVersionKind() schema.GroupVersionKind {
 	return m.object.GroupVersionKind()
 }
 
-// IsTombstone says that the object is to go.
+// IsTombstone reports whether the object is to be deleted.
 func (m *Manifest) IsTombstone() bool {
 	value, _, _ := unstructured.NestedFieldNoCopy(m.object.Object, "metadata", "annotations", DeleteAnnotation)
 	return value == "true"
 }
 
-// IsCreateOnly says that the object is made if it is not there, and never changed. The value may be in any case, as
-// upstream has it.
+// IsCreateOnly reports whether the object is created if it does not exist, and never changed. The value may be in any case, as
+// upstream accepts it.
 func (m *Manifest) IsCreateOnly() bool {
 	value, _, _ := unstructured.NestedString(m.object.Object, "metadata", "annotations", CreateOnlyAnnotation)
 	return strings.EqualFold(value, "true")
 }
 
-// Text is how the manifest is written, with its template rendered and its images
+// Text returns the text of the manifest, with its template rendered and its images
 // substituted. It is empty unless Options.KeepText was set.
 func (m *Manifest) Text() []byte { return m.text.text }
 
-// TextLine is the line of the file where the text begins, which may be with comments.
+// TextLine returns the line of the file where the text begins, which may be with comments.
 func (m *Manifest) TextLine() int { return m.text.line }
 
-// LinesAreRendered reports that lines are those of the rendered template, which differ from those of the file.
+// LinesAreRendered reports whether lines are those of the rendered template, which differ from those of the file.
 func (m *Manifest) LinesAreRendered() bool { return m.isShifted }
 
-// Places finds the lines of the manifest's fields, and needs its text for it.
+// Places returns the positions of the manifest's fields. It needs Options.KeepText.
 func (m *Manifest) Places() *Places { return newPlaces(m.text) }
 
-// SameTextAs says whether two manifests are written alike, letter by letter. Then
-// their objects are the same, which is far more work to find out.
+// SameTextAs reports whether two manifests have the same text. Then
+// their objects are equal, without the cost of comparing them.
 func (m *Manifest) SameTextAs(other *Manifest) bool { return m.sum == other.sum }
 
-// Sum is the same for manifests with the same text.
+// Sum returns a hash, which is the same for manifests with the same text.
 func (m *Manifest) Sum() [sha256.Size]byte { return m.sum }
 
-// YAML is the object in YAML, its keys in order.
+// YAML returns the object in YAML, with sorted keys.
 func (m *Manifest) YAML() ([]byte, error) { return yaml.Marshal(m.object.Object) }
 
-// InOrder compares two manifests of a release by where they stand in it.
+// InOrder compares two manifests of a release by their files and documents.
 func InOrder(a, b *Manifest) int {
 	return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.Document, b.Document))
 }
 
-// annotations are those of the object.
+// annotations returns the annotations of the object.
 func (m *Manifest) annotations() map[string]string { return m.object.GetAnnotations() }
 
-// problem is one at this manifest.
+// problem returns a problem at this manifest.
 func (m *Manifest) problem(cause Cause, format string, args ...any) Problem {
 	return Problem{
 		File: m.Path, Line: m.Line, Document: m.Document, Object: m.ID().String(),
@@ -117,7 +117,7 @@ func (m *Manifest) problem(cause Cause, format string, args ...any) Problem {
 	}
 }
 
-// WithAnnotation returns a copy of the manifest that has an annotation more, and another sum.
+// WithAnnotation returns a copy of the manifest with an annotation added, and another sum.
 func (m *Manifest) WithAnnotation(key, value string) *Manifest {
 	annotated := *m
 	annotated.object = m.object.DeepCopy()

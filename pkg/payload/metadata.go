@@ -22,7 +22,7 @@ const (
 
 const metadataKind = "cincinnati-metadata-v0"
 
-// Metadata is what a release says about itself.
+// Metadata is the content of release-metadata.
 type Metadata struct {
 	Kind     string         `json:"kind"`
 	Version  string         `json:"version"`
@@ -40,8 +40,8 @@ func (r *reader) readMetadata(folder string, optional bool) {
 		r.payload.Metadata = r.parseMetadata(metadataPath, text)
 		r.payload.Version = r.payload.Metadata.Version
 		r.payload.Name = cmp.Or(r.payload.Name, DefaultName)
-		if asked := r.options.Version; asked != "" && asked != r.payload.Version {
-			r.mislabelled(metadataPath, "the release is version %q, and %q was asked for", r.payload.Version, asked)
+		if requested := r.options.Version; requested != "" && requested != r.payload.Version {
+			r.mislabelled(metadataPath, "the release is version %q, and %q was asked for", r.payload.Version, requested)
 		}
 	}
 	release := r.options.Release
@@ -70,24 +70,24 @@ func (r *reader) readMetadata(folder string, optional bool) {
 		return
 	}
 	r.payload.Images = found.Images
-	switch said := r.payload.Metadata.Version; {
-	case said != "" && found.Name != said:
-		r.mislabelled(imagesPath, "this is for version %q, but %s says %q: both must come from the same release", found.Name, MetadataFile, said)
-	case said == "" && r.options.Version != "" && found.Name != r.options.Version:
+	switch declared := r.payload.Metadata.Version; {
+	case declared != "" && found.Name != declared:
+		r.mislabelled(imagesPath, "this is for version %q, but %s has version %q: both must come from the same release", found.Name, MetadataFile, declared)
+	case declared == "" && r.options.Version != "" && found.Name != r.options.Version:
 		r.mislabelled(imagesPath, "this is for version %q, and %q was asked for", found.Name, r.options.Version)
-	case said == "" && !IsVersion(found.Name):
+	case declared == "" && !IsVersion(found.Name):
 		r.placeholders = placeholdersOf(found)
 	}
 }
 
-// placeholdersOf are the images of a component's references that only a release says: those by digest are images already.
+// placeholdersOf returns the images of a component's references that a release replaces: all but those with a digest.
 func placeholdersOf(component *References) map[string]string {
 	placeholders := maps.Clone(component.Images)
 	maps.DeleteFunc(placeholders, func(_, spec string) bool { return strings.Contains(spec, "@") })
 	return placeholders
 }
 
-// readPlaceholders takes a component's references for what stands for those of a release.
+// readPlaceholders uses a component's references as placeholders for the images of a release.
 func (r *reader) readPlaceholders(release, component *References) {
 	rewriting, err := NewRewriting(release, component)
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *reader) readPlaceholders(release, component *References) {
 	}
 }
 
-// readFile reads a file that a release must have, unless it is optional.
+// readFile reads a file, and reports a problem if it is missing and not optional.
 func (r *reader) readFile(name string, optional bool) ([]byte, bool) {
 	text, err := fs.ReadFile(r.files, name)
 	if err == nil {
@@ -149,13 +149,13 @@ func (r *reader) parseMetadata(name string, text []byte) Metadata {
 	return metadata
 }
 
-// IsVersion says whether a text is a semantic version, which has no "v" in front.
+// IsVersion reports whether a text is a semantic version, without a leading "v".
 func IsVersion(text string) bool {
 	_, err := version.ParseSemantic(text)
 	return err == nil && !strings.HasPrefix(text, "v")
 }
 
-// unknownField is the first one that release metadata does not have.
+// unknownField returns the first unknown field of release metadata; "" if there is none.
 func unknownField(text []byte) string {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -167,8 +167,8 @@ func unknownField(text []byte) string {
 	return strings.Trim(field, `"`)
 }
 
-// withoutPath is the message of a file error without the name of the file, which
-// a problem has already.
+// withoutPath returns the message of a file error without the name of the file, which
+// the problem has already.
 func withoutPath(err error) string {
 	var pathError *fs.PathError
 	if errors.As(err, &pathError) {

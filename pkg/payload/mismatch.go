@@ -19,7 +19,7 @@ func typeMismatches(m *Manifest) []fields.Misfit {
 	return fields.Misfits(m.object.Object, func(object map[string]any) error { return refusal(m.GroupVersionKind(), object) })
 }
 
-// refusal is what the converter says of an object of a kind; nil if it can read it.
+// refusal returns the converter's error for an object of a kind; nil if it can convert it.
 func refusal(kind schema.GroupVersionKind, object map[string]any) error {
 	typed, err := scheme.Scheme.New(kind)
 	if err != nil {
@@ -39,7 +39,7 @@ func refusal(kind schema.GroupVersionKind, object map[string]any) error {
 	return err
 }
 
-func why(err error) string {
+func mismatchText(err error) string {
 	var wrongType *json.UnmarshalTypeError
 	if errors.As(err, &wrongType) {
 		return " can't be of type " + wrongType.Value
@@ -47,7 +47,7 @@ func why(err error) string {
 	return ": " + err.Error()
 }
 
-// nameOf is how people write a path.
+// nameOf returns a path as text, such as spec.containers[0].
 func nameOf(path []string) string {
 	var name strings.Builder
 	for _, step := range path {

@@ -1,14 +1,14 @@
 // Package payload reads the files of a release into an immutable value: its
 // metadata, its images, and its manifests in the order of their file names, with
-// templates rendered, images substituted and filters applied. Which manifests
-// take part is decided by OpenShift's own library.
+// templates rendered, images substituted and filters applied. OpenShift's own
+// library decides which manifests are included.
 //
-// It does not order them beyond their names (that is the graph's work), compares
-// no two releases, and talks to no cluster.
+// It does not order them beyond their names (package graph does), does not compare
+// releases, and does not connect to a cluster.
 //
-// Load is the call to start from: it gives a payload that can be applied, or
-// refuses with every problem there is. Parse gives what could be read and the
-// problems beside it, for those who want to look at a broken payload too.
+// Load is the call to start from: it returns a payload that can be applied, or
+// an error with all problems. Parse returns what could be read with the
+// problems, for callers that inspect a broken payload, too.
 package payload
 
 import (
@@ -21,23 +21,23 @@ import (
 	"slices"
 )
 
-// DefaultName is that of a release that says its version itself, unless it is named.
+// DefaultName is the name of a release with release-metadata, unless it is named.
 const DefaultName = "default"
 
 // A Payload is a release's files, loaded. It must not be changed.
 type Payload struct {
 	Name     string            // "default", unless it was named; "" for a plain folder that was not named
-	Version  string            // "" when neither the release nor the options say it
+	Version  string            // "" if neither the release nor the options have it
 	Metadata Metadata          // empty for a plain folder of manifests
 	Images   map[string]string // pull specs by name, of image-references
-	Filter   Filter            // what chose the manifests
+	Filter   Filter            // which selected the manifests
 
 	Manifests []*Manifest // in the order of their files
-	Excluded  []Exclusion // what the filter left out, in the same order
+	Excluded  []Exclusion // by the filter, in the same order
 	Files     []File      // that were read, in order
-	Ignored   []string    // files beside them that were not
-	Hash      string      // of all that takes part: the same files give the same hash
-	Content   string      // the hash of the files and images themselves, whatever is filtered out or rendered
+	Ignored   []string    // files beside them that were not read
+	Hash      string      // of the included manifests: the same files give the same hash
+	Content   string      // the hash of the files and images themselves, before filtering and rendering
 }
 
 // hashContent returns the hash of the files of a release as they are, and of its images.
@@ -52,36 +52,36 @@ func hashContent(files []*manifestFile, images map[string]string) string {
 	return "sha256:" + hex.EncodeToString(whole.Sum(nil))
 }
 
-// A File is one with manifests, or one that ought to have some.
+// A File is a file with manifests.
 type File struct {
 	Path        string
-	Documents   int    // that hold something
-	Empty       []int  // the lines where documents begin that hold nothing
+	Documents   int    // that are not empty
+	Empty       []int  // the lines where empty documents begin
 	Comments    []byte // comments before the first "---", if texts are kept
 	UnendedLine int    // the last line, if it does not end with a line break and there are manifests; 0 if it does
 }
 
-// Options say how to read a release.
+// Options are the options of Load and Parse.
 type Options struct {
 	Filter Filter
-	// Name tells several releases of one cluster apart.
+	// Name distinguishes several releases of one cluster.
 	Name string
-	// Version is the release's when it does not say itself.
+	// Version is the version of a release that has no release-metadata.
 	Version string
-	// ReleaseImage is where the release came from, for the templates of manifests/.
+	// ReleaseImage is the image of the release, for the templates of manifests/.
 	ReleaseImage string
-	// Release is what a release refers to. With it the files are taken for a
-	// component's, before it is released: its own image-references says which images
-	// stand in its manifests for which of the release.
+	// Release has the references of a release. With it the files are read as a
+	// component's, before it is released: its own image-references has the placeholders
+	// in its manifests for images of the release.
 	Release *References
-	// Injection has the settings of the cluster that manifests may ask for.
+	// Injection has the settings of the cluster that manifests may request.
 	Injection Injection
-	// KeepText keeps the text of manifests, which gives fields their lines.
+	// KeepText keeps the text of manifests, which Manifest.Places needs.
 	KeepText bool
 }
 
-// Load reads a release that can be applied. If anything is wrong with it, the
-// error has a line for each problem, and there is no payload.
+// Load reads a release that can be applied. If it has problems other than warnings, the
+// error has a line for each, and there is no payload.
 func Load(ctx context.Context, files fs.FS, options Options) (*Payload, []Problem, error) {
 	payload, problems, err := Parse(ctx, files, options)
 	if err != nil {
@@ -90,11 +90,11 @@ func Load(ctx context.Context, files fs.FS, options Options) (*Payload, []Proble
 	if err := Refuse(problems); err != nil {
 		return nil, nil, err
 	}
-	return payload, problems, nil // what is left are warnings
+	return payload, problems, nil // only warnings are left
 }
 
-// Parse reads what can be read of a release, and returns all problems beside it.
-// The error is for a context that ended, never for what the files hold.
+// Parse reads what can be read of a release, and returns it with all problems.
+// It fails only if the context ends, never for the content of files.
 func Parse(ctx context.Context, files fs.FS, options Options) (*Payload, []Problem, error) {
 	r := &reader{files: files, options: options, budget: newBudget(), payload: &Payload{Name: options.Name, Version: options.Version}}
 	if err := r.read(ctx); err != nil {
@@ -103,7 +103,7 @@ func Parse(ctx context.Context, files fs.FS, options Options) (*Payload, []Probl
 	return r.payload, r.problems, nil
 }
 
-// hash is one of all manifests that take part.
+// hash returns the hash of the included manifests.
 func hash(manifests []*Manifest) string {
 	whole := sha256.New()
 	for _, m := range manifests {

@@ -9,14 +9,14 @@ import (
 	yaml3 "go.yaml.in/yaml/v3"
 )
 
-// Places tells where in its file the fields of a manifest are.
+// Places has the positions of a manifest's fields in its file.
 type Places struct {
 	text     chunk
 	root     *yaml3.Node
-	children map[*yaml3.Node]map[string]field // of the nodes that were asked for: there may be thousands of problems
+	children map[*yaml3.Node]map[string]field // cached: there may be thousands of problems
 }
 
-// newPlaces reads a text once more, which is only done to tell of a problem.
+// newPlaces parses a text once more, which is only done to report a problem.
 func newPlaces(text chunk) *Places {
 	root, err := parseNode(text.text)
 	if err != nil {
@@ -25,8 +25,8 @@ func newPlaces(text chunk) *Places {
 	return &Places{text: text, root: root, children: map[*yaml3.Node]map[string]field{}}
 }
 
-// At is the line and column where a field stands: keys of mappings, and indexes of
-// lists. Where the path leads to nothing, it is the last thing that is there. Columns
+// At returns the line and column of a field. The path has keys of mappings, and indexes of
+// lists. If the field does not exist, it is the position of its last parent that does. Columns
 // are counted in characters, from 1.
 func (p *Places) At(path ...string) (line, column int) {
 	line, column, node := 1, 1, p.root
@@ -43,7 +43,7 @@ func (p *Places) At(path ...string) (line, column int) {
 	return p.text.fileLine(line), column
 }
 
-// node is the value of a field; nil if there is none.
+// node returns the value of a field; nil if there is none.
 func (p *Places) node(path ...string) *yaml3.Node {
 	node := p.root
 	for _, step := range path {
@@ -56,7 +56,7 @@ func (p *Places) node(path ...string) *yaml3.Node {
 	return node
 }
 
-// scalar is how a value is written; "" where there is none, or more than one line of it.
+// scalar returns the text of a scalar field; "" if there is none.
 func (p *Places) scalar(path ...string) string {
 	node := p.node(path...)
 	if node == nil || node.Kind != yaml3.ScalarNode {
@@ -65,13 +65,13 @@ func (p *Places) scalar(path ...string) string {
 	return node.Value
 }
 
-// A field is where something is in a mapping or a list, and what it is.
+// A field is the position and value of a key of a mapping, or of an item of a list.
 type field struct {
 	line, column int
 	value        *yaml3.Node
 }
 
-// child finds a key of a mapping or an item of a list.
+// child returns a key of a mapping or an item of a list.
 func (p *Places) child(node *yaml3.Node, step string) (field, bool) {
 	if node == nil {
 		return field{}, false
@@ -101,9 +101,9 @@ func fieldsOf(node *yaml3.Node) map[string]field {
 	return fields
 }
 
-// AreComments says of places in a document's text, where a # stands, whether a comment
-// begins there: what is written behind it is in no value then. The document is read
-// twice, however many there are.
+// AreComments returns for offsets of # in a document's text whether a comment
+// begins there: text behind such a # is in no value. The document is decoded
+// twice, however many offsets there are.
 func AreComments(text []byte, at []int) []bool {
 	found := make([]bool, len(at))
 	if _, err := decode(text); err != nil {
@@ -145,7 +145,7 @@ func AreComments(text []byte, at []int) []bool {
 	return found
 }
 
-// eachText calls a function with all keys and values that are texts.
+// eachText calls a function with all keys and values that are strings.
 func eachText(value any, call func(string)) {
 	switch value := value.(type) {
 	case string:

@@ -11,53 +11,53 @@ import (
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
-// Integrity is the reason of a payload that can't be trusted to be whole.
+// Integrity is the reason of the error of a payload with problems.
 const Integrity = "UpdatePayloadIntegrity"
 
-// A Cause says what kind of problem it is.
+// A Cause is a kind of problem.
 type Cause string
 
 // The causes of problems.
 const (
 	Unreadable   Cause = "Unreadable"   // the file or document can't be read at all
-	Unidentified Cause = "Unidentified" // it is no manifest: it does not say which object is meant
-	Malformed    Cause = "Malformed"    // it can be read, and is no valid manifest
-	WrongDelete  Cause = "WrongDelete"  // the delete annotation has a value that means nothing
+	Unidentified Cause = "Unidentified" // it is no manifest: apiVersion, kind or name is missing
+	Malformed    Cause = "Malformed"    // it can be read, but is not a valid manifest
+	WrongDelete  Cause = "WrongDelete"  // the delete annotation has an invalid value
 	Duplicate    Cause = "Duplicate"    // the payload has the same object twice
 	Mislabelled  Cause = "Mislabelled"  // release-metadata or image-references are wrong
 
-	InvalidHooks   Cause = "InvalidHooks"   // hooks of a Deployment can't be read, or hold what no hook has
+	InvalidHooks   Cause = "InvalidHooks"   // hooks of a Deployment can't be read, or have unknown fields
 	HookContainer  Cause = "HookContainer"  // a hook names a container that the template does not have
-	HookStrategy   Cause = "HookStrategy"   // a hook is of a strategy that the Deployment does not have
-	MisplacedHooks Cause = "MisplacedHooks" // hooks stand where none are read
+	HookStrategy   Cause = "HookStrategy"   // a hook is for a strategy that the Deployment does not have
+	MisplacedHooks Cause = "MisplacedHooks" // hooks are in a place where they are not read
 )
 
-// The causes of warnings: it can be applied, and is hardly what was meant.
+// The causes of warnings: the payload can be applied, but is probably not as intended.
 const (
 	RepeatedKey  Cause = "RepeatedKey"  // a mapping has a key twice
 	UnknownField Cause = "UnknownField" // Kubernetes' own kind has no such field
-	WrongType    Cause = "WrongType"    // the API server will refuse what a field holds
-	Unrecognized Cause = "Unrecognized" // it is left out for an unknown name
+	WrongType    Cause = "WrongType"    // the API server will refuse the value of a field
+	Unrecognized Cause = "Unrecognized" // it is left out because of an unknown name
 	Imageless    Cause = "Imageless"    // a template has the release's own image, which is not known yet
-	Placeholder  Cause = "Placeholder"  // a component's placeholder for an image has stayed
+	Placeholder  Cause = "Placeholder"  // a component's placeholder for an image was not replaced
 	Suspicious   Cause = "Suspicious"   // anything else
 
 	HookVolume      Cause = "HookVolume"      // a hook runs without a volume that the template does not have
-	HookIneffective Cause = "HookIneffective" // what is said of a hook has no effect
+	HookIneffective Cause = "HookIneffective" // a setting of a hook has no effect
 )
 
-// A Problem is one thing that is wrong with a payload, and where.
+// A Problem is a problem of a payload, with its position.
 type Problem struct {
 	File     string `json:"file"`
-	Line     int    `json:"line,omitempty"`     // 0 when the whole file is meant
+	Line     int    `json:"line,omitempty"`     // 0 for the whole file
 	Column   int    `json:"column,omitempty"`   // in characters, from 1; 0 when not known
-	Document int    `json:"document,omitempty"` // counted from 1; 0 when the whole file is meant
+	Document int    `json:"document,omitempty"` // counted from 1; 0 for the whole file
 	Object   string `json:"object,omitempty"`   // "Deployment my-namespace/my-name"
 	Cause    Cause  `json:"cause"`
 	Message  string `json:"message"`
 }
 
-// IsWarning says that the payload can be applied all the same.
+// IsWarning reports whether the payload can be applied nevertheless.
 func (p Problem) IsWarning() bool {
 	switch p.Cause {
 	case RepeatedKey, UnknownField, WrongType, Unrecognized, Imageless, Placeholder, Suspicious, HookVolume, HookIneffective:
@@ -67,20 +67,20 @@ func (p Problem) IsWarning() bool {
 	}
 }
 
-// Anywhere is the same problem wherever in its file it stands.
+// Anywhere returns the problem without its position, to compare it.
 func (p Problem) Anywhere() Problem {
 	p.Line, p.Column, p.Message = 0, 0, WithoutLines(p.Message)
 	return p
 }
 
-// lineOfFile is how messages name a line of another file.
+// lineOfFile matches the line of another file in a message.
 var lineOfFile = regexp.MustCompile(`:\d+`)
 
-// WithoutLines returns a message without line numbers, so that it stays the same when lines are added to a file
-// that it names.
+// WithoutLines returns a message without line numbers, so that it stays the same when lines are added to another
+// file.
 func WithoutLines(message string) string { return lineOfFile.ReplaceAllString(message, "") }
 
-// String is the problem in one line: file, line, document, object, message.
+// String returns the problem in one line: file, line, document, object, message.
 func (p Problem) String() string {
 	var where strings.Builder
 	where.WriteString(p.File)
@@ -97,7 +97,7 @@ func (p Problem) String() string {
 	return printable.Line(where.String() + strings.ReplaceAll(p.Message, "\n", " "))
 }
 
-// Problems is an error of one line for each problem.
+// Problems is an error with one line for each problem.
 type Problems []Problem
 
 func (p Problems) Error() string {
@@ -108,8 +108,8 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Refuse returns an error of those problems for which a payload is refused, and
-// nil when there are none.
+// Refuse returns an error with the problems that are not warnings, and
+// nil if there are none.
 func Refuse(problems []Problem) error {
 	var refused Problems
 	for _, problem := range problems {
@@ -123,13 +123,13 @@ func Refuse(problems []Problem) error {
 	return &reason.Error{Reason: Integrity, Err: refused}
 }
 
-// byPlace orders problems as a reader meets them.
+// byPlace orders problems by their positions.
 func byPlace(a, b Problem) int {
 	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Document, b.Document))
 }
 
-// listSome sorts the problems, and keeps no more than the limit.
-func (r *reader) listSome() {
+// limitProblems sorts the problems, and keeps no more than the limit.
+func (r *reader) limitProblems() {
 	slices.SortStableFunc(r.problems, byPlace)
 	listed := min(len(r.problems), maxProblems)
 	rest := r.problems[listed:]

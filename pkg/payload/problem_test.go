@@ -123,9 +123,9 @@ func TestBadMetadata(t *testing.T) {
 		want  []string
 	}{
 		"of another version": {map[string]string{"release-manifests/release-metadata": `{"kind":"cincinnati-metadata-v0","version":"1.2.4"}`},
-			[]string{`release-manifests/image-references: this is for version "1.2.3", but release-metadata says "1.2.4": both must come from the same release`}},
+			[]string{`release-manifests/image-references: this is for version "1.2.3", but release-metadata has version "1.2.4": both must come from the same release`}},
 		"with a v in front": {map[string]string{"release-manifests/release-metadata": `{"kind":"cincinnati-metadata-v0","version":"v1.2.3"}`}, []string{
-			`release-manifests/image-references: this is for version "1.2.3", but release-metadata says "v1.2.3": both must come from the same release`,
+			`release-manifests/image-references: this is for version "1.2.3", but release-metadata has version "v1.2.3": both must come from the same release`,
 			`release-manifests/release-metadata: the version "v1.2.3" is not a semantic version such as 1.2.3`}},
 		"images of two documents": {map[string]string{"release-manifests/image-references": "kind: ImageStream\n---\nfoo: ["},
 			[]string{"release-manifests/image-references: this is no ImageStream: it has 2 documents, and must have one"}},
@@ -138,7 +138,7 @@ func TestBadMetadata(t *testing.T) {
 		"without a version": {map[string]string{"release-manifests/release-metadata": `{"kind":"cincinnati-metadata-v0"}`},
 			[]string{"release-manifests/release-metadata: the version is missing"}},
 		"no semantic version": {map[string]string{"release-manifests/release-metadata": `{"kind":"cincinnati-metadata-v0","version":"4.21"}`}, []string{
-			`release-manifests/image-references: this is for version "1.2.3", but release-metadata says "4.21": both must come from the same release`,
+			`release-manifests/image-references: this is for version "1.2.3", but release-metadata has version "4.21": both must come from the same release`,
 			`release-manifests/release-metadata: the version "4.21" is not a semantic version such as 1.2.3`}},
 		"with an unknown field": {map[string]string{"release-manifests/release-metadata": `{"kind":"cincinnati-metadata-v0","version":"1.2.3","versoin":"x"}`},
 			[]string{`release-manifests/release-metadata: unknown field "versoin": is it misspelt?`}},

@@ -25,7 +25,7 @@ const (
 	ReleaseFolder   = "release-manifests"
 )
 
-// IsManifest reports whether a file of a release is read, by its name.
+// IsManifest reports whether a file of a release is read, by its extension.
 func IsManifest(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))
 }
@@ -42,23 +42,23 @@ type reader struct {
 	imagesPath   string // of image-references
 	images       *substitution
 	rewriting    *Rewriting        // of a component's text; nil for a release
-	placeholders map[string]string // by name, for which nothing stands: it is a component's folder, and not for a release
+	placeholders map[string]string // by name, of a component's folder without a release: they are not replaced
 }
 
 func (r *reader) report(p ...Problem) { r.problems = append(r.problems, p...) }
 
-// mislabelled reports what is wrong with a file of the release beside its manifests.
+// mislabelled reports a problem with release-metadata or image-references.
 func (r *reader) mislabelled(file, format string, args ...any) {
 	r.report(Problem{File: file, Cause: Mislabelled, Message: fmt.Sprintf(format, args...)})
 }
 
-// A manifestFile is one to read, and what came of it.
+// A manifestFile is a file to read, and the result.
 type manifestFile struct {
 	File
 	place      int // among the files of the release
 	isTemplate bool
 	keepText   bool
-	sum        [sha256.Size]byte // of its text, as it is
+	sum        [sha256.Size]byte // of its text, unchanged
 	isShifted  bool              // rendering has changed how many lines there are
 	manifests  []*Manifest
 	problems   []Problem
@@ -107,13 +107,13 @@ func (r *reader) read(ctx context.Context) error {
 		r.report(Problem{File: ".", Cause: Unreadable, Message: "its files are empty: there is no manifest in any of them"})
 	}
 	r.report(duplicates(r.payload.Manifests, r.payload.Filter)...)
-	r.listSome()
+	r.limitProblems()
 	r.payload.Hash, r.payload.Content = hash(r.payload.Manifests), hashContent(found, r.payload.Images)
 	return nil
 }
 
 // filter returns the filter of the options with its defaults: the major version is that of the release, and a cluster profile
-// implies a cluster that has chosen no feature set and enabled no feature gate. Every reader of a release gets the same ones here.
+// implies the default feature set and no enabled feature gates. Every reader of a release gets the same defaults here.
 func (r *reader) filter() Filter {
 	filter := r.options.Filter
 	if filter.MajorVersion == 0 {
@@ -185,7 +185,7 @@ func (r *reader) listFolder(folder string) []*manifestFile {
 	return found
 }
 
-// readAll reads files in parallel. Each has its own place for what comes of it.
+// readAll reads files in parallel, each into its own manifestFile.
 func (r *reader) readAll(ctx context.Context, found []*manifestFile) error {
 	group, inGroup := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -258,7 +258,7 @@ func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, erro
 	return rendered, err
 }
 
-// substitution is by the images of the release. Placeholders are none.
+// substitution returns the substitution of the release's images, without placeholders.
 func (r *reader) substitution() *substitution {
 	images := maps.Clone(r.payload.Images)
 	maps.DeleteFunc(images, func(name, _ string) bool { return r.placeholders[name] != "" })
@@ -269,7 +269,7 @@ func (r *reader) substitution() *substitution {
 	return found
 }
 
-// reportPlaceholders warns of the placeholders in a text that stay what they are, each once.
+// reportPlaceholders warns of the placeholders in a text that are not replaced, each once.
 func (r *reader) reportPlaceholders(file *manifestFile, text []byte) {
 	for _, name := range slices.Sorted(maps.Keys(r.placeholders)) {
 		if at := indexOfImage(text, []byte(r.placeholders[name])); at >= 0 {
@@ -279,7 +279,7 @@ func (r *reader) reportPlaceholders(file *manifestFile, text []byte) {
 	}
 }
 
-// rewrite puts images, and in a component's text versions, in their places.
+// rewrite substitutes images, and in a component's text versions.
 func (r *reader) rewrite(file *manifestFile, text []byte) ([]byte, error) {
 	if r.rewriting == nil {
 		return r.images.apply(text)
@@ -291,8 +291,8 @@ func (r *reader) rewrite(file *manifestFile, text []byte) ([]byte, error) {
 	return text, err
 }
 
-// add adds a document of the file. What stands before the first separator may be a
-// comment on the file; anything else that is empty is hardly meant.
+// add adds a document of the file. Text before the first separator may be a
+// comment on the file; other empty documents are probably a mistake.
 func (f *manifestFile) add(d decoded) {
 	if d.value == nil {
 		if d.text.line > 1 && !isSource(d.text.text) {
@@ -316,11 +316,11 @@ func (f *manifestFile) add(d decoded) {
 	}
 }
 
-// LineNote is put behind what is said of a line that the file does not have.
+// LineNote is appended to messages whose line is of the rendered template.
 const LineNote = " (the line is that of the rendered template)"
 
-// isSource says whether a text is no more than where Helm says a document was made, which
-// it does of templates that come out empty too.
+// isSource reports whether a text is only Helm's "# Source" comment, which Helm
+// writes for templates that render to nothing, too.
 func isSource(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	return bytes.HasPrefix(text, []byte("# Source: ")) && !bytes.Contains(text, []byte("\n"))
@@ -353,7 +353,7 @@ func (c chunk) decode() ([]decoded, error) {
 			return documents, jsonErr
 		}
 	}
-	d, err := c.decodeYAML() // YAML may begin with a brace too
+	d, err := c.decodeYAML() // YAML may begin with a brace, too
 	if err != nil {
 		return nil, cmp.Or(jsonErr, err)
 	}

@@ -16,16 +16,16 @@ const (
 	partsAnnotation = "io.openshift.build.versions"
 )
 
-// References are what an image-references file holds.
+// References are the content of an image-references file.
 type References struct {
-	Name   string            // of a release's, its version
+	Name   string            // the version, of a release
 	Images map[string]string // pull specs by name
-	// Parts are versions of what is inside, such as kubernetes, by the image that says
+	// Parts are versions of parts, such as kubernetes, by the image that declares
 	// them, and "" for the release.
 	Parts map[string]map[string]string
 }
 
-// An imageStream is an image-references file, as far as it is needed.
+// An imageStream has the fields of an image-references file that are needed.
 type imageStream struct {
 	Kind       string         `json:"kind"`
 	APIVersion string         `json:"apiVersion"`
@@ -47,11 +47,11 @@ type streamMetadata struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// pullSpec is what an image may look like.
+// pullSpec matches an image.
 var pullSpec = regexp.MustCompile(`^\w[\w.:/@+-]*$`)
 
 // maxPullSpec is how many bytes an image may have: registries allow 255 for a name and 128 for a
-// tag. It stands in the place of each image in manifests and of fields in templates, so it says how
+// tag. It replaces each image in manifests and fields in templates, so it bounds how
 // much these can grow.
 const maxPullSpec = 1 << 10
 
@@ -90,7 +90,7 @@ func ParseReferences(text []byte) (*References, error) {
 	return found, nil
 }
 
-// parseParts reads versions of parts, as in kubernetes=1.34.1,kernel=6.12.0.
+// parseParts parses versions of parts, as in kubernetes=1.34.1,kernel=6.12.0.
 func parseParts(text string) map[string]string {
 	parts := map[string]string{}
 	for entry := range strings.SplitSeq(text, ",") {
@@ -102,7 +102,7 @@ func parseParts(text string) map[string]string {
 	return parts
 }
 
-// parseImageStream reads the one document that there must be.
+// parseImageStream parses the only document of the file.
 func parseImageStream(text []byte) (imageStream, error) {
 	var stream imageStream
 	chunks, wrong := split(text)
@@ -128,14 +128,14 @@ func parseImageStream(text []byte) (imageStream, error) {
 	return stream, err
 }
 
-// A Rewriting makes of the text of a component's manifests what the build of a release
-// makes of it: images and versions stand in the place of what stands for them.
+// A Rewriting changes the text of a component's manifests as the build of a release
+// does: it replaces placeholders by images and versions.
 type Rewriting struct {
-	Missing []string // images that something stands for, and that the release does not have
+	Missing []string // images with a placeholder that the release does not have
 
 	images  *substitution
-	version string            // of the release; "" where it is none, and nothing is put in its place
-	parts   map[string]string // their versions; those of "" are in dispute
+	version string            // of the release; "" if it is no version, and is not substituted
+	parts   map[string]string // versions; "" for an ambiguous one
 }
 
 // NewRewriting compares a component's references with those of the release that it is
@@ -151,7 +151,7 @@ func NewRewriting(release, component *References) (*Rewriting, error) {
 	}
 	for name := range component.Images {
 		for part, value := range release.Parts[name] {
-			if other, twice := r.parts[part]; twice && other != value {
+			if other, isRepeated := r.parts[part]; isRepeated && other != value {
 				value = "" // it is ambiguous
 			}
 			r.parts[part] = value
@@ -165,23 +165,23 @@ func NewRewriting(release, component *References) (*Rewriting, error) {
 	return r, nil
 }
 
-// versionPlaceholder stands for the version of the release, or with a name behind it for
-// that of a part.
+// versionPlaceholder matches the placeholder for the version of the release, or with a suffix that
+// of a part.
 var versionPlaceholder = regexp.MustCompile(`(\W|^)0\.0\.1-snapshot(?:-([a-z0-9-]+)|(\W)|$)`)
 
-// UnknownPart is the message about a part whose version is unknown.
+// UnknownPart returns the message about a part whose version is unknown.
 func UnknownPart(part string) string {
-	return fmt.Sprintf("0.0.1-snapshot-%s stands for the version of %q, which the release does not say, or says twice", part, part)
+	return fmt.Sprintf("0.0.1-snapshot-%s stands for the version of %q, which the release does not declare, or declares twice", part, part)
 }
 
-// Apply rewrites a text. Unknown are the parts in it whose versions are unknown. The error
-// is for a text that becomes longer than a file may be.
+// Apply rewrites a text. Unknown are the parts in it whose versions are unknown. It fails
+// if the text becomes longer than a file may be.
 func (r *Rewriting) Apply(text []byte) (rewritten []byte, unknown []string, err error) {
 	if text, err = r.images.apply(text); err != nil {
 		return nil, nil, err
 	}
 	var out []byte
-	asked := map[string]bool{}
+	isReported := map[string]bool{}
 	rest := text
 	for {
 		if len(out)+len(rest) > maxFile {
@@ -192,13 +192,13 @@ func (r *Rewriting) Apply(text []byte) (rewritten []byte, unknown []string, err 
 			return append(out, rest...), unknown, nil
 		}
 		start, end, value := at[3], at[1], r.version
-		if at[6] >= 0 { // what stands behind it may be in front of the next
+		if at[6] >= 0 { // the character behind it may precede the next one
 			end = at[6]
 		}
 		if at[4] >= 0 {
 			part := string(rest[at[4]:at[5]])
-			if value = r.parts[part]; value == "" && len(r.parts) > 0 && !asked[part] && len(unknown) < maxProblems {
-				asked[part] = true
+			if value = r.parts[part]; value == "" && len(r.parts) > 0 && !isReported[part] && len(unknown) < maxProblems {
+				isReported[part] = true
 				unknown = append(unknown, part)
 			}
 		}

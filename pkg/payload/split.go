@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// A chunk is the text of one document and where in its file it begins.
+// A chunk is the text of one document with its position in the file.
 type chunk struct {
 	text []byte
 	line int // of the file, where text begins; 1 for the first
@@ -14,7 +14,7 @@ type chunk struct {
 	marks int // characters that separate values; see limits.go
 }
 
-// fileLine makes a line of the file of one of the text.
+// fileLine converts a line of the text to a line of the file.
 func (c chunk) fileLine(line int) int { return c.line + max(line, 1) - 1 }
 
 var (
@@ -22,9 +22,9 @@ var (
 	separator     = []byte("---")
 )
 
-// split cuts a file at the lines that begin with "---", as Kubernetes does. A
-// separator may be followed by blanks and a comment only. What stands between two
-// separators is a document even if it is empty, and so no manifest.
+// split splits a file at the lines that begin with "---", as Kubernetes does. A
+// separator may be followed by blanks and a comment only. The text between two
+// separators is a document even if it is empty.
 func split(text []byte) ([]chunk, *errSyntax) {
 	whole := len(text)
 	text = bytes.TrimPrefix(text, byteOrderMark)
@@ -67,7 +67,7 @@ func cutSeparator(text []byte) (body, marker, rest []byte, found bool) {
 	return text[:start], marker, rest, true
 }
 
-// invalidUTF8 returns where a text stops to be UTF-8, or -1.
+// invalidUTF8 returns the offset of the first invalid UTF-8 of a text, or -1.
 func invalidUTF8(text []byte) int {
 	if utf8.Valid(text) {
 		return -1

@@ -10,10 +10,10 @@ import (
 	"unicode"
 )
 
-// This file tells of text that is neither YAML nor JSON, in words for people and
-// without quoting what may be a secret.
+// This file makes errors of text that is neither YAML nor JSON, for people and
+// without quoting possible secrets.
 
-// errSyntax is text that is neither YAML nor JSON, with its line.
+// errSyntax is the error of text that is neither YAML nor JSON, with its line.
 type errSyntax struct {
 	line    int // 0 when not known
 	message string
@@ -23,7 +23,7 @@ func (e *errSyntax) Error() string { return e.message }
 
 var yamlErrorLine = regexp.MustCompile(`line (\d+): `)
 
-// syntaxError takes the line out of the message of a YAML library.
+// syntaxError parses the line from the message of a YAML library.
 func syntaxError(err error) *errSyntax {
 	message := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	message = strings.TrimPrefix(message, "yaml: ")
@@ -36,7 +36,7 @@ func syntaxError(err error) *errSyntax {
 	return &errSyntax{line: line, message: strings.Replace(message, found[0], "", 1)}
 }
 
-// What YAML's libraries say with a piece of the text, which may be a secret's value.
+// The messages of YAML libraries that quote the text, which may be a secret's value.
 var (
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 	nestedAnchor  = regexp.MustCompile(`^anchor '.*' value contains itself$`)
@@ -46,8 +46,8 @@ var (
 	quotedText    = regexp.MustCompile("[`\"].*")
 )
 
-// keepQuiet says the same without quoting the text.
-func (e *errSyntax) keepQuiet(text []byte) {
+// redact replaces a message that quotes the text.
+func (e *errSyntax) redact(text []byte) {
 	find := func(mark string) {
 		if at := bytes.Index(text, []byte(mark)); at >= 0 {
 			e.line = lineAt(text, int64(at))
@@ -77,8 +77,8 @@ func (e *errSyntax) keepQuiet(text []byte) {
 	}
 }
 
-// plainly has what YAML's libraries say in words that tell what to write.
-var plainly = map[string]string{
+// syntaxAdvice has a message with the correction for each message of YAML libraries.
+var syntaxAdvice = map[string]string{
 	"could not find expected ':'":                     `this line or the one above has no ":" behind its key: write KEY: VALUE`,
 	"did not find expected ',' or '}'":                `a "{" is not closed, or a comma is missing behind it: add it`,
 	"did not find expected ',' or ']'":                `a "[" is not closed, or a comma is missing behind it: add it`,
@@ -92,16 +92,16 @@ var plainly = map[string]string{
 
 var conflictMarker = regexp.MustCompile(`(?m)^<{7}( |$)`)
 
-// explain says what to write instead, if that is known.
+// explain replaces the message by one with the correction, if that is known.
 func (e *errSyntax) explain(text []byte) {
 	if found := conflictMarker.FindIndex(text); found != nil {
 		e.line, e.message = lineAt(text, int64(found[0])), `a merge conflict begins here: resolve it, and remove its markers "<<<<<<<", "=======" and ">>>>>>>"`
 		return
 	}
-	e.message = cmp.Or(plainly[e.message], e.message)
+	e.message = cmp.Or(syntaxAdvice[e.message], e.message)
 }
 
-// isIndentedByTab says whether a tab is in front of what a line says.
+// isIndentedByTab reports whether the indentation of a line has a tab.
 func isIndentedByTab(text []byte, line int) bool {
 	lines := bytes.Split(text, []byte("\n"))
 	if line < 1 || line > len(lines) {
@@ -111,12 +111,12 @@ func isIndentedByTab(text []byte, line int) bool {
 	return bytes.IndexByte(lines[line-1][:max(at, 0)], '\t') >= 0
 }
 
-// isControl finds the characters that YAML does not allow.
+// isControl reports whether YAML does not allow a character.
 func isControl(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' && r != 0x85
 }
 
-// lineAt returns the line of the first thing that stands at an offset or after.
+// lineAt returns the line of the first character at an offset or after that is not blank.
 func lineAt(text []byte, offset int64) int {
 	offset = max(0, min(offset, int64(len(text))))
 	rest := text[offset:]

@@ -6,14 +6,14 @@ import (
 	yaml3 "go.yaml.in/yaml/v3"
 )
 
-// A tagFinder tells whether a node is written with a tag, such as !!str. yaml/v3
-// forgets some of them, so it looks where the node begins. It is nil for a text
+// A tagFinder finds whether a node has a tag, such as !!str. yaml/v3
+// drops some of them, so it reads the text where the node begins. It is nil for a text
 // that has no exclamation mark, and so no tag.
 type tagFinder struct {
 	lines [][]byte
 	isOdd bool // lines may end with a carriage return alone
 
-	// The line that was looked at last: a line may have many nodes.
+	// The line of the last call: a line may have many nodes.
 	number     int
 	isASCII    bool
 	characters []rune // of a line that is not ASCII: columns are counted in characters
@@ -27,8 +27,8 @@ func newTagFinder(text []byte) *tagFinder {
 	return &tagFinder{lines: lines, isOdd: bytes.Count(text, []byte("\r")) != bytes.Count(text, []byte("\r\n"))}
 }
 
-// isTagged says whether a tag stands where a node begins. It says so, too, where it
-// can't know.
+// isTagged reports whether a node begins with a tag. It returns true if that
+// can't be known.
 func (f *tagFinder) isTagged(node *yaml3.Node) bool {
 	if f == nil {
 		return false

@@ -11,7 +11,7 @@ import (
 	"text/template"
 )
 
-// templateData is what templates of manifests/ may use.
+// templateData are the fields for templates of manifests/.
 type templateData struct {
 	ReleaseImage   string
 	ClusterProfile string
@@ -24,8 +24,8 @@ const maxTemplate = 1 << 20
 
 var templateErrorPlace = regexp.MustCompile(`^template: manifest:(\d+)(?::\d+)?: `)
 
-// renderTemplate renders a text. One that can't be rendered refuses the whole
-// payload: to go on without its objects would drop them from the release.
+// renderTemplate renders a text. If it fails, the whole payload is
+// refused: otherwise the objects of the text would be dropped from the release.
 func renderTemplate(ctx context.Context, text []byte, data templateData) ([]byte, error) {
 	if !bytes.Contains(text, []byte("{{")) {
 		return text, nil
@@ -47,8 +47,8 @@ func renderTemplate(ctx context.Context, text []byte, data templateData) ([]byte
 	return out.Bytes(), nil
 }
 
-// A boundedBuffer takes no more than a file may have, and nothing when the context has ended. A
-// field may be longer than the action that names it.
+// A boundedBuffer fails if more is written than a file may have, or when the context has ended. A
+// field may be longer than the action for it.
 type boundedBuffer struct {
 	bytes.Buffer
 	ctx context.Context // of the one call that fills it

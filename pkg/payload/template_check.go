@@ -9,11 +9,11 @@ import (
 	"text/template/parse"
 )
 
-// templateFunctions are those that a template may call: they choose between their arguments or
+// templateFunctions are the functions that a template may call: they return one of their arguments or
 // compare them, so that no text becomes longer.
 var templateFunctions = map[string]bool{"and": true, "or": true, "not": true, "eq": true, "ne": true, "index": true}
 
-// templateAdvice says what to write instead of what is not allowed.
+// templateAdvice has an alternative for each construct that is not allowed.
 var templateAdvice = map[string]string{
 	"a variable": "write the field in its place",
 	"range":      "write each item out",
@@ -25,9 +25,9 @@ var templateAdvice = map[string]string{
 	"len":        "compare with eq or ne",
 }
 
-// checkTemplate refuses a template that could loop, or make text out of its own text: variables,
-// range, templates that call each other, and functions such as printf. What is left takes time
-// and memory in proportion to its size.
+// checkTemplate refuses a template that could loop, or multiply its own text: variables,
+// range, templates that call each other, and functions such as printf. Other templates take time
+// and memory in proportion to their size.
 func checkTemplate(parsed *template.Template, text []byte) error {
 	if err := (templateChecker{text}).node(parsed.Root); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (c templateChecker) node(node parse.Node) error {
 			return c.refuse(node, "a variable")
 		}
 		return each(node.Cmds, func(command *parse.CommandNode) error { return each(command.Args, c.node) })
-	case *parse.VariableNode: // $ alone is what the template is rendered with
+	case *parse.VariableNode: // $ alone is the template's data
 		if node.Ident[0] == "$" {
 			return nil
 		}
@@ -95,10 +95,10 @@ func each[T any](items []T, call func(T) error) error {
 	return nil
 }
 
-// refuse is the error of a node that is not allowed.
-func (c templateChecker) refuse(node parse.Node, what string) error {
-	message := "its template can't be rendered: " + what + " is not allowed"
-	if advice := templateAdvice[what]; advice != "" {
+// refuse returns the error of a node that is not allowed.
+func (c templateChecker) refuse(node parse.Node, construct string) error {
+	message := "its template can't be rendered: " + construct + " is not allowed"
+	if advice := templateAdvice[construct]; advice != "" {
 		message += ": " + advice
 	}
 	return &errSyntax{

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// The ConfigMaps of admin gates: releases write the gates, administrators acknowledge them. They are OpenShift's.
+// OpenShift's ConfigMaps of admin gates: releases write the gates, administrators acknowledge them.
 var (
 	AdminGates = types.NamespacedName{Namespace: "openshift-config-managed", Name: "admin-gates"}
 	AdminAcks  = types.NamespacedName{Namespace: "openshift-config", Name: "admin-acks"}
@@ -25,15 +25,15 @@ var (
 // An AdminGate holds back updates to another minor version until an administrator has acknowledged it.
 type AdminGate struct {
 	Name       string // the key in both ConfigMaps
-	Message    string // what the administrator is to know
-	Resolution string // what lifts the gate
+	Message    string // what the administrator has to acknowledge
+	Resolution string // who or what resolves it
 }
 
-// gateName is the form of a gate's name, with the minor version that it holds back updates from.
+// gateName matches a gate's name, with the minor version from which it holds back updates.
 var gateName = regexp.MustCompile(`^ack-([0-9]+\.[0-9]+)-[^-]`)
 
-// PendingAcks returns the gates of a version that are not acknowledged, by the data of the two ConfigMaps. Of a version
-// that can't be read, all count.
+// PendingAcks returns the gates of a version that are not acknowledged, from the data of the two ConfigMaps. If the
+// version can't be parsed, it includes the gates of all versions.
 func PendingAcks(gates, acks map[string]string, version string) []AdminGate {
 	var pending []AdminGate
 	current := parse(version)
@@ -49,7 +49,7 @@ func PendingAcks(gates, acks map[string]string, version string) []AdminGate {
 			adminGate.Message = fmt.Sprintf("the key %q of ConfigMap %s has not the form ack-MAJOR.MINOR-NAME", printable.Line(name), AdminGates)
 			adminGate.Resolution = "a release that names the gate right"
 		case gates[name] == "":
-			adminGate.Message = fmt.Sprintf("the gate %s of ConfigMap %s does not say what is to be acknowledged", name, AdminGates)
+			adminGate.Message = fmt.Sprintf("the gate %s of ConfigMap %s is empty: it must describe what to acknowledge", name, AdminGates)
 			adminGate.Resolution = "a release that gives the gate a text"
 		}
 		pending = append(pending, adminGate)
@@ -57,8 +57,8 @@ func PendingAcks(gates, acks map[string]string, version string) []AdminGate {
 	return pending
 }
 
-// readAcks sets the gates that are not acknowledged. They count for minor and major updates of the cluster's own
-// release: others have versions of their own.
+// readAcks sets the gates that are not acknowledged. They apply to minor and major updates of the cluster's own
+// release: other releases have their own versions.
 func (f *Facts) readAcks(ctx context.Context, c *cluster.Cluster) {
 	if !f.hop().isMinorOrMajor() || f.Record.Release != payload.DefaultName {
 		return
@@ -73,7 +73,7 @@ func (f *Facts) readAcks(ctx context.Context, c *cluster.Cluster) {
 	f.Gates = PendingAcks(data(AdminGates), data(AdminAcks), f.start().Version)
 }
 
-// judgeAcks is AdminAck. On a cluster without OpenShift's namespaces, not all who apply may look for them.
+// judgeAcks is AdminAck. On a cluster without OpenShift's namespaces, a user may lack the right to read the ConfigMaps.
 func judgeAcks(f *Facts) []CheckFinding {
 	const unknown = "whether an administrator has something to acknowledge is not known: %v"
 	switch {

@@ -26,7 +26,7 @@ func TestGatesThatAreNotAcknowledged(t *testing.T) {
 		"none is acknowledged": {nil, "1.0.7", `
 ack-1.0-: the key "ack-1.0-" of ConfigMap openshift-config-managed/admin-gates has not the form ack-MAJOR.MINOR-NAME
 ack-1.0-prices: prices go: see https://example.com/notes
-ack-1.0-silent: the gate ack-1.0-silent of ConfigMap openshift-config-managed/admin-gates does not say what is to be acknowledged
+ack-1.0-silent: the gate ack-1.0-silent of ConfigMap openshift-config-managed/admin-gates is empty: it must describe what to acknowledge
 ack-1.0-taxes: taxes go
 prices: the key "prices" of ConfigMap openshift-config-managed/admin-gates has not the form ack-MAJOR.MINOR-NAME`},
 		"some are": {map[string]string{"ack-1.1-late": "true", "ack-4.12-early": "yes"}, "1.1.0", `

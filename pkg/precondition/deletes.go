@@ -14,73 +14,73 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// judgeDeletes is PendingDelete: one finding for the deletes that the same holds up. What is left of
-// one minor version is to be gone before the next begins; a patch may fix it, so patches go on.
+// judgeDeletes is PendingDelete: one finding for all deletes with the same cause. They block updates to
+// another minor version; a patch may fix the cause, so it is not blocked.
 func judgeDeletes(f *Facts) []CheckFinding {
 	h := f.hop()
 	var pending, back []Delete
-	for _, asked := range f.Deletes {
+	for _, requested := range f.Deletes {
 		switch {
-		case asked.Seen.State == tombstone.Reappeared:
-			back = append(back, asked)
-		case asked.Seen.State == tombstone.Present && f.has(asked.ID): // its delete never came, and will not
-		case asked.Seen.State == tombstone.Terminating && f.has(asked.ID): // TerminatingObject tells of it, or of what it is in
-		case !asked.WasSent() && f.deletes(asked.ID) && !h.isMinorOrMajor(): // this update is the one to ask for it
-		case asked.Seen.IsPending():
-			pending = append(pending, asked)
+		case requested.Seen.State == tombstone.Reappeared:
+			back = append(back, requested)
+		case requested.Seen.State == tombstone.Present && f.has(requested.ID): // its delete was never sent, and will not be
+		case requested.Seen.State == tombstone.Terminating && f.has(requested.ID): // TerminatingObject reports it, or its Namespace
+		case !requested.WasSent() && f.deletes(requested.ID) && !h.isMinorOrMajor(): // this update will request it
+		case requested.Seen.IsPending():
+			pending = append(pending, requested)
 		}
 	}
 	var found []CheckFinding
 	for _, alike := range grouped(pending, Delete.cause) {
 		found = append(found, f.judgePending(alike, h))
 	}
-	for _, asked := range back {
-		found = append(found, f.judgeReappeared(asked)...)
+	for _, requested := range back {
+		found = append(found, f.judgeReappeared(requested)...)
 	}
 	return found
 }
 
-// cause is what deletes have in common that the same holds up.
+// cause returns a key that deletes with the same cause have in common.
 func (d Delete) cause() string {
 	return fmt.Sprint(d.Version, d.WasSent(), d.Seen.State, d.Seen.Finalizers, d.Seen.Remains, d.Seen.Contents, d.ID.Without(d.Seen.Why))
 }
 
-// has says whether the payload has an object, to stay.
+// has reports whether the payload has an object, and not as a tombstone.
 func (f *Facts) has(id kinds.ID) bool {
 	return slices.ContainsFunc(f.Payload.Manifests, func(m *payload.Manifest) bool { return m.ID() == id && !m.IsTombstone() })
 }
 
-// deletes says whether the payload has the tombstone of an object.
+// deletes reports whether the payload has the tombstone of an object.
 func (f *Facts) deletes(id kinds.ID) bool {
 	return slices.ContainsFunc(f.Payload.Manifests, func(m *payload.Manifest) bool { return m.ID() == id && m.IsTombstone() })
 }
 
-// judgePending is about objects that are not gone, for one cause. The one that was asked for first
-// stands for all.
+// judgePending returns the finding about objects that are not gone, for one cause. It describes the
+// delete that was requested first.
 func (f *Facts) judgePending(alike []Delete, h hop) CheckFinding {
 	slices.SortStableFunc(alike, func(a, b Delete) int { return a.since().Compare(b.since()) })
-	asked, count := alike[0], len(alike)
-	who := either(count, "is", "are") + " to be deleted"
-	if asked.Version != "" {
-		who = printable.Line(asked.Version) + " deletes"
+	oldest, count := alike[0], len(alike)
+	relation := either(count, "is", "are") + " to be deleted"
+	if oldest.Version != "" {
+		relation = printable.Line(oldest.Version) + " deletes"
 	}
-	stands := either(count, "is ", "are ") + asked.DescribeSince()
-	if asked.Seen.State == tombstone.Unknown {
-		stands = "may still be there, which is " + asked.Seen.DescribeSince()
+	state := either(count, "is ", "are ") + oldest.DescribeSince()
+	if oldest.Seen.State == tombstone.Unknown {
+		state = "may still be there, which is " + oldest.Seen.DescribeSince()
 	}
 	var objects []kinds.ID
 	for _, item := range alike {
 		objects = append(objects, item.ID)
 	}
-	what := fmt.Sprintf("%s, which %s, %s", name(objects), who, stands)
-	finding := warns(liftsDelete(asked), "%s: %s goes on", what, h)
+	subject := fmt.Sprintf("%s, which %s, %s", name(objects), relation, state)
+	finding := warns(deleteResolution(oldest), "%s: %s goes on", subject, h)
 	if h.isMinorOrMajor() {
-		finding = blocks(liftsDelete(asked), "%s: %s does not begin before %s gone", what, h, either(count, "it is", "they are"))
+		finding = blocks(deleteResolution(oldest), "%s: %s does not begin before %s gone", subject, h, either(count, "it is", "they are"))
 	}
-	return finding.since(asked.since()).about(objects...)
+	return finding.since(oldest.since()).about(objects...)
 }
 
-// since is when an object began to be on its way out, or was to be.
+// since returns when an object began to terminate, or else when its delete was requested.
 func (d Delete) since() time.Time {
 	if d.Seen.State == tombstone.Terminating {
 		return d.Seen.Since
@@ -88,13 +88,13 @@ func (d Delete) since() time.Time {
 	return d.RequestedAt.Time
 }
 
-// liftsDelete is who can end a pending delete.
-func liftsDelete(asked Delete) string {
-	switch seen := asked.Seen; {
+// deleteResolution returns who or what can finish a pending delete.
+func deleteResolution(requested Delete) string {
+	switch seen := requested.Seen; {
 	case seen.State == tombstone.Unknown:
 		return "an answer of the cluster: it can't be asked now"
-	case !asked.WasSent():
-		return "applying " + printable.Line(cmp.Or(asked.Version, "the version that deletes it")) + " to its end, or by deleting it by hand"
+	case !requested.WasSent():
+		return "applying " + printable.Line(cmp.Or(requested.Version, "the version that deletes it")) + " to its end, or by deleting it by hand"
 	case seen.State == tombstone.Present:
 		return "applying the same version again, which asks for it again, or by deleting it by hand"
 	case seen.Contents == tombstone.Unclear && len(seen.Finalizers) == 0:
@@ -112,7 +112,7 @@ func liftsDelete(asked Delete) string {
 	}
 }
 
-// holders are those who have promised to take their finalizers off.
+// holders returns the words for the controllers of finalizers.
 func holders(finalizers []string) string {
 	if len(finalizers) == 1 {
 		return "the holder of finalizer " + finalizers[0]
@@ -120,18 +120,18 @@ func holders(finalizers []string) string {
 	return "the holders of finalizers " + strings.Join(finalizers, ", ")
 }
 
-// judgeReappeared is about an object that is there again, under another UID. If it is the
-// payload that wants it back, there is nothing to say.
-func (f *Facts) judgeReappeared(asked Delete) []CheckFinding {
-	if f.has(asked.ID) {
+// judgeReappeared returns the finding about an object that was recreated. If the
+// payload has the object, there is none.
+func (f *Facts) judgeReappeared(requested Delete) []CheckFinding {
+	if f.has(requested.ID) {
 		return nil
 	}
-	what := "nothing deletes it any more"
-	if f.deletes(asked.ID) {
-		what = "this update deletes it again"
+	outlook := "nothing deletes it any more"
+	if f.deletes(requested.ID) {
+		outlook = "this update deletes it again"
 	}
 	return []CheckFinding{warns("the client that made it", "%s was deleted, and is there again, made by %s: %s",
-		asked.ID, asked.Seen.MadeBy, what).since(asked.RequestedAt.Time).about(asked.ID)}
+		requested.ID, requested.Seen.MadeBy, outlook).since(requested.RequestedAt.Time).about(requested.ID)}
 }
 
 // judgeUses is DeletedInUse: one finding for each tombstone.
@@ -150,8 +150,8 @@ func judgeUses(f *Facts) []CheckFinding {
 	return found
 }
 
-// judgeTombstones is StaleTombstone. A delete that is not done is still worth its
-// tombstone, and so is that of an object which came back.
+// judgeTombstones is StaleTombstone. A tombstone is not stale while its delete is
+// pending, or if its object was recreated.
 func judgeTombstones(f *Facts) []CheckFinding {
 	applied := f.Record.Applied()
 	if applied == nil {
@@ -175,7 +175,7 @@ func judgeTombstones(f *Facts) []CheckFinding {
 		files(stale), name(ids(stale)), h.from).at(stale...)}
 }
 
-// isOpen says whether a delete may have something to do.
+// isOpen reports whether a delete may have something to do.
 func (f *Facts) isOpen(id kinds.ID) bool {
-	return slices.Contains(f.TombstoneObjects, id) || slices.ContainsFunc(f.Deletes, func(asked Delete) bool { return asked.ID == id && asked.Seen.State != tombstone.Absent })
+	return slices.Contains(f.TombstoneObjects, id) || slices.ContainsFunc(f.Deletes, func(requested Delete) bool { return requested.ID == id && requested.Seen.State != tombstone.Absent })
 }

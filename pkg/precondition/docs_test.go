@@ -27,7 +27,7 @@ func examples(t *testing.T) []*precondition.Facts {
 		Record: history("4.5.3"), User: "system:serviceaccount:web:ci",
 		Held: &lock.Holder{Name: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now},
 		Deletes: []precondition.Delete{asked(tombstone.Observation{
-			State: tombstone.Terminating, UID: "1", Asked: "1", Since: now.Add(-5 * time.Minute), Finalizers: []string{"example.com/x"},
+			State: tombstone.Terminating, UID: "1", Requested: "1", Since: now.Add(-5 * time.Minute), Finalizers: []string{"example.com/x"},
 		})},
 	}
 	manifests := minor.Payload.Manifests

@@ -10,18 +10,18 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// elsewhere returns the namespaces that have a record of the release, if the one that was asked for
-// has none. A user who may not list them all is not told.
-func (q GatherInput) elsewhere(ctx context.Context, c *cluster.Cluster) ([]string, error) {
-	if q.Record.Newest() != nil && !q.IsRecovered {
+// elsewhere returns the namespaces that have a record of the release, if the requested one
+// has none. It finds none for a user who may not list ConfigMaps of all namespaces.
+func (input GatherInput) elsewhere(ctx context.Context, c *cluster.Cluster) ([]string, error) {
+	if input.Record.Newest() != nil && !input.IsRecovered {
 		return nil, nil
 	}
-	found, err := record.Namespaces(ctx, c.Client, q.Record.Release)
-	return slices.DeleteFunc(found, func(namespace string) bool { return namespace == q.Namespace }), err
+	found, err := record.Namespaces(ctx, c.Client, input.Record.Release)
+	return slices.DeleteFunc(found, func(namespace string) bool { return namespace == input.Namespace }), err
 }
 
-// judgeElsewhere is RecordElsewhere: in another namespace nothing is known of what was applied, of
-// deletes that are pending and of who holds the lock.
+// judgeElsewhere is RecordElsewhere: without the record, applied versions, pending
+// deletes and the holder of the lock are not known.
 func judgeElsewhere(f *Facts) []CheckFinding {
 	if len(f.Elsewhere) == 0 {
 		return nil

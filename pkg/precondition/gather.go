@@ -18,70 +18,70 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// atOnce bounds how much is asked for at a time.
+// atOnce bounds the requests at a time.
 const atOnce = 16
 
-// A GatherInput is what is about to be done.
+// A GatherInput describes the update.
 type GatherInput struct {
 	Payload   *payload.Payload
-	Before    *inventory.Inventory // of the kinds of the payload; nil asks for no objects
-	Record    *record.Record       // of the release, as it was loaded; it says the release's name
-	Namespace string               // where that record is
-	Standard  ready.Standard       // how objects are awaited; ready.Full, if it is empty
-	// IsRecovered says that there is no record: the newest version is from the objects of the release.
+	Before    *inventory.Inventory // of the kinds of the payload; nil if there is none
+	Record    *record.Record       // of the release, as it was loaded; it has the release's name
+	Namespace string               // of the record
+	Standard  ready.Standard       // of readiness; ready.Full, if it is empty
+	// IsRecovered is true if there is no record: the newest version is from the objects of the release.
 	IsRecovered bool
-	// Lock is asked for its holder, unless it is nil.
+	// Lock is the lock of the release; nil if its holder does not matter.
 	Lock *lock.Lock
 }
 
-// Gather asks for all facts that the checks need. What can't be asked for is a fact, too;
-// an error means that nothing can be said at all.
-func Gather(ctx context.Context, c *cluster.Cluster, q GatherInput) (*Facts, error) {
-	// Everything else depends on knowing the kinds. This one is always there.
+// Gather reads all facts that the checks need. A fact that can't be read is recorded as such;
+// an error means that no check is possible.
+func Gather(ctx context.Context, c *cluster.Cluster, input GatherInput) (*Facts, error) {
+	// All other reads need discovery. This kind always exists.
 	if _, err := c.FindKind(ctx, kinds.Namespace); err != nil {
 		return nil, err
 	}
-	f := &Facts{Payload: q.Payload, Record: q.Record}
-	held, err := q.held(ctx)
+	f := &Facts{Payload: input.Payload, Record: input.Record}
+	held, err := input.holder(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if f.Elsewhere, err = q.elsewhere(ctx, c); err != nil && ctx.Err() == nil {
+	if f.Elsewhere, err = input.elsewhere(ctx, c); err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	places := q.locate(ctx, c)
+	places := input.locate(ctx, c)
 	f.Held = held
 	f.Unserved, f.WithoutNamespace = unserved(places), withoutNamespace(places)
-	f.Deletes = ObserveDeletes(ctx, c, Pending(q.Record, q.Before))
-	f.Terminating = q.terminating(ctx, c, places, f.Deletes)
-	f.TombstoneObjects, f.Claims = q.there(), q.claims(ctx, c, places)
-	f.Missing, f.RightsErr = q.missing(ctx, c, places)
+	f.Deletes = ObserveDeletes(ctx, c, Pending(input.Record, input.Before))
+	f.Terminating = input.terminating(ctx, c, places, f.Deletes)
+	f.TombstoneObjects, f.Claims = input.tombstoneObjects(), input.claims(ctx, c, places)
+	f.Missing, f.RightsErr = input.missing(ctx, c, places)
 	if len(f.Missing) > 0 {
 		f.User = cluster.UserOf(ctx, c)
 	}
 	f.readAcks(ctx, c)
 	f.Now = c.Now()
-	if ctx.Err() != nil { // which may look as if much could not be asked for
+	if ctx.Err() != nil { // which may look like many failed reads
 		return nil, context.Cause(ctx)
 	}
 	return f, nil
 }
 
-// held says who holds the lock. That we may not look is told with the other rights.
-func (q GatherInput) held(ctx context.Context) (*lock.Holder, error) {
-	if q.Lock == nil {
+// holder returns the holder of the lock. If we may not read the lock, MissingRights reports it.
+func (input GatherInput) holder(ctx context.Context) (*lock.Holder, error) {
+	if input.Lock == nil {
 		return nil, nil
 	}
-	held, err := q.Lock.Holder(ctx)
+	held, err := input.Lock.Holder(ctx)
 	if reason.Of(err) == lock.ReasonDenied {
 		return nil, nil
 	}
 	return held, err
 }
 
-// Pending returns the deletes of a release that may not be done: those that it has asked for, and those
-// of its objects that are terminating, whatever deleted them. So no delete is forgotten with the record. What
-// goes with a Namespace or a definition is not counted beside that.
+// Pending returns the deletes of a release that may not be done: those that it has requested, and those
+// of its terminating objects, whoever deleted them. So no delete is lost with the record. Objects
+// that are deleted with a Namespace or a definition are left out.
 func Pending(known *record.Record, before *inventory.Inventory) []record.Tombstone {
 	pending, goes := slices.Clone(known.Tombstones), map[kinds.ID]bool{}
 	if before == nil {
@@ -107,11 +107,11 @@ func Pending(known *record.Record, before *inventory.Inventory) []record.Tombsto
 	return pending
 }
 
-// ObserveDeletes looks at the objects whose delete was asked for.
-func ObserveDeletes(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone) []Delete {
-	deletes := make([]Delete, len(asked))
-	concurrently(len(asked), func(i int) {
-		deletes[i] = Delete{Tombstone: asked[i], Seen: tombstone.Observe(ctx, c, asked[i].ID, asked[i].UID)}
+// ObserveDeletes observes the objects of requested deletes.
+func ObserveDeletes(ctx context.Context, c *cluster.Cluster, requested []record.Tombstone) []Delete {
+	deletes := make([]Delete, len(requested))
+	concurrently(len(requested), func(i int) {
+		deletes[i] = Delete{Tombstone: requested[i], Seen: tombstone.Observe(ctx, c, requested[i].ID, requested[i].UID)}
 	})
 	return deletes
 }
@@ -129,14 +129,14 @@ func concurrently(n int, do func(i int)) {
 	_ = group.Wait() // which has no errors
 }
 
-// there are the objects of tombstones that are there: an install has deleted none.
-func (q GatherInput) there() []kinds.ID {
-	if q.Before == nil {
+// tombstoneObjects returns the objects of tombstones that exist: an install has deleted none.
+func (input GatherInput) tombstoneObjects() []kinds.ID {
+	if input.Before == nil {
 		return nil
 	}
 	var found []kinds.ID
-	for _, m := range q.Payload.Manifests {
-		if _, exists := q.Before.Find(m.ID()); exists && m.IsTombstone() {
+	for _, m := range input.Payload.Manifests {
+		if _, exists := input.Before.Find(m.ID()); exists && m.IsTombstone() {
 			found = append(found, m.ID())
 		}
 	}
@@ -144,18 +144,18 @@ func (q GatherInput) there() []kinds.ID {
 }
 
 // claims finds the objects that other releases have.
-func (q GatherInput) claims(ctx context.Context, c *cluster.Cluster, places []place) []Claim {
-	if q.Before == nil {
+func (input GatherInput) claims(ctx context.Context, c *cluster.Cluster, places []place) []Claim {
+	if input.Before == nil {
 		return nil
 	}
 	owners := make([]string, len(places))
 	concurrently(len(places), func(i int) {
 		switch at := places[i]; {
 		case !at.isServed:
-		case q.Before.Covers(at.id()):
-			owners[i], _ = q.Before.OwnerOf(at.id(), q.Record.Release)
+		case input.Before.Covers(at.id()):
+			owners[i], _ = input.Before.OwnerOf(at.id(), input.Record.Release)
 		default:
-			owners[i] = q.owner(ctx, c, at)
+			owners[i] = input.owner(ctx, c, at)
 		}
 	})
 	var claims []Claim
@@ -167,14 +167,14 @@ func (q GatherInput) claims(ctx context.Context, c *cluster.Cluster, places []pl
 	return claims
 }
 
-// owner asks for one object of a kind that could not be listed. What can't be asked for
-// is found out when it is applied: nothing is ever applied without knowing.
-func (q GatherInput) owner(ctx context.Context, c *cluster.Cluster, at place) string {
+// owner returns the release of one object of a kind that could not be listed. If the object can't be
+// read, its release is checked when it is applied.
+func (input GatherInput) owner(ctx context.Context, c *cluster.Cluster, at place) string {
 	id := at.id()
 	object, err := c.GetMetadata(ctx, at.resource, id.Namespace, id.Name)
 	if err != nil {
 		return ""
 	}
-	owner, _ := objectmeta.Of(at.resource, object).OtherOwner(q.Record.Release)
+	owner, _ := objectmeta.Of(at.resource, object).OtherOwner(input.Record.Release)
 	return owner
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// grouped returns what has the same key together, in the order in which each group begins: one
+// grouped returns groups of items with the same key, ordered by their first items: one
 // cause is one finding, however many objects have it.
 func grouped[T any, K comparable](all []T, key func(T) K) [][]T {
 	var groups [][]T
@@ -25,7 +25,7 @@ func grouped[T any, K comparable](all []T, key func(T) K) [][]T {
 	return groups
 }
 
-// ids are the objects of manifests.
+// ids returns the IDs of manifests.
 func ids(manifests []*payload.Manifest) []kinds.ID {
 	var objects []kinds.ID
 	for _, m := range manifests {
@@ -34,7 +34,7 @@ func ids(manifests []*payload.Manifest) []kinds.ID {
 	return objects
 }
 
-// name names the first of some objects, and counts the others.
+// name returns the first of some objects, and the number of others.
 func name(objects []kinds.ID) string {
 	if more := len(objects) - 1; more > 0 {
 		return fmt.Sprintf("%s and %d more", objects[0], more)
@@ -42,7 +42,7 @@ func name(objects []kinds.ID) string {
 	return objects[0].String()
 }
 
-// files names the first file of some manifests, and counts the others.
+// files returns the first file of some manifests, and the number of others.
 func files(manifests []*payload.Manifest) string {
 	text := printable.Line(manifests[0].File())
 	if more := len(manifests) - 1; more > 0 {
@@ -51,7 +51,7 @@ func files(manifests []*payload.Manifest) string {
 	return text
 }
 
-// either chooses the words for one thing, or those for several.
+// either returns the singular or the plural form.
 func either(count int, name, several string) string {
 	if count == 1 {
 		return name

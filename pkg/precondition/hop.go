@@ -8,11 +8,11 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 )
 
-// A distance is how far an update goes.
+// A distance is the kind of an update, by its versions.
 type distance string
 
 const (
-	install distance = "install" // nothing was there before
+	install distance = "install" // no version was applied before
 	again   distance = "again"   // it is the same version
 	patch   distance = "patch"
 	minor   distance = "minor"
@@ -25,8 +25,8 @@ type hop struct {
 	from, to *version.Version // nil if either is not known
 }
 
-// hop is the update that is asked for. Its start is the version that was applied last. One
-// that was begun since may be gone on with, and corrected by a patch.
+// hop returns the requested update. It starts at the version that was applied last. A later version
+// that was only started may be continued, and corrected by a patch.
 func (f *Facts) hop() hop {
 	newest, start := f.Record.Newest(), f.start()
 	if newest == nil {
@@ -41,7 +41,7 @@ func (f *Facts) hop() hop {
 	return whole
 }
 
-// start is the last update that was completed, or else the last one that was begun.
+// start returns the last completed update, or else the last one that was started.
 func (f *Facts) start() *record.HistoryEntry {
 	if applied := f.Record.Applied(); applied != nil {
 		return applied
@@ -49,7 +49,7 @@ func (f *Facts) start() *record.HistoryEntry {
 	return f.Record.Newest()
 }
 
-// hopFrom is the update from what an entry of the history says.
+// hopFrom returns the update from the version of an entry of the history.
 func (f *Facts) hopFrom(e *record.HistoryEntry) hop {
 	from, to := parse(e.Version), parse(f.Payload.Version)
 	switch {
@@ -63,7 +63,7 @@ func (f *Facts) hopFrom(e *record.HistoryEntry) hop {
 	}
 }
 
-// distanceOf returns how far it is from one version to another.
+// distanceOf returns the distance from one version to another.
 func distanceOf(from, to *version.Version) distance {
 	switch {
 	case from.Major() != to.Major():
@@ -77,8 +77,8 @@ func distanceOf(from, to *version.Version) distance {
 	}
 }
 
-// IsMinor returns whether an update changes the minor version, or the major one. An install changes none; of versions
-// that can't be compared, it is assumed.
+// IsMinor reports whether an update changes the minor version, or the major one. An install changes none; for versions
+// that can't be compared, it is true.
 func IsMinor(from, to string) bool {
 	if from == "" || from == to {
 		return false
@@ -90,10 +90,10 @@ func IsMinor(from, to string) bool {
 // isMinorOrMajor reports whether the update is to another minor or major version: pending deletes and admin gates stop it.
 func (h hop) isMinorOrMajor() bool { return h.distance == minor || h.distance == major }
 
-// isKnown says whether both versions are.
+// isKnown reports whether both versions are known.
 func (h hop) isKnown() bool { return h.from != nil && h.to != nil }
 
-// String says which update it is.
+// String describes the update, as in "the minor update from 1.2.3 to 1.3.0".
 func (h hop) String() string {
 	switch {
 	case h.distance == install:
@@ -103,13 +103,13 @@ func (h hop) String() string {
 	case h.distance == again:
 		return "applying the same payload again"
 	case !h.isKnown():
-		return "an update that does not say from which version to which, and so counts as a minor one,"
+		return "an update between versions that are not known, which counts as a minor one,"
 	default:
 		return fmt.Sprintf("the %s update from %s to %s", h.distance, h.from, h.to)
 	}
 }
 
-// parse reads a version; nil if it is none.
+// parse parses a version; it returns nil if the text is none.
 func parse(text string) *version.Version {
 	parsed, err := version.ParseSemantic(text)
 	if err != nil {

@@ -29,25 +29,25 @@ var testbed = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
 
 // gather fills in what a question leaves out, and asks it.
-func gather(t *testing.T, c *cluster.Cluster, q precondition.GatherInput) *precondition.Facts {
+func gather(t *testing.T, c *cluster.Cluster, input precondition.GatherInput) *precondition.Facts {
 	t.Helper()
 	var of []inventory.ListScope
-	for _, m := range q.Payload.Manifests {
+	for _, m := range input.Payload.Manifests {
 		if id := m.ID(); id.Group != "down.example.com" { // which serves none
 			of = append(of, inventory.ListScope{Kind: id.GroupKind(), Namespace: id.Namespace})
 		}
 	}
 	var err error
-	if q.Before, err = inventory.Take(t.Context(), c, of, nil); err != nil {
+	if input.Before, err = inventory.Take(t.Context(), c, of, nil); err != nil {
 		t.Fatal(err)
 	}
-	if q.Record == nil {
-		q.Record = history()
+	if input.Record == nil {
+		input.Record = history()
 	}
-	if q.Namespace == "" {
-		q.Namespace = "runlevel"
+	if input.Namespace == "" {
+		input.Namespace = "runlevel"
 	}
-	facts, err := precondition.Gather(t.Context(), c, q)
+	facts, err := precondition.Gather(t.Context(), c, input)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,13 +113,13 @@ func knownRights(t *testing.T, config *rest.Config, namespace string, may []rbac
 func awaitRights(t *testing.T, c *cluster.Cluster, namespace string, may []rbacv1.PolicyRule) {
 	t.Helper()
 	for _, rule := range may {
-		asked := &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]}
+		requested := &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]}
 		if len(rule.ResourceNames) > 0 {
-			asked.Name = rule.ResourceNames[0]
+			requested.Name = rule.ResourceNames[0]
 		}
 		await(t, func(ctx context.Context) bool {
 			answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
-				&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked}}, metav1.CreateOptions{})
+				&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: requested}}, metav1.CreateOptions{})
 			return err == nil && answer.Status.Allowed
 		})
 	}

@@ -23,32 +23,32 @@ func judgeClaims(f *Facts) []CheckFinding {
 		for _, claim := range claims {
 			manifests = append(manifests, claim.Manifest)
 		}
-		does := "can't be applied"
+		problem := "can't be applied"
 		if claims[0].Manifest.IsTombstone() {
-			does = "can't be deleted"
+			problem = "can't be deleted"
 		}
 		other := printable.Line(claims[0].Release)
-		lifts := "dropping it here, or by release " + other + " no longer having it"
+		resolution := "dropping it here, or by release " + other + " no longer having it"
 		if len(claims) > 1 {
-			lifts = "applying them as release " + other + ", if it is the same one, or by dropping them here, or by release " + other + " no longer having them"
+			resolution = "applying them as release " + other + ", if it is the same one, or by dropping them here, or by release " + other + " no longer having them"
 		}
-		found = append(found, blocks(lifts, "%s: %s %s of release %s, and %s by this one",
-			files(manifests), name(ids(manifests)), either(len(claims), "is", "are"), other, does).at(manifests...))
+		found = append(found, blocks(resolution, "%s: %s %s of release %s, and %s by this one",
+			files(manifests), name(ids(manifests)), either(len(claims), "is", "are"), other, problem).at(manifests...))
 	}
 	return found
 }
 
-// judgeNamespaces is NoNamespace, one finding for all. There is no namespace that a release is for.
+// judgeNamespaces is NoNamespace, one finding for all. A release has no default namespace.
 func judgeNamespaces(f *Facts) []CheckFinding {
 	if len(f.WithoutNamespace) == 0 {
 		return nil
 	}
-	what := either(len(f.WithoutNamespace), "is in no namespace, and objects of its kind are in one", "are in no namespace, and objects of their kinds are in one")
-	return []CheckFinding{blocks("writing metadata.namespace", "%s: %s %s", files(f.WithoutNamespace), name(ids(f.WithoutNamespace)), what).at(f.WithoutNamespace...)}
+	subject := either(len(f.WithoutNamespace), "is in no namespace, and objects of its kind are in one", "are in no namespace, and objects of their kinds are in one")
+	return []CheckFinding{blocks("writing metadata.namespace", "%s: %s %s", files(f.WithoutNamespace), name(ids(f.WithoutNamespace)), subject).at(f.WithoutNamespace...)}
 }
 
-// judgeKinds is UnservedKinds: one finding for each kind; for all of a group and version, if the
-// cluster can't say what it serves of them.
+// judgeKinds is UnservedKinds: one finding for each kind; for all of a group and version, if their
+// discovery failed.
 func judgeKinds(f *Facts) []CheckFinding {
 	var found []CheckFinding
 	for _, alike := range grouped(f.Unserved, func(u UnservedManifest) schema.GroupVersionKind {
@@ -67,7 +67,7 @@ func judgeKinds(f *Facts) []CheckFinding {
 	return found
 }
 
-// judgeKind is about one kind in one version.
+// judgeKind returns the finding about one kind in one version.
 func judgeKind(kind schema.GroupVersionKind, why UnservedManifest, manifests []*payload.Manifest) CheckFinding {
 	name := printable.Line(fmt.Sprintf("%s in %s", kind.Kind, kind.GroupVersion()))
 	if slices.ContainsFunc(manifests, func(m *payload.Manifest) bool { return m.GroupVersionKind() != kind }) {

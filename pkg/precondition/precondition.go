@@ -1,10 +1,10 @@
-// Package precondition is the gate of an update: before anything is written, it finds what speaks against the update.
-// Gather asks the cluster for the facts, once. A list of small checks judges them, without requests and clocks.
+// Package precondition is the gate of an update: before anything is written, it checks whether the update may begin.
+// Gather reads the facts from the cluster, once. A list of small checks judges them, without requests and clocks.
 //
-// It applies nothing and overrides nothing: the caller decides what becomes of findings that block, and records
+// It applies nothing and overrides nothing: the caller decides whether to override findings that block, and records
 // which were overridden.
 //
-// Gather and Evaluate are the calls to start from; Refuse makes an error of what blocks.
+// Gather and Evaluate are the calls to start from; Refuse returns the error for findings that block.
 package precondition
 
 import (
@@ -23,29 +23,29 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// ReasonFailed is the reason of an update that the gate stops, as the cluster-version operator calls it.
+// ReasonFailed is the cluster-version operator's reason for an update that the gate stops.
 const ReasonFailed = "UpgradePreconditionCheckFailed"
 
-// Facts are what the checks judge, as Gather has found it.
+// Facts are the input of the checks, as Gather has read them.
 type Facts struct {
 	Now              time.Time           // by the server's clock
-	Payload          *payload.Payload    // what is asked for
+	Payload          *payload.Payload    // of the requested update
 	Record           *record.Record      // of its release
-	Held             *lock.Holder        // an apply of the release that runs; nil if none does
-	Deletes          []Delete            // that were asked for, and were not seen done
+	Held             *lock.Holder        // of a running apply of the release; nil if none runs
+	Deletes          []Delete            // that were requested, and not yet observed as done
 	TombstoneObjects []kinds.ID          // objects of tombstones that a release still has
 	Claims           []Claim             // on objects that other releases have
 	WithoutNamespace []*payload.Manifest // of namespaced kinds, without a namespace
-	Unserved         []UnservedManifest  // manifests whose kind is not there, or not known to be
+	Unserved         []UnservedManifest  // manifests whose kind is not served, or not known to be
 
 	Terminating []Terminating // objects that the update needs, and that are being deleted
 	Gates       []AdminGate   // that are not acknowledged, if they hold back the update
-	GatesErr    error         // why gates could not be read
-	Elsewhere   []string      // namespaces that have a record of the release, if the one that was asked for has none
+	GatesErr    error         // the error of reading gates
+	Elsewhere   []string      // namespaces that have a record of the release, if the requested one has none
 
-	User      string  // who we are, if rights are missing and the server says it
+	User      string  // our name, if rights are missing and the server returns it
 	Missing   []Right // rights that we lack
-	RightsErr error   // why rights could not be asked for
+	RightsErr error   // the error of reviewing rights
 }
 
 // A Delete is a delete that a release has requested, and its state.
@@ -54,8 +54,8 @@ type Delete struct {
 	Seen tombstone.Observation
 }
 
-// WasSent returns whether the delete was sent, as far as is known: a terminating object counts, whatever requested its
-// delete. LastSeconds its turn in an update, a delete is only recorded.
+// WasSent reports whether the delete was sent, as far as is known: a terminating object counts, whoever requested its
+// delete. Before its turn in an update, a delete is only recorded.
 func (d Delete) WasSent() bool { return d.Sent || d.Seen.State != tombstone.Present }
 
 // Describe returns the state for people, in one line.
@@ -66,8 +66,8 @@ func (d Delete) Describe(now time.Time) string {
 	return notSent
 }
 
-// DescribeSince is like Describe, with a time instead of an age: the text is the same as long as nothing changes, which findings of
-// the gate need, since they become conditions.
+// DescribeSince is like Describe, with a time instead of an age: the text is the same as long as the state is, since findings of
+// the gate become conditions.
 func (d Delete) DescribeSince() string {
 	if d.WasSent() {
 		return d.Seen.DescribeSince()
@@ -80,47 +80,47 @@ const notSent = "still there, and its delete was not asked for yet"
 // A Claim is a manifest whose object is one of another release.
 type Claim struct {
 	Manifest *payload.Manifest
-	Release  string // the other
+	Release  string // the other release
 }
 
 // A Right is a right that the update needs.
 type Right struct {
 	Verb      string
 	Resource  schema.GroupResource
-	Namespace string // "" for what is in none
-	// Manifests need it. There are none for what the record and the lock need.
+	Namespace string // "" for cluster-scoped resources
+	// Manifests need it. There are none for the needs of the record and the lock.
 	Manifests []*payload.Manifest
-	// IsForHooks says that it is for the lifecycle hooks of the manifests, not for their objects.
+	// IsForHooks is true if the lifecycle hooks of the manifests need it, not their objects.
 	IsForHooks bool
 }
 
 // An UnservedManifest is one whose kind and version are neither served nor defined by the payload.
 type UnservedManifest struct {
 	Manifest *payload.Manifest
-	Has      string // a version in which the kind is there; "" if it is in none
-	InOurs   bool   // it is the payload that has that version
-	Err      error  // why it is not known whether it is served; nil if it surely is not
+	Has      string // a version in which the kind is served; "" if there is none
+	InOurs   bool   // the payload defines that version
+	Err      error  // why it is not known whether it is served; nil if it is not served
 }
 
-// A GateSeverity is what a finding does to an update.
+// A GateSeverity is the effect of a finding on an update.
 type GateSeverity string
 
 // The severities.
 const (
 	Blocks GateSeverity = "Blocks" // unless it is forced, the update does not begin
-	Warns  GateSeverity = "Warns"  // it goes on
-	Fails  GateSeverity = "Fails"  // it begins, and fails at an object; only previews find this
+	Warns  GateSeverity = "Warns"  // the update begins
+	Fails  GateSeverity = "Fails"  // the update begins, and fails at an object; only previews find this
 )
 
-// A CheckFinding is something that speaks against an update.
+// A CheckFinding is a reason against an update.
 type CheckFinding struct {
-	Check      string       `json:"check"` // the name of the one that found it
+	Check      string       `json:"check"` // the name of the check
 	Severity   GateSeverity `json:"severity"`
-	Message    string       `json:"message"`         // what it is, in one line
-	Since      *time.Time   `json:"since,omitempty"` // when it began, if that is known
-	Resolution string       `json:"resolution"`      // who or what makes it go away
+	Message    string       `json:"message"`         // in one line
+	Since      *time.Time   `json:"since,omitempty"` // if that is known
+	Resolution string       `json:"resolution"`      // who or what resolves it
 	Object     *kinds.ID    `json:"object,omitempty"`
-	Objects    []kinds.ID   `json:"objects,omitempty"` // all that it is about, if there are several
+	Objects    []kinds.ID   `json:"objects,omitempty"` // all objects, if there are several
 	File       string       `json:"file,omitempty"`
 }
 
@@ -129,7 +129,7 @@ func (f CheckFinding) String() string {
 	return f.Check + ": " + f.Message + "; lifted by " + f.Resolution
 }
 
-// Text returns the finding for people: what it does and is, and in a second line what lifts it.
+// Text returns the finding for people: its severity and message, and in a second line its resolution.
 func (f CheckFinding) Text() string {
 	word := map[GateSeverity]string{Blocks: "blocked by", Warns: "warning of", Fails: "fails with"}[f.Severity]
 	text := fmt.Sprintf("%s %s: %s", word, f.Check, f.Message)
@@ -141,7 +141,7 @@ func (f CheckFinding) Text() string {
 
 // A Check finds one kind of reason against an update.
 type Check struct {
-	Name  string // CamelCase: what findings and records call it
+	Name  string // in CamelCase, as in findings and records
 	Short string // what it finds
 	Judge func(*Facts) []CheckFinding
 }
@@ -224,12 +224,12 @@ func Refuse(findings []CheckFinding) error {
 	return &reason.Error{Reason: ReasonFailed, Message: strings.Join(lines, "\n")}
 }
 
-func blocks(lifts, format string, args ...any) CheckFinding {
-	return CheckFinding{Severity: Blocks, Message: fmt.Sprintf(format, args...), Resolution: lifts}
+func blocks(resolution, format string, args ...any) CheckFinding {
+	return CheckFinding{Severity: Blocks, Message: fmt.Sprintf(format, args...), Resolution: resolution}
 }
 
-func warns(lifts, format string, args ...any) CheckFinding {
-	return CheckFinding{Severity: Warns, Message: fmt.Sprintf(format, args...), Resolution: lifts}
+func warns(resolution, format string, args ...any) CheckFinding {
+	return CheckFinding{Severity: Warns, Message: fmt.Sprintf(format, args...), Resolution: resolution}
 }
 
 // at adds the manifests that a finding is about.
@@ -247,7 +247,7 @@ func (f CheckFinding) about(objects ...kinds.ID) CheckFinding {
 	return f
 }
 
-// since adds when it began.
+// since adds the time since when the finding holds.
 func (f CheckFinding) since(when time.Time) CheckFinding {
 	if !when.IsZero() {
 		f.Since = &when

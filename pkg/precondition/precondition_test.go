@@ -104,10 +104,10 @@ func expect(t *testing.T, f *precondition.Facts, wanted string) {
 }
 
 func TestPendingDeletesStopMinorUpdates(t *testing.T) {
-	held := tombstone.Observation{State: tombstone.Terminating, UID: "1", Asked: "1", Since: now.Add(-5 * time.Minute), Finalizers: []string{"example.com/x"}}
+	held := tombstone.Observation{State: tombstone.Terminating, UID: "1", Requested: "1", Since: now.Add(-5 * time.Minute), Finalizers: []string{"example.com/x"}}
 	const what = "PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-04T11:55:00Z, held by finalizer example.com/x: "
 	const rest = "; lifted by the holder of finalizer example.com/x | since 2026-05-04T11:55:00Z | ConfigMap web/old"
-	const unsaid = "an update that does not say from which version to which, and so counts as a minor one, does not begin before it is gone"
+	const unknown = "an update between versions that are not known, which counts as a minor one, does not begin before it is gone"
 	for name, test := range map[string]struct {
 		before []string
 		to     string
@@ -123,8 +123,8 @@ func TestPendingDeletesStopMinorUpdates(t *testing.T) {
 		"a minor that was begun goes on":     {[]string{"4.6.0...", "4.5.3"}, "4.6.0", "Warns " + what + "applying 4.6.0 again goes on" + rest},
 		"a minor that was begun is fixed":    {[]string{"4.6.0...", "4.5.3"}, "4.6.1", "Warns " + what + "the patch update from 4.6.0 to 4.6.1 goes on" + rest},
 		"a patch that was begun, then minor": {[]string{"4.5.4...", "4.5.3"}, "4.6.0", "Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
-		"no version is said":                 {[]string{"4.5.3"}, "", "Blocks " + what + unsaid + rest},
-		"no version was said":                {[]string{""}, "4.5.3", "Blocks " + what + unsaid + rest},
+		"no version is said":                 {[]string{"4.5.3"}, "", "Blocks " + what + unknown + rest},
+		"no version was said":                {[]string{""}, "4.5.3", "Blocks " + what + unknown + rest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect(t, &precondition.Facts{Payload: release(t, test.to, nil), Record: history(test.before...), Deletes: []precondition.Delete{asked(held)}}, test.wanted)
@@ -141,7 +141,7 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 	const update, object = ": the minor update from 4.5.3 to 4.6.0 does not begin before it is gone; lifted by ", " | ConfigMap web/old"
 	since := now.Add(-72 * time.Hour)
 	terminating := func(finalizers []string, remains ...string) tombstone.Observation {
-		return tombstone.Observation{State: tombstone.Terminating, Asked: "1", UID: "1", Since: since, Finalizers: finalizers, Remains: remains}
+		return tombstone.Observation{State: tombstone.Terminating, Requested: "1", UID: "1", Since: since, Finalizers: finalizers, Remains: remains}
 	}
 	unclear, ending := terminating(nil, "not known yet"), terminating(nil, "2 Pods")
 	unclear.Contents, ending.Contents = tombstone.Unclear, tombstone.Ending
@@ -149,18 +149,18 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 		seen   tombstone.Observation
 		wanted string
 	}{
-		"gone":          {tombstone.Observation{State: tombstone.Absent, Asked: "1"}, ""},
+		"gone":          {tombstone.Observation{State: tombstone.Absent, Requested: "1"}, ""},
 		"finalizers":    {terminating([]string{"a/b", "c/d"}), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z, held by finalizers a/b, c/d" + update + "the holders of finalizers a/b, c/d | since 2026-05-01T12:00:00Z" + object},
 		"content":       {terminating(nil, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z (2 Widgets)" + update + "removing what is left in it | since 2026-05-01T12:00:00Z" + object},
 		"both":          {terminating([]string{"a/b"}, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z, held by finalizer a/b (2 Widgets)" + update + "the holder of finalizer a/b, and by removing what is left in it | since 2026-05-01T12:00:00Z" + object},
 		"nothing":       {terminating(nil), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z" + update + "itself: nothing holds it | since 2026-05-01T12:00:00Z" + object},
 		"not looked at": {unclear, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z (not known yet)" + update + "itself, unless something in it is held: that is not known yet | since 2026-05-01T12:00:00Z" + object},
 		"ending":        {ending, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z (2 Pods)" + update + "itself, once what is left in it has ended | since 2026-05-01T12:00:00Z" + object},
-		"not reached": {tombstone.Observation{State: tombstone.Present, Asked: "1", UID: "1"}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and not terminating" + update +
+		"not reached": {tombstone.Observation{State: tombstone.Present, Requested: "1", UID: "1"}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and not terminating" + update +
 			"applying the same version again, which asks for it again, or by deleting it by hand | since 2026-05-04T10:00:00Z" + object},
-		"not known": {tombstone.Observation{State: tombstone.Unknown, Asked: "1", Why: "the server is down"}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, may still be there, which is not known: the server is down" + update +
+		"not known": {tombstone.Observation{State: tombstone.Unknown, Requested: "1", Why: "the server is down"}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, may still be there, which is not known: the server is down" + update +
 			"an answer of the cluster: it can't be asked now | since 2026-05-04T10:00:00Z" + object},
-		"reappeared": {tombstone.Observation{State: tombstone.Reappeared, Asked: "1", UID: "2", MadeBy: "kubectl at noon"},
+		"reappeared": {tombstone.Observation{State: tombstone.Reappeared, Requested: "1", UID: "2", MadeBy: "kubectl at noon"},
 			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: nothing deletes it any more; lifted by the client that made it | since 2026-05-04T10:00:00Z" + object},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 			"the minor update from 4.5.3 to 4.6.0 does not begin before they are gone; lifted by the holder of finalizer a/b | since 2026-05-01T12:00:00Z | ConfigMap web/older")
 	})
 	t.Run("not asked for yet", func(t *testing.T) {
-		item := asked(tombstone.Observation{State: tombstone.Present, Asked: "1", UID: "1"})
+		item := asked(tombstone.Observation{State: tombstone.Present, Requested: "1", UID: "1"})
 		item.Sent = false
 		f := &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{item}}
 		expect(t, f, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and its delete was not asked for yet"+update+
@@ -221,7 +221,7 @@ Warns TerminatingObject: 1 more object that the update needs: being deleted, Con
 }
 
 func TestWhatReappearedMayBeWanted(t *testing.T) {
-	back := []precondition.Delete{asked(tombstone.Observation{State: tombstone.Reappeared, Asked: "1", UID: "2", MadeBy: "kubectl at noon"})}
+	back := []precondition.Delete{asked(tombstone.Observation{State: tombstone.Reappeared, Requested: "1", UID: "2", MadeBy: "kubectl at noon"})}
 	for name, test := range map[string]struct{ annotation, wanted string }{
 		"the payload has it": {"", ""},
 		"the payload deletes it": {gone, "Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: " +
@@ -236,11 +236,11 @@ func TestWhatReappearedMayBeWanted(t *testing.T) {
 
 func TestReleasesDoNotGoBack(t *testing.T) {
 	const begun, done = "begun at 2026-05-03T11:00:00Z", "applied at 2026-05-03T12:00:00Z"
-	because := func(rule, lifts, to, from, how string) string {
-		_, since, _ := strings.Cut(how, " at ")
-		return fmt.Sprintf("Blocks OlderVersion: %s is older than %s, which was %s: %s; lifted by an update to %s or newer%s | since %s", to, from, how, rule, from, lifts, since)
+	because := func(rule, resolution, to, from, verb string) string {
+		_, since, _ := strings.Cut(verb, " at ")
+		return fmt.Sprintf("Blocks OlderVersion: %s is older than %s, which was %s: %s; lifted by an update to %s or newer%s | since %s", to, from, verb, rule, from, resolution, since)
 	}
-	older := func(to, from, how string) string { return because("releases don't go back", "", to, from, how) }
+	older := func(to, from, verb string) string { return because("releases don't go back", "", to, from, verb) }
 	for name, test := range map[string]struct {
 		before []string
 		to     string

@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A lack is verbs that are missing on some resources in some namespaces.
+// A lack has verbs that are missing on some resources in some namespaces.
 type lack struct {
 	verbs      []string
 	resources  []string
@@ -21,7 +21,7 @@ type lack struct {
 	rights     []string // of hooks: verbs and resources, of which there are many kinds
 }
 
-// judgeRights is MissingRights: one finding for the same verbs, whether it is on several resources of
+// judgeRights is MissingRights: one finding for the same verbs, on several resources of
 // a namespace or in several namespaces.
 func judgeRights(f *Facts) []CheckFinding {
 	user := printable.Line(cmp.Or(f.User, "this account"))
@@ -48,7 +48,7 @@ func judgeRights(f *Facts) []CheckFinding {
 	return found
 }
 
-// mergedOfHooks makes one of all that hooks lack in a namespace.
+// mergedOfHooks merges all lacks of hooks in a namespace.
 func mergedOfHooks(lacks []lack) []lack {
 	for i := range lacks {
 		if item := &lacks[i]; item.ofHooks {
@@ -64,7 +64,7 @@ func mergedOfHooks(lacks []lack) []lack {
 	})
 }
 
-// inWords are the verbs and resources.
+// inWords returns the verbs and resources.
 func (l lack) inWords() string {
 	if len(l.rights) > 0 {
 		return strings.Join(l.rights, "; ")
@@ -72,7 +72,7 @@ func (l lack) inWords() string {
 	return strings.Join(l.verbs, ", ") + " " + strings.Join(l.resources, ", ")
 }
 
-// merged makes one of those with the same key.
+// merged merges lacks with the same key.
 func merged(lacks []lack, key func(lack) string) []lack {
 	var all []lack
 	for _, alike := range grouped(lacks, key) {
@@ -87,7 +87,7 @@ func merged(lacks []lack, key func(lack) string) []lack {
 	return all
 }
 
-// union is what is in either list, each once.
+// union returns the items of both lists, each once.
 func union[T comparable](a, b []T) []T {
 	all := slices.Clone(a)
 	for _, item := range b {
@@ -106,15 +106,15 @@ func (l lack) judge(user, release string) CheckFinding {
 	case first != "":
 		where, by = " in namespace "+first, "a Role in namespace "+first
 	}
-	who := "the record of release " + printable.Line(release) + " needs"
+	relation := "the record of release " + printable.Line(release) + " needs"
 	l.manifests = slices.SortedStableFunc(slices.Values(l.manifests), payload.InOrder)
 	switch {
 	case l.ofHooks:
-		who = "the lifecycle hooks of " + files(l.manifests) + " need"
+		relation = "the lifecycle hooks of " + files(l.manifests) + " need"
 	case len(l.manifests) > 0:
-		who = files(l.manifests) + either(len(l.manifests), " needs", " need")
+		relation = files(l.manifests) + either(len(l.manifests), " needs", " need")
 	}
-	finding := blocks("an administrator who grants it, with "+by, "%s may not %s%s, which %s", user, l.inWords(), where, who)
+	finding := blocks("an administrator who grants it, with "+by, "%s may not %s%s, which %s", user, l.inWords(), where, relation)
 	if len(l.manifests) > 0 {
 		finding = finding.at(l.manifests...)
 	}

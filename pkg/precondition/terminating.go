@@ -16,20 +16,20 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// mostTerminating bounds the terminating objects that are looked at, for a finding each.
+// mostTerminating bounds the terminating objects that are observed, for a finding each.
 const mostTerminating = 20
 
 // A Terminating is an object that the update needs and that is being deleted.
 type Terminating struct {
 	ID        kinds.ID
-	Manifests []*payload.Manifest   // that are it, or are in it; none for the namespace of the record
+	Manifests []*payload.Manifest   // of the object, or of objects in it; none for the namespace of the record
 	Seen      tombstone.Observation // without a State beyond the first mostTerminating
 }
 
 // terminating returns the objects that the update needs and that are being deleted: Namespaces
 // first. Objects in one of those, and instances of a terminating definition, are left out.
-func (q GatherInput) terminating(ctx context.Context, c *cluster.Cluster, places []place, deletes []Delete) []Terminating {
-	found := observeTerminating(ctx, c, q.terminatingNamespaces(ctx, c, places))
+func (input GatherInput) terminating(ctx context.Context, c *cluster.Cluster, places []place, deletes []Delete) []Terminating {
+	found := observeTerminating(ctx, c, input.terminatingNamespaces(ctx, c, places))
 	namespaces, definitions := map[string]bool{}, map[schema.GroupKind]bool{}
 	for _, terminating := range found {
 		namespaces[terminating.ID.Name] = true
@@ -37,7 +37,7 @@ func (q GatherInput) terminating(ctx context.Context, c *cluster.Cluster, places
 	var others []Terminating
 	for _, p := range places {
 		id := p.id()
-		if p.manifest.IsTombstone() || id.GroupKind() == kinds.Namespace || namespaces[id.Namespace] || !q.isTerminating(id, deletes) {
+		if p.manifest.IsTombstone() || id.GroupKind() == kinds.Namespace || namespaces[id.Namespace] || !input.isTerminating(id, deletes) {
 			continue
 		}
 		if id.GroupKind() == kinds.CustomResourceDefinition {
@@ -50,7 +50,7 @@ func (q GatherInput) terminating(ctx context.Context, c *cluster.Cluster, places
 	return append(found, observeTerminating(ctx, c, others)...)
 }
 
-// observeTerminating looks at the first mostTerminating objects, and drops those that are gone
+// observeTerminating observes the first mostTerminating objects, and drops those that are gone
 // by now or can't be read.
 func observeTerminating(ctx context.Context, c *cluster.Cluster, all []Terminating) []Terminating {
 	concurrently(min(mostTerminating, len(all)), func(i int) {
@@ -61,24 +61,24 @@ func observeTerminating(ctx context.Context, c *cluster.Cluster, all []Terminati
 	})
 }
 
-// isTerminating says whether an object had a deletionTimestamp when the deletes were looked at, or
+// isTerminating reports whether an object had a deletionTimestamp when the deletes were observed, or
 // in the inventory.
-func (q GatherInput) isTerminating(id kinds.ID, deletes []Delete) bool {
+func (input GatherInput) isTerminating(id kinds.ID, deletes []Delete) bool {
 	if slices.ContainsFunc(deletes, func(item Delete) bool { return item.ID == id && item.Seen.State == tombstone.Terminating }) {
 		return true
 	}
-	if q.Before == nil {
+	if input.Before == nil {
 		return false
 	}
-	head, _ := q.Before.Find(id)
+	head, _ := input.Before.Find(id)
 	return head.Terminating
 }
 
 // terminatingNamespaces returns the Namespaces of manifests and of the record that are being
 // deleted: one list returns all terminating ones of the cluster. Without the right to list them,
-// the first mostTerminating Namespaces are returned whatever they are, to be looked at one by one.
-func (q GatherInput) terminatingNamespaces(ctx context.Context, c *cluster.Cluster, places []place) []Terminating {
-	needed := map[string][]*payload.Manifest{q.Namespace: nil}
+// the first mostTerminating Namespaces are returned in any state, to be observed one by one.
+func (input GatherInput) terminatingNamespaces(ctx context.Context, c *cluster.Cluster, places []place) []Terminating {
+	needed := map[string][]*payload.Manifest{input.Namespace: nil}
 	for _, p := range places {
 		id := p.id()
 		name := id.Namespace
@@ -129,12 +129,12 @@ func judgeTerminating(f *Facts) []CheckFinding {
 	return found
 }
 
-// cause is what objects have in common that the same holds.
+// cause returns a key that objects with the same cause have in common.
 func (t Terminating) cause() string {
 	return fmt.Sprint(t.ID.GroupKind(), len(t.Manifests) == 0, t.Seen.IsHeld(), t.Seen.Finalizers, t.Seen.Remains, t.Seen.Contents)
 }
 
-// judgeAlikeTerminating is about objects that the same holds, if anything does.
+// judgeAlikeTerminating returns the finding about terminating objects with the same cause.
 func (f *Facts) judgeAlikeTerminating(alike []Terminating) CheckFinding {
 	slices.SortStableFunc(alike, func(a, b Terminating) int { return a.Seen.Since.Compare(b.Seen.Since) })
 	terminating, count := alike[0], len(alike)
@@ -143,15 +143,15 @@ func (f *Facts) judgeAlikeTerminating(alike []Terminating) CheckFinding {
 	for _, other := range alike {
 		objects, manifests = append(objects, other.ID), append(manifests, other.Manifests...)
 	}
-	what := fmt.Sprintf("%s, which %s, %s %s", name(objects), f.neededBy(manifests), either(count, "is", "are"), terminating.Seen.DescribeSince())
-	lifts := liftsDelete(Delete{Seen: terminating.Seen})
-	finding := warns(lifts, "%s: an apply waits until %s gone", what, either(count, "it is", "they are"))
+	subject := fmt.Sprintf("%s, which %s, %s %s", name(objects), f.neededBy(manifests), either(count, "is", "are"), terminating.Seen.DescribeSince())
+	resolution := deleteResolution(Delete{Seen: terminating.Seen})
+	finding := warns(resolution, "%s: an apply waits until %s gone", subject, either(count, "it is", "they are"))
 	if terminating.Seen.IsHeld() {
 		can := either(count, "it can only be recreated when it is gone", "they can only be recreated when they are gone")
 		if terminating.ID.GroupKind() == kinds.Namespace {
 			can = either(count, "nothing can be made in it before it is gone", "nothing can be made in them before they are gone")
 		}
-		finding = blocks(lifts, "%s: %s", what, can)
+		finding = blocks(resolution, "%s: %s", subject, can)
 	}
 	if len(manifests) > 0 {
 		finding = finding.at(manifests...)
@@ -159,7 +159,7 @@ func (f *Facts) judgeAlikeTerminating(alike []Terminating) CheckFinding {
 	return finding.since(terminating.Seen.Since).about(objects...)
 }
 
-// neededBy says what objects are needed for.
+// neededBy returns a text about what needs objects: manifests, or the record.
 func (f *Facts) neededBy(manifests []*payload.Manifest) string {
 	if len(manifests) == 0 {
 		return "the record of release " + printable.Line(f.Record.Release) + " needs"

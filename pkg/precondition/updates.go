@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// judgeLock is ApplyRunning. That a process died while holding the lock stops no update: the
+// judgeLock is ApplyRunning. A lock whose holder has died does not block: the
 // next apply takes it over.
 func judgeLock(f *Facts) []CheckFinding {
 	if f.Held == nil {
@@ -33,11 +33,11 @@ func judgeAge(f *Facts) []CheckFinding {
 	if from == nil || to == nil || !to.LessThan(from) {
 		return nil
 	}
-	how, when := "was begun", newest.Started.Time
+	verb, when := "was begun", newest.Started.Time
 	if newest.State == record.Completed && newest.Completed != nil {
-		how, when = "was applied", newest.Completed.Time
+		verb, when = "was applied", newest.Completed.Time
 	}
-	lifts, rule := fmt.Sprintf("an update to %s or newer", from), "releases don't go back"
+	resolution, rule := fmt.Sprintf("an update to %s or newer", from), "releases don't go back"
 	previous := f.previous()
 	switch {
 	case previous == nil:
@@ -45,14 +45,14 @@ func judgeAge(f *Facts) []CheckFinding {
 		rule = fmt.Sprintf("a release does not go back from one minor version to another, as to %s before it", printable.Line(previous.Version))
 	case to.String() != parse(previous.Version).String():
 		rule = fmt.Sprintf("a release only goes back to the version before it, %s", printable.Line(previous.Version))
-		lifts += ", or to " + printable.Line(previous.Version)
+		resolution += ", or to " + printable.Line(previous.Version)
 	default:
 		return nil
 	}
-	return []CheckFinding{blocks(lifts, "%s is older than %s, which %s at %s: %s", to, from, how, when.UTC().Format(time.RFC3339), rule).since(when)}
+	return []CheckFinding{blocks(resolution, "%s is older than %s, which %s at %s: %s", to, from, verb, when.UTC().Format(time.RFC3339), rule).since(when)}
 }
 
-// previous returns the version before the newest one, which a patch may go back to; nil if there is none.
+// previous returns the version before the newest one, to which a patch update may go back; nil if there is none.
 func (f *Facts) previous() *record.HistoryEntry {
 	newest := f.Record.Newest()
 	for i := range f.Record.History {
@@ -63,8 +63,8 @@ func (f *Facts) previous() *record.HistoryEntry {
 	return nil
 }
 
-// judgeContent is ChangedContent, also of an earlier version that is gone back to. A version that was begun with these
-// files, because nothing was completed yet or because it was forced, may be gone on with.
+// judgeContent is ChangedContent, also for a return to an earlier version. A version that was started with these
+// files, because nothing was completed yet or because it was forced, may be continued.
 func judgeContent(f *Facts) []CheckFinding {
 	newest := f.Record.Newest()
 	at := slices.IndexFunc(f.Record.History, func(e record.HistoryEntry) bool {
@@ -91,8 +91,8 @@ func judgeContent(f *Facts) []CheckFinding {
 	return []CheckFinding{blocks("a new version for the new files, or by the files that were applied", "%s", printable.Line(text)).since(when)}
 }
 
-// judgeHop is GiantHop. A new major version is entered by its first minor one, from
-// whichever the last was.
+// judgeHop is GiantHop. An update to a new major version must be to its first minor version, from
+// any minor version of the old one.
 func judgeHop(f *Facts) []CheckFinding {
 	if f.Record.Newest() == nil {
 		return nil

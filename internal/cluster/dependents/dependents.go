@@ -1,5 +1,5 @@
-// Package dependents counts what goes with an object that is deleted: what is in a Namespace, the objects of a
-// CustomResourceDefinition, and what the garbage collector removes. It lists metadata of all objects there may be.
+// Package dependents counts the objects that are deleted with an object: those in a Namespace, those of a
+// CustomResourceDefinition, and those that the garbage collector removes. It lists metadata of all objects there may be.
 //
 // It deletes nothing, and reads no object's body.
 //
@@ -32,13 +32,13 @@ const (
 	mostNamespaces = 16
 )
 
-// Count counts what goes with each of some objects, beside the object itself, as if that one alone were deleted:
-//   - what is in a Namespace, and all objects of a CustomResourceDefinition;
-//   - what the garbage collector removes: objects that have owners, and none that stays;
-//   - what goes with those, and so on.
+// Count counts the objects that are deleted with each of some objects, as if that one alone were deleted:
+//   - the objects in a Namespace, and all objects of a CustomResourceDefinition;
+//   - those that the garbage collector removes: objects that have owners, and none that stays;
+//   - those that are deleted with these, and so on.
 //
-// Events don't count. What is terminating already counts as long as it is there, but keeps nothing that it owns.
-// The notes say what could not be counted.
+// Events don't count. A terminating object counts as long as it exists, but keeps no object that it owns.
+// The notes are about kinds that could not be counted.
 func Count(ctx context.Context, c *cluster.Cluster, deleted []objectmeta.LiveMetadata) (map[types.UID]kinds.ObjectCounts, []string, error) {
 	if len(deleted) == 0 {
 		return nil, nil, nil
@@ -50,13 +50,13 @@ func Count(ctx context.Context, c *cluster.Cluster, deleted []objectmeta.LiveMet
 	g := newGraph(listings, deleted)
 	counts := map[types.UID]kinds.ObjectCounts{}
 	for _, liveMetadata := range deleted {
-		counts[liveMetadata.UID] = tallyOf(g.goesWith(g.objects[liveMetadata.UID]))
+		counts[liveMetadata.UID] = countByKind(g.goesWith(g.objects[liveMetadata.UID]))
 	}
 	return counts, notes, nil
 }
 
-// tallyOf counts objects by kind.
-func tallyOf(gone []*object) kinds.ObjectCounts {
+// countByKind counts objects by kind.
+func countByKind(gone []*object) kinds.ObjectCounts {
 	counted := map[schema.GroupKind]kinds.Count{}
 	for _, object := range gone {
 		kind := object.in.GroupKind()
@@ -73,8 +73,8 @@ type listing struct {
 	err       error // why there may be more
 }
 
-// namespacesOf returns the namespaces in which all dependents of some objects are, or the one that means
-// everywhere. An object in a namespace has none elsewhere.
+// namespacesOf returns the namespaces of all dependents of some objects, or NamespaceAll. An object in a
+// namespace has no dependents in others.
 func namespacesOf(deleted []objectmeta.LiveMetadata) []string {
 	namespaces := map[string]bool{}
 	for _, liveMetadata := range deleted {
@@ -111,8 +111,8 @@ func listAll(ctx context.Context, c *cluster.Cluster, namespaces []string) ([]li
 	return listings, notesOn(listings, unknown), nil
 }
 
-// isCounted returns whether the objects of a kind can be deleted, and are more than Events. Others only show what
-// is elsewhere, such as metrics.
+// isCounted reports whether the objects of a kind can be deleted, and are not Events. Others are computed from
+// other data, such as metrics.
 func isCounted(in cluster.Resource) bool {
 	if in.Kind == "Event" && (in.Group == "" || in.Group == "events.k8s.io") {
 		return false
@@ -134,17 +134,17 @@ func (l *listing) list(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// notesOn returns one note on what could not be listed, with the reason of the first: mostly, the others have the
+// notesOn returns one note on all kinds that could not be listed, with the first error: mostly, the others are the
 // same.
 func notesOn(listings []listing, unknown map[string]error) []string {
 	var names []string
-	var why error
+	var firstErr error
 	add := func(name string, err error) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
-		if why == nil {
-			why = err
+		if firstErr == nil {
+			firstErr = err
 		}
 	}
 	for _, l := range listings {
@@ -157,8 +157,8 @@ func notesOn(listings []listing, unknown map[string]error) []string {
 			add("all of "+group, unknown[group])
 		}
 	}
-	if why == nil {
+	if firstErr == nil {
 		return nil
 	}
-	return []string{printable.Line(fmt.Sprintf("not counted, because it can't be listed: %s (%v)", strings.Join(names, ", "), why))}
+	return []string{printable.Line(fmt.Sprintf("not counted, because it can't be listed: %s (%v)", strings.Join(names, ", "), firstErr))}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// An object is what decides on whether it goes with others, and others with it. There may be very many of them.
+// An object has the metadata that decide which objects are deleted with which. There may be very many of them.
 type object struct {
 	in          *cluster.Resource
 	uid         types.UID
@@ -29,7 +29,7 @@ type owner struct {
 	kind schema.GroupKind
 }
 
-// newObject keeps what is needed. Text that many objects share is kept once.
+// newObject copies the fields that are needed. Strings that many objects share are kept once.
 func newObject(in *cluster.Resource, metadata *metav1.PartialObjectMetadata) *object {
 	o := &object{
 		in: in, uid: metadata.UID, namespace: unique.Make(metadata.Namespace).Value(),
@@ -52,7 +52,7 @@ func containerName(in *cluster.Resource, name string) string {
 	return name
 }
 
-// contains returns whether another object is in this one, and so goes with it.
+// contains reports whether another object is in this one, and so is deleted with it.
 func (o *object) contains(other *object) bool {
 	if o.in.GroupKind() == kinds.Namespace {
 		return other.namespace == o.container
@@ -61,17 +61,17 @@ func (o *object) contains(other *object) bool {
 	return other.in.Group == group && other.in.Resource == resource
 }
 
-// mayOwn returns whether another object may have this one as its owner: owners are looked for in the namespace of
-// what they own, or in none.
+// mayOwn reports whether another object may have this one as its owner: an owner is in the namespace of the
+// dependent, or cluster-scoped.
 func (o *object) mayOwn(other *object) bool {
 	return o.namespace == "" || o.namespace == other.namespace
 }
 
-// A graph is all objects that were found, and who owns whom.
+// A graph has all objects that were found, and their dependents by owner.
 type graph struct {
 	objects    map[types.UID]*object
 	dependents map[types.UID][]*object
-	listed     map[schema.GroupKind]bool // the kinds whose objects are all known; the value says whether they are namespaced
+	listed     map[schema.GroupKind]bool // the kinds whose objects are all known; true if they are namespaced
 }
 
 // newGraph makes a graph of listings. An object that is served in several groups is in the listings of each, and
@@ -106,8 +106,8 @@ func newGraph(listings []listing, deleted []objectmeta.LiveMetadata) *graph {
 	return g
 }
 
-// goesWith returns what goes with an object. Objects that own each other in a circle stay, unless one of them is
-// deleted: the garbage collector does the same.
+// goesWith returns the objects that are deleted with an object. Objects that own each other in a cycle stay, unless
+// one of them is deleted: the garbage collector does the same.
 func (g *graph) goesWith(first *object) []*object {
 	gone := map[*object]bool{first: true}
 	all := []*object{first}
@@ -143,7 +143,7 @@ func (g *graph) hasOwnerThatStays(dependent *object, gone map[*object]bool) bool
 	return false
 }
 
-// stays returns whether an owner will still be there. One of a kind that could not be listed will be.
+// stays reports whether an owner remains. An owner of a kind that could not be listed does.
 func (g *graph) stays(owner owner, dependent *object, gone map[*object]bool) bool {
 	found := g.objects[owner.uid]
 	switch isNamespaced, isListed := g.listed[owner.kind]; {

@@ -119,7 +119,7 @@ metadata: {name: v1.NS.example.com}
 spec: {group: NS.example.com, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {name: gate, namespace: NS}}
 `, "NS", namespace))
 	service(t, namespace, "443")
-	kind, message := refusal(t, namespace, "{apiVersion: "+namespace+".example.com/v1, kind: Hat, metadata: {name: it}}", "the cluster can't say whether it has kind")
+	kind, message := refusal(t, namespace, "{apiVersion: "+namespace+".example.com/v1, kind: Hat, metadata: {name: it}}", "discovery of kind ")
 	awaitCall(t, kind, message, "APIService v1."+namespace+".example.com: it is not available: ")
 	lines, err := (&diagnosis.Diagnoser{Cluster: testbed.Connect(t)}).ExplainCall(t.Context(), kind, message)
 	if want := "Service " + namespace + "/gate: it has no endpoints: no pod has the labels that it selects, app=web"; err != nil || lines[len(lines)-1] != want {

@@ -11,43 +11,43 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/ready"
 )
 
-// How much is asked about what pods depend on, for one workload.
+// How many objects that pods depend on are read, for one workload.
 const (
 	mostObjects = 3   // of a kind: each is a request
 	mostListed  = 100 // nodes of the cluster, and StorageClasses
 )
 
 // dependencies reads the objects that may keep pods from being ready.
-func (a *asker) dependencies(ctx context.Context, pods []corev1.Pod) ready.Dependencies {
+func (e *explainer) dependencies(ctx context.Context, pods []corev1.Pod) ready.Dependencies {
 	needs := ready.NeedsOf(pods)
 	var on ready.Dependencies
 	for _, name := range first(needs.Nodes) {
-		// An answer of the server's cache will do.
-		node, err := a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+		// A response from the server's cache is recent enough.
+		node, err := e.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
 		switch {
 		case err == nil:
 			on.Nodes = append(on.Nodes, *node)
 		case apierrors.IsNotFound(err):
 			on.MissingNodes = append(on.MissingNodes, name)
 		default:
-			a.fail("get nodes", err)
+			e.fail("get nodes", err)
 		}
 	}
 	if needs.AllNodes {
-		nodes, err := a.all.allNodes(ctx)
+		nodes, err := e.diagnoser.allNodes(ctx)
 		if err != nil {
-			a.fail("list nodes", err)
+			e.fail("list nodes", err)
 		}
 		on.AllNodes = nodes
 	}
-	a.readClaims(ctx, needs.Claims, &on)
+	e.readClaims(ctx, needs.Claims, &on)
 	for _, name := range first(needs.Secrets) {
-		_, err := a.metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(a.namespace).Get(ctx, name, metav1.GetOptions{})
+		_, err := e.metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(e.namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			on.MissingSecrets = append(on.MissingSecrets, name)
 		case err != nil:
-			a.note(a.unasked("get secrets", err))
+			e.note(e.readError("get secrets", err))
 		}
 	}
 	return on
@@ -56,25 +56,25 @@ func (a *asker) dependencies(ctx context.Context, pods []corev1.Pod) ready.Depen
 func first(names []string) []string { return names[:min(mostObjects, len(names))] }
 
 // allNodes returns the first nodes of the cluster.
-func (all *Diagnoser) allNodes(ctx context.Context) ([]corev1.Node, error) {
-	all.listNodes.Do(func() {
-		nodes, err := all.Cluster.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: mostListed})
+func (d *Diagnoser) allNodes(ctx context.Context) ([]corev1.Node, error) {
+	d.listNodes.Do(func() {
+		nodes, err := d.Cluster.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: mostListed})
 		if err != nil {
-			all.nodesErr = err
+			d.nodesErr = err
 			return
 		}
-		all.nodes = nodes.Items
+		d.nodes = nodes.Items
 	})
-	return all.nodes, all.nodesErr
+	return d.nodes, d.nodesErr
 }
 
-// readClaims reads claims, and the StorageClasses that there are if a claim is not bound.
-func (a *asker) readClaims(ctx context.Context, names []string, on *ready.Dependencies) {
+// readClaims reads claims, and the StorageClasses if a claim is not bound.
+func (e *explainer) readClaims(ctx context.Context, names []string, on *ready.Dependencies) {
 	for _, name := range first(names) {
-		claim, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(ctx, name, metav1.GetOptions{})
+		claim, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			if !apierrors.IsNotFound(err) { // which the scheduler says
-				a.note(a.unasked("get persistentvolumeclaims", err))
+			if !apierrors.IsNotFound(err) { // which the scheduler reports
+				e.note(e.readError("get persistentvolumeclaims", err))
 			}
 			continue
 		}
@@ -82,9 +82,9 @@ func (a *asker) readClaims(ctx context.Context, names []string, on *ready.Depend
 		if claim.Status.Phase == corev1.ClaimBound || on.Classes != nil {
 			continue
 		}
-		classes, err := a.client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{Limit: mostListed})
+		classes, err := e.client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{Limit: mostListed})
 		if err != nil {
-			a.fail("list storageclasses", err)
+			e.fail("list storageclasses", err)
 			continue
 		}
 		on.Classes = append([]storagev1.StorageClass{}, classes.Items...) // not nil: there may be none

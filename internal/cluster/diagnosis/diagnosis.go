@@ -1,10 +1,10 @@
-// Package diagnosis asks a cluster what keeps the pods of a workload: the pods, the events
-// about them and about what makes them, the nodes, claims and Secrets that they depend on, and
-// the last lines of a container that fails. It explains likewise why a webhook or an aggregated API
+// Package diagnosis reads why the pods of a workload are not ready: the pods, the events
+// about them and their controllers, the nodes, claims and Secrets that they depend on, and
+// the last lines of a container that fails. It also explains why a webhook or an aggregated API
 // does not answer the API server.
 //
-// What all that means is said by package ready. What can't be asked for is left out, and
-// told: callers can do without.
+// Package ready interprets these objects. Objects that can't be read are left out, and the
+// errors are returned beside the lines.
 //
 // Diagnoser.Explain is the call to start from; Diagnoser.ExplainCall explains a request that failed.
 package diagnosis
@@ -32,19 +32,19 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// How much is asked about pods: enough for a user to read.
+// How much is read about pods: enough for a user to read.
 const (
 	logLines    = 5
 	mostOfAKind = 500 // pods, or events
 )
 
-// CanExplain reports whether there may be something to say about an object: it has pods that can be found,
+// CanExplain reports whether Explain may find something about an object: it has pods that can be found,
 // or the API server calls a Service because of it.
 func CanExplain(object *unstructured.Unstructured) bool {
 	return podsOf(object) != nil || object != nil && len(kinds.CalledServices(object)) > 0
 }
 
-// A Diagnoser asks about any number of objects at about the same time: the nodes of the cluster are
+// A Diagnoser explains any number of objects at about the same time: the nodes of the cluster are
 // listed once for all of them.
 type Diagnoser struct {
 	Cluster *cluster.Cluster
@@ -53,85 +53,85 @@ type Diagnoser struct {
 	nodes     []corev1.Node
 	nodesErr  error
 
-	asking  sync.Mutex
-	answers map[string]callAnswer // by their causes
+	mu           sync.Mutex
+	explanations map[string]callExplanation // by their causes
 }
 
-// Explain says what keeps an object from being ready, in lines, the most telling first: what keeps its pods,
-// or those of the Services that the API server calls for it. The error says what could not be asked
-// for; the lines hold all the same.
-func (all *Diagnoser) Explain(ctx context.Context, object *unstructured.Unstructured) ([]string, error) {
+// Explain returns in lines why an object is not ready, the most likely cause first: the problems of its pods,
+// or of the pods of the Services that the API server calls for it. The error is about objects that could not be
+// read; the lines are valid nevertheless.
+func (d *Diagnoser) Explain(ctx context.Context, object *unstructured.Unstructured) ([]string, error) {
 	if !CanExplain(object) {
 		return nil, nil
 	}
-	a := all.asker(object.GetNamespace())
+	e := d.explainer(object.GetNamespace())
 	selection := podsOf(object)
 	if selection == nil {
-		lines := a.ofServices(ctx, object)
-		return lines, errors.Join(*a.failures...)
+		lines := e.ofServices(ctx, object)
+		return lines, errors.Join(*e.failures...)
 	}
 	selection.Limit = mostOfAKind
-	pods, err := a.client.CoreV1().Pods(a.namespace).List(ctx, *selection)
+	pods, err := e.client.CoreV1().Pods(e.namespace).List(ctx, *selection)
 	if err != nil {
-		return nil, a.unasked("list pods", err)
+		return nil, e.readError("list pods", err)
 	}
-	lines := a.ofPods(ctx, object, pods.Items)
-	return lines, errors.Join(*a.failures...)
+	lines := e.ofPods(ctx, object, pods.Items)
+	return lines, errors.Join(*e.failures...)
 }
 
-// ofPods says what keeps the pods of an object.
-func (a *asker) ofPods(ctx context.Context, object *unstructured.Unstructured, pods []corev1.Pod) []string {
+// ofPods returns the problems of the pods of an object.
+func (e *explainer) ofPods(ctx context.Context, object *unstructured.Unstructured, pods []corev1.Pod) []string {
 	var lines []string
-	on := a.dependencies(ctx, pods)
-	for _, trouble := range ready.PodProblems(pods, a.eventsAbout(ctx, object, pods, on.Claims), on) {
+	on := e.dependencies(ctx, pods)
+	for _, trouble := range ready.PodProblems(pods, e.eventsAbout(ctx, object, pods, on.Claims), on) {
 		lines = append(lines, trouble.Object+": "+trouble.Message)
 		if trouble.WantsLog {
-			lines = append(lines, a.lastLines(ctx, trouble)...)
+			lines = append(lines, e.lastLines(ctx, trouble)...)
 		}
 	}
 	return lines
 }
 
-// An asker asks about pods of one namespace.
-type asker struct {
-	all       *Diagnoser
+// An explainer explains pods of one namespace.
+type explainer struct {
+	diagnoser *Diagnoser
 	client    kubernetes.Interface
 	metadata  metadata.Interface
 	namespace string
-	failures  *[]error // what could not be asked for
+	failures  *[]error // of reads
 }
 
-func (all *Diagnoser) asker(namespace string) *asker {
-	return &asker{all: all, client: all.Cluster.Client, metadata: all.Cluster.Metadata, namespace: namespace, failures: new([]error)}
+func (d *Diagnoser) explainer(namespace string) *explainer {
+	return &explainer{diagnoser: d, client: d.Cluster.Client, metadata: d.Cluster.Metadata, namespace: namespace, failures: new([]error)}
 }
 
-// in returns an asker for another namespace, which notes its failures with this one.
-func (a *asker) in(namespace string) *asker {
-	other := *a
+// in returns an explainer for another namespace, which adds its failures to those of this one.
+func (e *explainer) in(namespace string) *explainer {
+	other := *e
 	other.namespace = namespace
 	return &other
 }
 
-// note notes that something could not be asked for.
-func (a *asker) note(err error) { *a.failures = append(*a.failures, err) }
+// note adds a failure.
+func (e *explainer) note(err error) { *e.failures = append(*e.failures, err) }
 
-// Unanswered returns the error of something that could not be asked for, such as "get pods".
-func NotAsked(what string, err error) error {
+// ReadError returns the error of a read that failed, such as "get pods".
+func ReadError(action string, err error) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("this user may not %s", what)
+		return fmt.Errorf("this user may not %s", action)
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return fmt.Errorf("%s: %w", action, err)
 }
 
-// unasked is like Unanswered, about something in the asker's namespace.
-func (a *asker) unasked(what string, err error) error {
-	return NotAsked(what+" in namespace "+a.namespace, err)
+// readError is like ReadError, for a read in the explainer's namespace.
+func (e *explainer) readError(action string, err error) error {
+	return ReadError(action+" in namespace "+e.namespace, err)
 }
 
-// fail notes that something of the whole cluster could not be asked for.
-func (a *asker) fail(what string, err error) { a.note(NotAsked(what, err)) }
+// fail adds the failure of a read of cluster-scoped objects.
+func (e *explainer) fail(action string, err error) { e.note(ReadError(action, err)) }
 
-// podsOf is how to find the pods of an object; nil if it has none.
+// podsOf returns the options that list the pods of an object; nil if it has none.
 func podsOf(object *unstructured.Unstructured) *metav1.ListOptions {
 	if object == nil {
 		return nil
@@ -151,17 +151,17 @@ func podsOf(object *unstructured.Unstructured) *metav1.ListOptions {
 	return &metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(typed)}
 }
 
-// eventsAbout are the events of a workload, of its pods and their claims, and of its ReplicaSets:
-// a quota lets there be no pods, and it is those who say so.
-func (a *asker) eventsAbout(ctx context.Context, object *unstructured.Unstructured, pods []corev1.Pod, claims []corev1.PersistentVolumeClaim) []corev1.Event {
+// eventsAbout returns the events of a workload, of its pods and their claims, and of its ReplicaSets:
+// a ReplicaSet has the event if a quota forbids its pods.
+func (e *explainer) eventsAbout(ctx context.Context, object *unstructured.Unstructured, pods []corev1.Pod, claims []corev1.PersistentVolumeClaim) []corev1.Event {
 	var events []corev1.Event
 	for _, selected := range []fields.Selector{
 		fields.OneTermEqualSelector("type", corev1.EventTypeWarning),
 		fields.OneTermEqualSelector("reason", "SuccessfulCreate"), // after which a failure to create counts no more
 	} {
-		found, err := a.client.CoreV1().Events(a.namespace).List(ctx, metav1.ListOptions{FieldSelector: selected.String(), Limit: mostOfAKind})
+		found, err := e.client.CoreV1().Events(e.namespace).List(ctx, metav1.ListOptions{FieldSelector: selected.String(), Limit: mostOfAKind})
 		if err != nil {
-			a.note(a.unasked("list events", err))
+			e.note(e.readError("list events", err))
 			break
 		}
 		events = append(events, found.Items...)
@@ -186,15 +186,15 @@ func (a *asker) eventsAbout(ctx context.Context, object *unstructured.Unstructur
 	})
 }
 
-// lastLines are the last lines that a container wrote.
-func (a *asker) lastLines(ctx context.Context, trouble ready.PodProblem) []string {
+// lastLines returns the last lines of a container's log.
+func (e *explainer) lastLines(ctx context.Context, trouble ready.PodProblem) []string {
 	_, pod, _ := strings.Cut(trouble.Object, "/")
-	text, err := a.client.CoreV1().Pods(a.namespace).GetLogs(pod, &corev1.PodLogOptions{
+	text, err := e.client.CoreV1().Pods(e.namespace).GetLogs(pod, &corev1.PodLogOptions{
 		Container: trouble.Container, Previous: trouble.Previous, TailLines: new(int64(logLines)), LimitBytes: new(int64(4096)),
 	}).DoRaw(ctx)
 	if err != nil {
 		if apierrors.IsForbidden(err) { // else there may be none
-			a.note(a.unasked("get pods/log", err))
+			e.note(e.readError("get pods/log", err))
 		}
 		return nil
 	}

@@ -1,5 +1,5 @@
-// Package fingerprint remembers of the objects of a release, in 48 bytes each, what their metadata were when they
-// were applied: so the next apply knows which objects can't have changed since, and asks only for the others.
+// Package fingerprint keeps hashes of the metadata of a release's objects, 48 bytes each, from when they
+// were applied: so the next apply knows which objects can't have changed since, and reads only the others.
 //
 // A Cache that is lost, broken or of another cluster knows no object, and costs requests, never
 // correctness.
@@ -22,7 +22,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A Cache has the fingerprints of objects. It may be used by many goroutines at once.
+// A Cache has the fingerprints of objects. It is safe for concurrent use.
 type Cache struct {
 	mu      sync.Mutex
 	objects map[digest]prints // by name
@@ -36,7 +36,7 @@ type prints [places]digest
 
 const (
 	exact  = iota // holds until the object is written
-	ours          // holds as long as what is ours can't have changed
+	ours          // holds as long as our fields can't have changed
 	ready         // the object was ready; holds until it is written
 	fields        // the fields of our entry in managedFields that the last apply has left
 	object        // the UID of the object that the last apply has left
@@ -46,14 +46,14 @@ const (
 // entrySize is how many bytes an object takes: its name and its fingerprints.
 const entrySize = len(digest{}) * (places + 1)
 
-// An AppliedFrom is what an object was applied from.
+// An AppliedFrom is the source of an applied object.
 type AppliedFrom struct {
 	Sum      [sha256.Size]byte // of the manifest
-	Note     string            // of whatever else decided what was sent
+	Note     string            // of anything else that changed the request
 	Metadata metav1.Object     // of the manifest
 }
 
-// Read reads what Bytes has written. Other bytes make a set that knows nothing.
+// Read parses the result of Bytes. Other bytes make an empty cache.
 func Read(data []byte) *Cache {
 	s := &Cache{objects: map[digest]prints{}}
 	for chunk := range slices.Chunk(data, entrySize) {
@@ -69,7 +69,7 @@ func Read(data []byte) *Cache {
 	return s
 }
 
-// Bytes returns all fingerprints, in an order that only depends on them.
+// Bytes returns all fingerprints, in a stable order.
 func (s *Cache) Bytes() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,9 +83,9 @@ func (s *Cache) Bytes() []byte {
 	return data
 }
 
-// Update returns the bytes to keep in the place of others. If the set differs only in the versions of objects that
-// were ready, the others are kept: else they would be written again after each run. More objects that are
-// ready than before are worth a write.
+// Update returns the bytes to store instead of kept. If the caches differ only in the versions of objects that
+// were ready, it returns kept: otherwise each run would write them again. They are also written if more objects
+// are ready than before.
 func (s *Cache) Update(kept []byte) []byte {
 	was, is := Read(kept), Read(s.Bytes())
 	areMore := is.forgetReady() > was.forgetReady()
@@ -95,7 +95,7 @@ func (s *Cache) Update(kept []byte) []byte {
 	return s.Bytes()
 }
 
-// forgetReady makes a set that is not shared forget which objects were ready, and returns how many that were.
+// forgetReady removes the readiness of all objects from a cache that is not shared, and returns how many were ready.
 func (s *Cache) forgetReady() (count int) {
 	for name, p := range s.objects {
 		if p[ready] != (digest{}) {
@@ -107,8 +107,8 @@ func (s *Cache) forgetReady() (count int) {
 	return count
 }
 
-// MergeInto returns the bytes of others, in which the fingerprints of this set replace those of the same objects. What an
-// apply has not come to yet stays as it was.
+// MergeInto returns the bytes of others, in which the fingerprints of this cache replace those of the same objects. Objects
+// that an apply has not reached yet keep theirs.
 func (s *Cache) MergeInto(others []byte) []byte {
 	all := Read(others)
 	s.mu.Lock()
@@ -132,7 +132,7 @@ func (s *Cache) find(id kinds.ID) prints {
 	return s.objects[byName(id)]
 }
 
-// change changes the fingerprints of an object, which is known from then on.
+// change changes the fingerprints of an object, and adds the object if it is not known.
 func (s *Cache) change(id kinds.ID, change func(*prints)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,17 +141,17 @@ func (s *Cache) change(id kinds.ID, change func(*prints)) {
 	s.objects[byName(id)] = p
 }
 
-// Add adds an object as it is after it was applied. One without a resourceVersion, as an aggregated API may
-// have, would seem never to have been written since, and is left out.
+// Add adds an object as it is after it was applied. An object without a resourceVersion, as an aggregated API may
+// have, is left out: it would seem never to have been written since.
 func (s *Cache) Add(m objectmeta.LiveMetadata, from AppliedFrom) {
 	if m.ResourceVersion != "" {
 		s.change(m.ID, func(p *prints) { p[exact], p[ours] = exactOf(m, from), oursOf(m, from) })
 	}
 }
 
-// CarryOver adds the fingerprints that another set has of an object, and returns whether these say that the object
-// can't have changed since it was applied from the same manifest. Whether the object's generation counts all
-// changes of its body is only asked where that matters.
+// CarryOver copies the fingerprints of an object from another cache if they show that the object can't have changed
+// since it was applied from the same manifest, and reports whether they do. It calls countsChanges, whether the
+// object's generation counts all changes of its body, only if that matters.
 func (s *Cache) CarryOver(from *Cache, m objectmeta.LiveMetadata, origin AppliedFrom, countsChanges func() bool) bool {
 	was := from.find(m.ID)
 	isKnown := was[exact] == exactOf(m, origin) ||
@@ -169,7 +169,7 @@ func (s *Cache) AddReady(m objectmeta.LiveMetadata, from AppliedFrom, standard s
 	}
 }
 
-// CarryOverReady adds that an object was ready as it is, if another set says so, and returns whether it does.
+// CarryOverReady adds that an object was ready as it is, if it was so in another cache, and reports whether it was.
 func (s *Cache) CarryOverReady(from *Cache, m objectmeta.LiveMetadata, origin AppliedFrom, standard string) bool {
 	wasReady := from.find(m.ID)[ready] == readinessOf(m, origin, standard)
 	if wasReady {
@@ -178,7 +178,7 @@ func (s *Cache) CarryOverReady(from *Cache, m objectmeta.LiveMetadata, origin Ap
 	return wasReady
 }
 
-// AddExpected adds that the release has an object, with what another set knows of the last apply.
+// AddExpected adds that the release has an object, with another cache's fingerprints of the last apply.
 func (s *Cache) AddExpected(from *Cache, id kinds.ID) {
 	was := from.find(id)
 	s.change(id, func(p *prints) { p[fields], p[object] = was[fields], was[object] })
@@ -189,7 +189,7 @@ func (s *Cache) AddApplied(m objectmeta.LiveMetadata) {
 	s.change(m.ID, func(p *prints) { p[fields], p[object] = fieldsOf(m.ID, m.Entry), objectOf(m) })
 }
 
-// Has returns whether the release has an object.
+// Has reports whether the release has an object.
 func (s *Cache) Has(id kinds.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,14 +197,14 @@ func (s *Cache) Has(id kinds.ID) bool {
 	return found
 }
 
-// WasApplied returns whether an apply has left an object of that name. An object that is only ever created was not
+// WasApplied reports whether an object of that name was applied. A create-only object was not
 // applied.
 func (s *Cache) WasApplied(id kinds.ID) bool { return s.find(id)[object] != digest{} }
 
-// Missing returns how many of the objects that an apply has left are not among those of some names.
-func (s *Cache) Missing(there iter.Seq[kinds.ID]) (count int) {
+// Missing returns how many of the applied objects are not among the live ones.
+func (s *Cache) Missing(live iter.Seq[kinds.ID]) (count int) {
 	found := map[digest]bool{}
-	for id := range there {
+	for id := range live {
 		found[byName(id)] = true
 	}
 	s.mu.Lock()
@@ -217,18 +217,18 @@ func (s *Cache) Missing(there iter.Seq[kinds.ID]) (count int) {
 	return count
 }
 
-// IsSameObject returns whether an object is the one that the last apply has left, changed or not.
+// IsSameObject reports whether an object is the one that was applied last, changed or not.
 func (s *Cache) IsSameObject(m objectmeta.LiveMetadata) bool {
 	return s.find(m.ID)[object] == objectOf(m)
 }
 
-// IsUnchanged returns whether an object is as the last apply has left it, as far as its metadata tell. The fields of our
-// entry get fewer when another manager changes or removes one, so a change is known without the manifest.
+// IsUnchanged reports whether an object is as the last apply has left it, as far as its metadata show. Our entry loses
+// a field when another manager changes or removes it, so a change is known without the manifest.
 func (s *Cache) IsUnchanged(m objectmeta.LiveMetadata) bool {
 	return s.IsSameObject(m) && s.find(m.ID)[fields] == fieldsOf(m.ID, m.Entry)
 }
 
-// HadFields returns whether the last apply has left our entry of an object with these fields.
+// HadFields reports whether our entry of an object had these fields after the last apply.
 func (s *Cache) HadFields(id kinds.ID, owned []byte) bool {
 	return s.find(id)[fields] == fieldsOf(id, objectmeta.ApplyEntry{Fields: string(owned)})
 }
@@ -238,8 +238,8 @@ func exactOf(m objectmeta.LiveMetadata, from AppliedFrom) digest {
 	return hash("exact", from, m.ID.String(), string(m.UID), m.ResourceVersion)
 }
 
-// oursOf returns the fingerprint of an object in which what is ours has not changed: the generation counts changes of the
-// body, and our entry in managedFields says when we have applied the object last. The rest of the metadata is compared
+// oursOf returns the fingerprint of an object in which our fields have not changed: the generation counts changes of the
+// body, and our entry in managedFields has the time of our last apply. The rest of the metadata is compared
 // with the manifest.
 func oursOf(m objectmeta.LiveMetadata, from AppliedFrom) digest {
 	return hash("what counts", from, m.ID.String(), string(m.UID), fmt.Sprint(m.Generation), m.Entry.Since.UTC().String(), m.Entry.SortedFields())
@@ -262,11 +262,11 @@ func byName(id kinds.ID) digest {
 	return hash("name", AppliedFrom{}, id.Group, id.Kind, id.Namespace, id.Name)
 }
 
-// hash makes a fingerprint. A change of how one is made must change the first part, and so must a change of what is
-// sent for the same manifest, or of what counts as ready: then earlier fingerprints are not found any more.
-func hash(what string, from AppliedFrom, parts ...string) digest {
+// hash makes a fingerprint. The first part must change with the way in which fingerprints are made, with the request
+// that is sent for a manifest, and with the definition of ready: then earlier fingerprints are not found any more.
+func hash(label string, from AppliedFrom, parts ...string) digest {
 	sum := sha256.New()
-	for _, part := range append([]string{"2", what, string(from.Sum[:]), from.Note}, parts...) {
+	for _, part := range append([]string{"2", label, string(from.Sum[:]), from.Note}, parts...) {
 		fmt.Fprintf(sum, "%d:%s", len(part), part)
 	}
 	return digest(sum.Sum(nil)[:len(digest{})])

@@ -1,8 +1,8 @@
-// Package inventory finds what releases have on a cluster, from metadata alone: one list for each kind, of the
-// objects that carry the label of a release. It knows what is there before an apply, and what has been left
+// Package inventory finds the objects of releases on a cluster, from metadata alone: one list for each kind, of the
+// objects that have the label of a release. It has the objects that exist before an apply, and those that were left
 // behind.
 //
-// It reads no object's body, changes nothing, and judges nothing.
+// It reads no object's body, changes nothing, and decides nothing.
 //
 // Take is the call to start from.
 package inventory
@@ -28,7 +28,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// listsAtOnce bounds how many lists are asked for at a time.
+// listsAtOnce bounds how many lists are requested at a time.
 const listsAtOnce = 16
 
 // A ListScope is a kind, and a namespace to list it in if it may not be listed in the whole cluster.
@@ -37,19 +37,19 @@ type ListScope struct {
 	Namespace string // "" where none is known
 }
 
-// An Inventory is what releases have on a cluster.
+// An Inventory has the metadata of the objects of releases on a cluster.
 type Inventory struct {
 	objects  map[kinds.ID]*objectmeta.LiveMetadata
 	unlisted map[schema.GroupKind]error
-	narrow   map[ListScope]bool // that were listed on their own
+	narrow   map[ListScope]bool // the namespaces that were listed one by one
 	taken    time.Time
 }
 
-// Take lists the objects of some kinds. Kinds that the cluster does not have have none. A kind that may not be
-// listed in the whole cluster is listed in the namespaces of its scopes; for such a kind, and for one that can't
-// be listed because its API does not answer, ListError says why.
+// Take lists the objects of some kinds. Kinds that are not served have no objects. A kind that may not be
+// listed in the whole cluster is listed in the namespaces of its scopes; for such a kind, and for one whose API
+// does not answer, ListError returns why.
 //
-// Lists have the objects of all releases on the cluster. Objects that matters returns false for are dropped, as
+// Lists have the objects of all releases on the cluster. Objects for which matters returns false are dropped, as
 // if they had no label; nil drops none.
 func Take(ctx context.Context, c *cluster.Cluster, scopes []ListScope, matters func(release string, id kinds.ID) bool) (*Inventory, error) {
 	taken := &Inventory{objects: map[kinds.ID]*objectmeta.LiveMetadata{}, unlisted: map[schema.GroupKind]error{}, narrow: map[ListScope]bool{}, taken: time.Now()}
@@ -104,7 +104,7 @@ type lister struct {
 	matters func(release string, id kinds.ID) bool // nil if all do
 }
 
-// listAll lists the objects of the whole cluster if that is allowed, and else of some namespaces. The namespaces
+// listAll lists the objects of the whole cluster if that is allowed, and otherwise of some namespaces. The namespaces
 // in which it was allowed are returned with the error.
 func (l lister) listAll(ctx context.Context, c *cluster.Cluster, namespaces []string) (found []*objectmeta.LiveMetadata, listed []string, err error) {
 	resource, err := c.FindKind(ctx, l.kind)
@@ -119,18 +119,18 @@ func (l lister) listAll(ctx context.Context, c *cluster.Cluster, namespaces []st
 		if namespace == "" {
 			continue
 		}
-		some, why := l.list(ctx, c, resource, namespace)
-		if why != nil && !apierrors.IsForbidden(why) {
-			return found, listed, why
+		some, listErr := l.list(ctx, c, resource, namespace)
+		if listErr != nil && !apierrors.IsForbidden(listErr) {
+			return found, listed, listErr
 		}
-		if why == nil {
+		if listErr == nil {
 			found, listed = append(found, some...), append(listed, namespace)
 		}
 	}
 	return found, listed, err
 }
 
-// pageSize is how many objects are asked for at a time: one page comes after the other.
+// pageSize is how many objects are requested at a time: pages are read one after the other.
 const pageSize = 2000
 
 // list lists the labelled objects.
@@ -147,7 +147,7 @@ func (l lister) list(ctx context.Context, c *cluster.Cluster, in cluster.Resourc
 	return found, err
 }
 
-// Find returns the object of that name, if a release has it.
+// Find returns the object with an ID, if a release has it.
 func (i *Inventory) Find(id kinds.ID) (objectmeta.LiveMetadata, bool) {
 	if object, found := i.objects[id]; found {
 		return *object, true
@@ -155,13 +155,13 @@ func (i *Inventory) Find(id kinds.ID) (objectmeta.LiveMetadata, bool) {
 	return objectmeta.LiveMetadata{}, false
 }
 
-// IDs returns the names of all objects.
+// IDs returns the IDs of all objects.
 func (i *Inventory) IDs() iter.Seq[kinds.ID] { return maps.Keys(i.objects) }
 
 // Age returns how long ago the inventory was taken.
 func (i *Inventory) Age() time.Duration { return time.Since(i.taken) }
 
-// Covers returns whether an object that Find does not find has no label of a release, or is not there.
+// Covers reports whether an object that Find does not find has no label of a release, or does not exist.
 func (i *Inventory) Covers(id kinds.ID) bool {
 	kind := id.GroupKind()
 	return i.unlisted[kind] == nil || i.narrow[ListScope{kind, id.Namespace}]

@@ -1,7 +1,7 @@
-// Package objectmeta reads from the metadata of a live object what Runlevel needs to know: which release the
-// object is of, what our entry in managedFields says, and what is about to delete or to control the object.
+// Package objectmeta reads from the metadata of a live object what Runlevel needs to know: the release of the
+// object, our entry in managedFields, the controller of the object, and whether it is being deleted.
 //
-// It reads no object's body, asks no cluster, and changes nothing.
+// It reads no object's body, sends no request, and changes nothing.
 //
 // Of is the call to start from.
 package objectmeta
@@ -21,13 +21,13 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// ReleaseLabel is the label that names the release of an object.
+// ReleaseLabel is the label with the release of an object.
 const ReleaseLabel = "runlevel.dev/release"
 
 // VersionAnnotation is the annotation that has the version of the release, on some of its objects.
 const VersionAnnotation = "runlevel.dev/release-version"
 
-// LiveMetadata is what is known of a live object without its body.
+// LiveMetadata is the metadata of a live object.
 type LiveMetadata struct {
 	ID              kinds.ID
 	Resource        cluster.Resource
@@ -37,25 +37,25 @@ type LiveMetadata struct {
 	Release         string     // the value of ReleaseLabel
 	IsApplied       bool       // we have applied or made the object: a label alone may have been copied
 	Entry           ApplyEntry // ours in managedFields
-	Controller      string     // the object that controls this one, if any does
+	Controller      string     // kind and name of the controlling owner, if there is one
 	Terminating     bool
 	Created         time.Time // by the server's clock
 
 	object metav1.Object
 }
 
-// An ApplyEntry is what managedFields say that we own by applying it.
+// An ApplyEntry is our entry in managedFields for applies.
 type ApplyEntry struct {
 	Since  time.Time // of our last apply that changed anything, in whole seconds
 	Fields string    // as JSON, in any order
 }
 
-// Same returns whether two entries are of the same apply, and have the same fields.
+// Same reports whether two entries are of the same apply, and have the same fields.
 func (e ApplyEntry) Same(other ApplyEntry) bool {
 	return e.Since.Equal(other.Since) && (e.Fields == other.Fields || e.SortedFields() == other.SortedFields())
 }
 
-// SortedFields returns the fields in an order that does not depend on who has written them.
+// SortedFields returns the fields as JSON with sorted keys.
 func (e ApplyEntry) SortedFields() string {
 	var fields any
 	if json.Unmarshal([]byte(e.Fields), &fields) != nil {
@@ -68,8 +68,8 @@ func (e ApplyEntry) SortedFields() string {
 	return string(sorted)
 }
 
-// Containers returns the objects without which an object can't be, and with which it goes: its Namespace and its
-// definition. Where an object has none of them, no object has the name.
+// Containers returns the objects with which an object is deleted: its Namespace and its
+// CustomResourceDefinition. If it has none of them, no object has the returned name.
 func Containers(id kinds.ID, resource cluster.Resource) []kinds.ID {
 	definition := kinds.CustomResourceDefinition
 	return []kinds.ID{
@@ -113,13 +113,13 @@ func applyEntryOf(entry metav1.ManagedFieldsEntry) ApplyEntry {
 	return ours
 }
 
-// IsOf returns whether the object is one of a release: it has the release's label, we have applied it, and no
+// IsOf reports whether the object is one of a release: it has the release's label, we have applied it, and no
 // controller that may have copied the label controls it.
 func (m LiveMetadata) IsOf(release string) bool {
 	return m.Release == release && m.IsApplied && m.Controller == ""
 }
 
-// OtherOwner returns the release that the object is of, if that is another than the given one.
+// OtherOwner returns the release of the object, if that is another than the given one.
 func (m LiveMetadata) OtherOwner(release string) (string, bool) {
 	if m.Release == "" || m.Release == release || !m.IsOf(m.Release) {
 		return "", false
@@ -127,13 +127,13 @@ func (m LiveMetadata) OtherOwner(release string) (string, bool) {
 	return m.Release, true
 }
 
-// IsNeverApplied returns whether we have never applied the object. We may have made it all the same.
+// IsNeverApplied reports whether we have never applied the object. We may have created it nevertheless.
 func (m LiveMetadata) IsNeverApplied() bool { return m.Entry == ApplyEntry{} }
 
-// Object returns the object that the metadata were read from; nil if there is none. It must not be changed.
+// Object returns the object from which the metadata were read; nil if there is none. It must not be changed.
 func (m LiveMetadata) Object() metav1.Object { return m.object }
 
-// Trim releases the memory of what is not asked for later when there are many objects: of managedFields, only the
+// Trim releases the memory of metadata that are not needed later when there are many objects: of managedFields, only the
 // entries of an object that we have never applied are kept, and those that own the number of replicas.
 func (m *LiveMetadata) Trim() {
 	object := m.object
@@ -151,23 +151,23 @@ func (m *LiveMetadata) Trim() {
 	}
 }
 
-// HasMetadataOf returns whether the object has all labels, annotations, finalizers and owners of a manifest.
+// HasMetadataOf reports whether the object has all labels, annotations, finalizers and owners of a manifest.
 func (m LiveMetadata) HasMetadataOf(manifest metav1.Object) bool {
 	return isWithin(manifest.GetLabels(), m.object.GetLabels()) && isWithin(manifest.GetAnnotations(), m.object.GetAnnotations()) &&
 		areWithin(manifest.GetFinalizers(), m.object.GetFinalizers()) && areWithin(manifest.GetOwnerReferences(), m.object.GetOwnerReferences())
 }
 
-func isWithin(wanted, there map[string]string) bool {
+func isWithin(wanted, live map[string]string) bool {
 	for key, value := range wanted {
-		if is, found := there[key]; !found || is != value {
+		if current, found := live[key]; !found || current != value {
 			return false
 		}
 	}
 	return true
 }
 
-func areWithin[T any](wanted, there []T) bool {
+func areWithin[T any](wanted, live []T) bool {
 	return !slices.ContainsFunc(wanted, func(item T) bool {
-		return !slices.ContainsFunc(there, func(other T) bool { return reflect.DeepEqual(item, other) })
+		return !slices.ContainsFunc(live, func(other T) bool { return reflect.DeepEqual(item, other) })
 	})
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 )
 
-// attempts bounds how often an adoption is tried when others write at the same time. Who
-// writes more often than that is worth a pause, which is the caller's to make.
+// attempts bounds how often an adoption is tried when others write at the same time. After
+// that the caller has to back off.
 const attempts = 5
 
-// DefaultManagers are those whose fields are taken over unless more are asked for: kubectl with its ways to make objects,
-// installers, and controllers that apply what is in Git.
+// DefaultManagers returns the managers whose fields are taken over by default: kubectl's, installers,
+// and GitOps controllers.
 func DefaultManagers() []string {
 	return []string{
 		"kubectl", "kubectl-client-side-apply", "kubectl-create", "helm", "kapp", "cluster-version-operator",
@@ -30,15 +30,15 @@ func DefaultManagers() []string {
 	}
 }
 
-// Adopt makes those fields of a live object ours that one of some managers owns, whether
-// by applying or by updating, so that our next apply takes away what it does not say. What
-// we own from having made the object becomes part of that. Fields of others do not change, nor do
-// those that were set through a subresource.
+// Adopt takes over those fields of a live object that some managers own, whether
+// by applying or by updating, so that our next apply removes the fields that the manifest lacks. So
+// does a field that we own because we created the object. Fields of other managers do not change, nor
+// do those that were set through a subresource.
 //
-// It does nothing where we have applied already. It returns the object as it is then, and
-// the managers that it found, in the order of their names: none if there was nothing to take
-// over. An object that was written in between is looked at again; one that is another by now
-// is a conflict.
+// It does nothing if we have applied the object already. It returns the object after the patch, and
+// the managers that it found, sorted: none if there was nothing to take
+// over. If the object was written in between, it is read again; if it was recreated, Adopt
+// returns a conflict.
 func Adopt(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live metav1.Object, from []string) (metav1.Object, []string, error) {
 	var conflict error
 	for range attempts {
@@ -49,7 +49,7 @@ func Adopt(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live me
 		var head metav1.Object
 		head, conflict = c.Patch(ctx, in, live.GetNamespace(), live.GetName(), patch)
 		if conflict == nil {
-			return head, found(live.GetManagedFields(), from), nil
+			return head, adoptedManagers(live.GetManagedFields(), from), nil
 		}
 		if !apierrors.IsConflict(conflict) {
 			return live, nil, conflict
@@ -66,8 +66,8 @@ func Adopt(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live me
 	return live, nil, conflict
 }
 
-// found names the managers whose entries are taken over.
-func found(entries []metav1.ManagedFieldsEntry, from []string) []string {
+// adoptedManagers returns the managers whose entries are taken over, sorted.
+func adoptedManagers(entries []metav1.ManagedFieldsEntry, from []string) []string {
 	var names []string
 	for _, entry := range entries {
 		if isAdopted(entry, from) && entry.Manager != cluster.FieldManager {
@@ -78,7 +78,7 @@ func found(entries []metav1.ManagedFieldsEntry, from []string) []string {
 	return slices.Compact(names)
 }
 
-// adoption is the patch that takes fields over, if the object is still as it was read; nil
+// adoption returns the patch that takes fields over, if the object is still as it was read; nil
 // if there are none to take over.
 func adoption(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live metav1.Object, from []string) ([]byte, error) {
 	entries := live.GetManagedFields()
@@ -90,8 +90,8 @@ func adoption(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live
 	if err != nil {
 		return nil, err
 	}
-	offered, names := offer(entries, isListed, version)
-	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: offered, ResourceVersion: live.GetResourceVersion()}}
+	prepared, names := prepareEntries(entries, isListed, version)
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: prepared, ResourceVersion: live.GetResourceVersion()}}
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object, names, cluster.FieldManager)
 	if err != nil {
 		return nil, fmt.Errorf("take over fields of %s %s: %w", in.Kind, live.GetName(), err)
@@ -99,9 +99,9 @@ func adoption(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live
 	return patch, nil
 }
 
-// versionOf is the version in which our entry names fields: that of the latest of the
-// entries that it is made of. Where the server has no such version any more, it would drop
-// the entry, and so the one that we apply is taken.
+// versionOf returns the API version of our entry: that of the latest of the
+// entries that it merges. The server would drop an entry in a version that it does not serve any more:
+// then it is the version that we apply.
 func versionOf(ctx context.Context, c *cluster.Cluster, in cluster.Resource, entries []metav1.ManagedFieldsEntry, isListed func(metav1.ManagedFieldsEntry) bool) (string, error) {
 	ours := in.GroupVersion().String()
 	latest, at := ours, time.Time{}
@@ -120,11 +120,11 @@ func versionOf(ctx context.Context, c *cluster.Cluster, in cluster.Resource, ent
 	return latest, nil
 }
 
-// serves says whether the objects of a resource can be had in a version.
+// serves reports whether a resource is served in a version.
 func serves(ctx context.Context, c *cluster.Cluster, in cluster.Resource, version string) (bool, error) {
 	parsed, err := schema.ParseGroupVersion(version)
 	if err != nil || parsed.Group != in.Group {
-		return false, nil // as a Deployment was of extensions once
+		return false, nil // such as extensions, the former group of Deployments
 	}
 	if parsed.Version == in.Version {
 		return true, nil
@@ -136,7 +136,7 @@ func serves(ctx context.Context, c *cluster.Cluster, in cluster.Resource, versio
 	return err == nil, err
 }
 
-// timeOf is when an entry was last written, if it says so.
+// timeOf returns when an entry was last written; zero if it has no time.
 func timeOf(entry metav1.ManagedFieldsEntry) time.Time {
 	if entry.Time == nil {
 		return time.Time{}
@@ -144,19 +144,19 @@ func timeOf(entry metav1.ManagedFieldsEntry) time.Time {
 	return entry.Time.Time
 }
 
-// offer makes csaupgrade take over all listed entries. By itself it would take over only
-// those of updates; of each manager only one, and drop those of its other versions; and
-// the entry that ours is made of would be that of any manager. So each gets a name of its
-// own and the same version, and ours is there already.
+// prepareEntries makes csaupgrade take over all listed entries. By itself it would take over only
+// entries of updates, and only one of each manager, dropping those in other versions; and
+// it would turn the entry of any manager into ours. So each gets a unique manager
+// and the same version, and our entry is added beforehand.
 //
 // A field that has another path in another version is not found in the end, and stays as
-// it is. To leave such an entry with its manager would keep all its fields.
-func offer(entries []metav1.ManagedFieldsEntry, isListed func(metav1.ManagedFieldsEntry) bool, version string) ([]metav1.ManagedFieldsEntry, sets.Set[string]) {
+// it is. If such an entry were left with its manager, all its fields would stay.
+func prepareEntries(entries []metav1.ManagedFieldsEntry, isListed func(metav1.ManagedFieldsEntry) bool, version string) ([]metav1.ManagedFieldsEntry, sets.Set[string]) {
 	ours := metav1.ManagedFieldsEntry{
 		Manager: cluster.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: version,
 		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}"),
 	}
-	var offered []metav1.ManagedFieldsEntry
+	var prepared []metav1.ManagedFieldsEntry
 	names := sets.New[string]()
 	for i, entry := range entries {
 		if isListed(entry) {
@@ -170,18 +170,18 @@ func offer(entries []metav1.ManagedFieldsEntry, isListed func(metav1.ManagedFiel
 			}
 			names.Insert(entry.Manager)
 		}
-		offered = append(offered, entry)
+		prepared = append(prepared, entry)
 	}
-	return append(offered, ours), names
+	return append(prepared, ours), names
 }
 
-// Adoptable names the managers whose fields would be taken over.
+// Adoptable returns the managers whose fields would be taken over, sorted.
 func Adoptable(live metav1.Object, from []string) []string {
-	return found(live.GetManagedFields(), from)
+	return adoptedManagers(live.GetManagedFields(), from)
 }
 
-// Adopted is an object as it would be once some managers' fields were taken over, as far as
-// who owns them goes: what they have is as if we had applied it.
+// Adopted returns an object with the managedFields that it would have after an adoption: the fields
+// of some managers are as if we had applied them.
 func Adopted(live *unstructured.Unstructured, from []string) *unstructured.Unstructured {
 	if live == nil || slices.ContainsFunc(live.GetManagedFields(), isOurs) {
 		return live

@@ -16,7 +16,7 @@ import (
 // A Writer is a manager that has written an object.
 type Writer struct {
 	Manager string    `json:"manager"`
-	Since   time.Time `json:"since,omitzero"` // of its last write; the API server notes none for the scale subresource
+	Since   time.Time `json:"since,omitzero"` // of its last write; the API server records none for the scale subresource
 }
 
 // A claim is the fields that a manager has written since we applied an object last, and that we don't
@@ -24,14 +24,14 @@ type Writer struct {
 type claim struct {
 	Writer
 	fields  *fieldpath.Set
-	isYield bool // they are left to the manager: see Yields and IsShared
+	isYield bool // the fields are left to the manager: see Yields and IsShared
 }
 
 // Changed returns the managers that have taken fields of ours since we applied a live object last, the
-// newest first, and says whether it was changed at all: a manager that only removes fields leaves no
-// name. Fields that are left to others don't count. The function wasOurs says whether the last apply
-// has left us exactly with some fields; where that tells nothing, all managers that may have taken
-// some are returned.
+// newest first, and whether the object was changed at all: a manager that only removes fields leaves no
+// entry. Fields that are left to others don't count. The function wasOurs reports whether we owned
+// exactly some fields after the last apply; if it never does, all managers that may have taken
+// fields are returned.
 func Changed(live *unstructured.Unstructured, isScaled func() bool, wasOurs func(fields []byte) bool) (by []Writer, isChanged bool) {
 	have := ours(live.GetManagedFields())
 	if fields, err := have.ToJSON(); err != nil || wasOurs(fields) {
@@ -53,7 +53,7 @@ func Changed(live *unstructured.Unstructured, isScaled func() bool, wasOurs func
 	return by, isChanged || len(by) > 0
 }
 
-// claimsOn returns what others have written since we applied an object, other than its status.
+// claimsOn returns the fields that others have written since we applied an object, other than its status.
 func claimsOn(live *unstructured.Unstructured, isScaled func() bool) []claim {
 	entries := live.GetManagedFields()
 	applied, since := ours(entries), time.Time{}
@@ -78,7 +78,7 @@ func claimsOn(live *unstructured.Unstructured, isScaled func() bool) []claim {
 				own.Insert(field.Copy())
 			}
 		})
-		writer := Writer{Manager: named(entry.Manager, entry.Subresource), Since: timeOf(entry)}
+		writer := Writer{Manager: managerName(entry.Manager, entry.Subresource), Since: timeOf(entry)}
 		for _, item := range []claim{{writer, own, false}, {writer, yields, true}} {
 			if !item.fields.Empty() {
 				claims = append(claims, item)
@@ -91,8 +91,8 @@ func claimsOn(live *unstructured.Unstructured, isScaled func() bool) []claim {
 // mostClaims is how many claims are tried in all combinations.
 const mostClaims = 8
 
-// fewest returns the fewest claims that make up, with the fields we have, the fields we had; nil if
-// none do.
+// fewest returns the fewest claims that, together with the fields we own, are the fields we owned; nil if
+// none are.
 func fewest(have *fieldpath.Set, claims []claim, wasOurs func(fields []byte) bool) (few []claim) {
 	if len(claims) > mostClaims {
 		return nil

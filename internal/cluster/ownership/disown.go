@@ -13,7 +13,7 @@ import (
 )
 
 // Disown removes the owner references to a ClusterVersion from a live object. The cluster-version operator sets one on
-// each object that it makes; with it, garbage collection deletes the object when the ClusterVersion is deleted. An
+// each object that it creates; with it, garbage collection deletes the object when the ClusterVersion is deleted. An
 // adoption removes it, too, from objects that are applied.
 func Disown(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live metav1.Object) error {
 	var patch []operation

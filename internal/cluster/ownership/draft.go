@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// Draft is what is said of an object: its manifest with a label more, and without what is
-// not for a manifest to say.
+// Draft returns the object to apply for a manifest: with a label added, and without fields that
+// the server or other controllers set.
 func Draft(manifest *unstructured.Unstructured, label, value string) *unstructured.Unstructured {
 	draft := (&unstructured.Unstructured{Object: fields.WithoutServers(manifest.Object)}).DeepCopy()
 	labels := draft.GetLabels()
@@ -47,7 +47,7 @@ const (
 	excludePrefix    = "exclude.release.openshift.io/"
 )
 
-// completeOperator adds to a ClusterOperator what its definition and OpenShift's client want, and manifests need not have.
+// completeOperator adds to a ClusterOperator the fields that its definition and OpenShift's client require, and manifests may lack.
 func completeOperator(draft *unstructured.Unstructured, release string) {
 	if _, hasSpec := draft.Object["spec"]; !hasSpec { // as in real releases
 		draft.Object["spec"] = map[string]any{}
@@ -67,23 +67,23 @@ func completeOperator(draft *unstructured.Unstructured, release string) {
 	}
 }
 
-// clusterRoleKind is that of objects whose rules a controller may gather.
+// clusterRoleKind is the kind whose rules may be aggregated.
 var clusterRoleKind = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}
 
-// isAggregated says whether the rules of a ClusterRole are gathered from others. They are
-// the controller's then: to apply ours would take away every right of it until the
-// controller has gathered them again. Manifests have an empty list there all the same.
+// isAggregated reports whether the rules of a ClusterRole are aggregated from others. A controller sets
+// them then: to apply ours would revoke all its rights until the
+// controller has aggregated them again. Manifests may have an empty list nevertheless.
 func isAggregated(object *unstructured.Unstructured) bool {
 	rule, _, _ := unstructured.NestedMap(object.Object, "aggregationRule")
 	return object.GroupVersionKind().GroupKind() == clusterRoleKind && len(rule) > 0
 }
 
-// secretKind is that of objects whose values can be written in two ways.
+// secretKind is the kind whose values are in data or in stringData.
 var secretKind = schema.GroupKind{Kind: "Secret"}
 
-// writeAsData makes data of the stringData of a Secret, as the server would. But there we
-// would only own a field that is never there, and a key that is dropped would stay for ever.
-// What is no text, is left for the server to refuse.
+// writeAsData moves the stringData of a Secret to data, as the server does. Otherwise we
+// would only own stringData, which is never stored, and a key that is dropped would stay for ever.
+// A value that is not a string is left for the server to refuse.
 func writeAsData(secret *unstructured.Unstructured) {
 	texts, exists, err := unstructured.NestedStringMap(secret.Object, "stringData")
 	data, _, dataErr := unstructured.NestedMap(secret.Object, "data")
@@ -100,10 +100,10 @@ func writeAsData(secret *unstructured.Unstructured) {
 	delete(secret.Object, "stringData")
 }
 
-// bundleField is where the certificates are by which the API server knows who it calls.
+// bundleField is the field with the certificates by which the API server verifies the servers that it calls.
 const bundleField = "caBundle"
 
-// bundled are the parts of an object that may have such certificates.
+// bundled returns the mappings of an object that may have such certificates.
 func bundled(object *unstructured.Unstructured) []map[string]any {
 	switch object.GroupVersionKind().GroupKind() {
 	case kinds.APIService:
@@ -124,7 +124,7 @@ func bundled(object *unstructured.Unstructured) []map[string]any {
 	}
 }
 
-// Kinds that call webhooks when something is written.
+// The kinds of admission webhooks.
 var (
 	validatingKind = schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}
 	mutatingKind   = schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}
@@ -138,27 +138,27 @@ func mappings(value any) []map[string]any {
 	return []map[string]any{fields}
 }
 
-// injectors are the annotations that ask a controller to write the certificates.
+// injectors are the annotations for which a controller writes the certificates.
 var injectors = []string{
 	"service.beta.openshift.io/inject-cabundle",
 	"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca",
 }
 
-// isInjected says whether another controller writes the certificates of an object.
+// isInjected reports whether another controller writes the certificates of an object.
 func isInjected(object *unstructured.Unstructured) bool {
 	annotations := object.GetAnnotations()
 	return slices.ContainsFunc(injectors, func(name string) bool { return annotations[name] != "" })
 }
 
-// isBlank says whether a bundle only keeps the place for one, as the line break that many
-// generated manifests have there.
+// isBlank reports whether a bundle is only a placeholder, such as the line break in many
+// generated manifests.
 func isBlank(bundle string) bool {
 	text, err := base64.StdEncoding.DecodeString(bundle)
 	return err == nil && strings.TrimSpace(string(text)) == ""
 }
 
-// Yields says whether a field is left to the manager that has set it: certificates that
-// a controller keeps up to date, and how many replicas there are of what an autoscaler scales.
+// Yields reports whether a field is left to the manager that has set it: certificates that
+// a controller keeps up to date, and the replicas of an object that an autoscaler scales.
 func Yields(object *unstructured.Unstructured, lost Conflict, isScaled bool) bool {
 	if isScaled && lost.Field == strings.Join(replicas, ".") {
 		return true

@@ -1,12 +1,12 @@
-// Package ownership knows who owns which field of an object, and takes fields over: those
-// of the tools that had the object before us, so that what a manifest no longer has leaves
-// the object, as it does where we were first. What else has fields there, such as a
-// controller that scales or one that fills in certificates, keeps them.
+// Package ownership finds the field managers of an object's fields, and takes fields over: those
+// of the tools that managed the object before us, so that fields that a manifest no longer has are
+// removed from the object, as if we had created it. Other managers, such as an
+// autoscaler or a controller that injects certificates, keep their fields.
 //
-// It applies nothing, and does not decide whose fields are taken over beyond the usual.
+// It applies nothing, and has only a default list of managers whose fields are taken over.
 //
 // Adopt is the call to start from, and DryRunAdopt is for callers that may change nothing. Conflicts
-// and Owners name the other managers.
+// and Owners return the other managers.
 package ownership
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 )
 
-// isOurs says whether an entry is of what we apply.
+// isOurs reports whether an entry is of our applies.
 func isOurs(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == cluster.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
 }
 
-// isAdopted says whether an entry is one that is taken over from some managers. That we
-// made an object, without applying it, is an entry to be taken over, too.
+// isAdopted reports whether an entry is taken over from some managers. Our own entry for
+// creating an object, without applying it, is taken over, too.
 func isAdopted(entry metav1.ManagedFieldsEntry, from []string) bool {
 	if entry.Subresource != "" || isOurs(entry) {
 		return false
@@ -34,7 +34,7 @@ func isAdopted(entry metav1.ManagedFieldsEntry, from []string) bool {
 	return entry.Manager == cluster.FieldManager || slices.Contains(from, entry.Manager)
 }
 
-// fieldsOf are the fields of an entry. They need not be there.
+// fieldsOf returns the fields of an entry, which may have none.
 func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	set := fieldpath.NewSet()
 	if entry.FieldsV1 == nil || len(entry.FieldsV1.GetRawBytes()) == 0 {

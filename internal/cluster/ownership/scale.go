@@ -15,19 +15,19 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// autoscalerKind is that of objects which say how others are scaled.
+// autoscalerKind is the kind of autoscalers.
 var autoscalerKind = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
 
-// replicas is the field in which an object says how many of it there are.
+// replicas is the field with the number of replicas.
 var replicas = []string{"spec", "replicas"}
 
-// path is that field's.
+// path is the path of replicas.
 var path = fieldpath.MakePathOrDie("spec", "replicas")
 
-// A ScaleTargets is what autoscalers scale, by autoscaler.
+// A ScaleTargets has the targets of autoscalers, by autoscaler.
 type ScaleTargets map[kinds.ID]kinds.ID
 
-// Has says whether any of them scales an object.
+// Has reports whether an autoscaler scales an object.
 func (s ScaleTargets) Has(id kinds.ID) bool {
 	for _, target := range s {
 		if target == id {
@@ -37,7 +37,7 @@ func (s ScaleTargets) Has(id kinds.ID) bool {
 	return false
 }
 
-// Add takes in an object, as it is to be or as it is, if it scales another one.
+// Add adds the target of an object, desired or live, if it is an autoscaler.
 func (s ScaleTargets) Add(object *unstructured.Unstructured) {
 	if target, scales := kinds.ScaleTarget(object); scales {
 		self := object.GroupVersionKind()
@@ -45,12 +45,12 @@ func (s ScaleTargets) Add(object *unstructured.Unstructured) {
 	}
 }
 
-// Remove forgets an autoscaler that is to go.
+// Remove removes an autoscaler that is to be deleted.
 func (s ScaleTargets) Remove(autoscaler kinds.ID) { delete(s, autoscaler) }
 
-// FindScaleTargets asks the cluster what autoscalers scale: in the whole of it if that is
-// allowed, and else in some namespaces. What it was allowed to see is returned with the
-// error if it was not allowed to see all.
+// FindScaleTargets lists the autoscalers: in the whole cluster if that is
+// allowed, and otherwise in some namespaces. If not all could be listed, it returns the others with the
+// error.
 func FindScaleTargets(ctx context.Context, c *cluster.Cluster, namespaces []string) (ScaleTargets, error) {
 	scaled := ScaleTargets{}
 	in, err := c.FindKind(ctx, autoscalerKind)
@@ -75,7 +75,7 @@ func FindScaleTargets(ctx context.Context, c *cluster.Cluster, namespaces []stri
 	return scaled, forbidden
 }
 
-// find takes in the autoscalers of a namespace that are to stay.
+// find adds the autoscalers of a namespace that are not being deleted.
 func (s ScaleTargets) find(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) error {
 	list, err := c.Objects.Resource(in.GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -89,23 +89,23 @@ func (s ScaleTargets) find(ctx context.Context, c *cluster.Cluster, in cluster.R
 	return nil
 }
 
-// Concerns says whether it matters for an object what autoscalers scale: its manifest says
-// how many of it there are, or has said so before.
-func Concerns(manifest *unstructured.Unstructured, live metav1.Object) bool {
+// HasReplicas reports whether autoscalers matter for an object: its manifest sets
+// its replicas, or has set them before.
+func HasReplicas(manifest *unstructured.Unstructured, live metav1.Object) bool {
 	_, found, _ := unstructured.NestedFieldNoCopy(manifest.Object, replicas...)
 	return found || live != nil && Owns(live.GetManagedFields(), path)
 }
 
-// AreReplicasOurs says whether no other manager has set how many there are of a live object.
+// AreReplicasOurs reports whether only we own the replicas of a live object.
 func AreReplicasOurs(live metav1.Object) bool {
 	entries := live.GetManagedFields()
 	return Owns(entries, path) && len(Owners(entries, path)) == 0
 }
 
-// LeaveReplicas takes out of a draft how many there are to be, unless only we have said that
-// until now: then the server would take the field back to its default, which is 1. So what
-// is there is said again, until an autoscaler has said it.
-func LeaveReplicas(draft *unstructured.Unstructured, live *unstructured.Unstructured) {
+// OmitReplicas removes the replicas from a draft. If only we own them,
+// the server would reset the field to its default, which is 1. So the
+// live number is applied again, until an autoscaler has set the field.
+func OmitReplicas(draft *unstructured.Unstructured, live *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(draft.Object, replicas...)
 	if live == nil || !AreReplicasOurs(live) {
 		return
@@ -115,13 +115,13 @@ func LeaveReplicas(draft *unstructured.Unstructured, live *unstructured.Unstruct
 	}
 }
 
-// Replicas says how many there are to be of an object, if it says that.
+// Replicas returns spec.replicas of an object, if it is set.
 func Replicas(object *unstructured.Unstructured) (count int64, found bool) {
 	count, found, _ = unstructured.NestedInt64(object.Object, replicas...)
 	return count, found
 }
 
-// SetReplicas makes a draft say how many there are to be.
+// SetReplicas sets spec.replicas of a draft.
 func SetReplicas(draft *unstructured.Unstructured, count int64) {
-	_ = unstructured.SetNestedField(draft.Object, count, replicas...) // which fails where spec is no mapping: the server will say so
+	_ = unstructured.SetNestedField(draft.Object, count, replicas...) // which fails if spec is no mapping: the server will refuse it
 }

@@ -1,8 +1,8 @@
-// Package resourcewatch lists and watches the objects of a resource until its context ends. It begins again
+// Package resourcewatch lists and watches the objects of a resource until its context ends. It restarts
 // when a watch ends, is too old, or is refused, without listing all objects again where client-go's reflector
 // can avoid that.
 //
-// It keeps no objects: they are handed to an EventHandler.
+// It keeps no objects: they are passed to an EventHandler.
 //
 // Run is the call to start from.
 package resourcewatch
@@ -27,16 +27,16 @@ type WatchedObject interface {
 	metav1.Object
 }
 
-// An EventHandler is called with what a watch sees.
+// An EventHandler is called with the results of lists and the events of watches.
 type EventHandler[T WatchedObject] interface {
 	// OnChange is called with an object that exists, or with the last known state of one that left the watch.
 	OnChange(object T, exists bool)
-	// OnList is called with all objects that there are at a version of the resource.
+	// OnList is called with all objects that exist at a version of the resource.
 	OnList(objects []T, version string)
 }
 
-// IsOlder compares versions of a resource, since a watch may begin with the past. Servers that
-// don't count them tell nothing.
+// IsOlder compares versions of a resource, since a watch may begin with past events. It returns false for
+// servers whose versions are not numbers.
 func IsOlder(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	return err == nil && order < 0
@@ -55,22 +55,22 @@ type ListerWatcher[L runtime.Object] struct {
 	Trim func(object any)
 }
 
-// Run watches until ctx ends. Each failure of the watch is passed to broke; the watch begins again after
+// Run watches until ctx ends. Each failure of the watch is passed to onError; the watch restarts after
 // growing pauses up to the longest.
-func Run[T WatchedObject, L runtime.Object](ctx context.Context, from ListerWatcher[L], to EventHandler[T], longest time.Duration, broke func(error)) {
-	silent := klog.New(nil) // what matters of what client-go has to say, is told
-	ctx = klog.NewContext(ctx, silent)
-	pause := again(longest)
+func Run[T WatchedObject, L runtime.Object](ctx context.Context, from ListerWatcher[L], to EventHandler[T], longest time.Duration, onError func(error)) {
+	logger := klog.New(nil) // discards: errors are passed to onError
+	ctx = klog.NewContext(ctx, logger)
+	pause := newBackoff(longest)
 	kind := reflect.New(reflect.TypeFor[T]().Elem()).Interface()
-	reflector := cache.NewReflectorWithOptions(from.listerWatcher(), kind, store[T]{to, from.Trim}, cache.ReflectorOptions{Backoff: &pause, Logger: &silent})
-	for pauses := again(longest); ctx.Err() == nil; {
-		began := time.Now()
+	reflector := cache.NewReflectorWithOptions(from.listerWatcher(), kind, store[T]{to, from.Trim}, cache.ReflectorOptions{Backoff: &pause, Logger: &logger})
+	for pauses := newBackoff(longest); ctx.Err() == nil; {
+		started := time.Now()
 		err := reflector.ListAndWatchWithContext(ctx)
 		if ctx.Err() == nil {
-			broke(err)
+			onError(err)
 		}
-		if time.Since(began) > calm {
-			pauses = again(longest)
+		if time.Since(started) > stableAfter {
+			pauses = newBackoff(longest)
 		}
 		select {
 		case <-time.After(pauses.Step()):
@@ -79,16 +79,16 @@ func Run[T WatchedObject, L runtime.Object](ctx context.Context, from ListerWatc
 	}
 }
 
-// again returns the pauses before a watch that broke begins again. They start short, since a restarted server
-// is to be noticed soon, and client-go can't be made to end before a pause does.
-func again(longest time.Duration) wait.Backoff {
+// newBackoff returns the pauses before a failed watch restarts. They start short, since a restarted server
+// is to be noticed soon, and client-go can't be interrupted in a pause.
+func newBackoff(longest time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 20, Cap: longest}
 }
 
-// calm is how long a watch must have lasted for its pauses to start short again.
-const calm = 10 * time.Second
+// stableAfter is how long a watch must have lasted for its pauses to start short again.
+const stableAfter = 10 * time.Second
 
-// listerWatcher returns the same for client-go, with the selectors.
+// listerWatcher returns client-go's ListerWatcher, with the selectors.
 func (s ListerWatcher[L]) listerWatcher() cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -102,20 +102,20 @@ func (s ListerWatcher[L]) listerWatcher() cache.ListerWatcher {
 	}, s.Client)
 }
 
-// A store is passed to client-go in the place of a cache, and keeps no objects.
+// A store is passed to client-go instead of a cache, and keeps no objects.
 type store[T WatchedObject] struct {
-	sink EventHandler[T]
-	trim func(any)
+	handler EventHandler[T]
+	trim    func(any)
 }
 
 func (s store[T]) Add(object any) error    { return s.pass(object, true) }
 func (s store[T]) Update(object any) error { return s.pass(object, true) }
 func (s store[T]) Delete(object any) error { return s.pass(object, false) }
 
-// Resync is never asked for.
+// Resync is never requested.
 func (s store[T]) Resync() error { return nil }
 
-// Replace passes on a list.
+// Replace passes a list to the handler.
 func (s store[T]) Replace(list []any, version string) error {
 	objects := make([]T, 0, len(list))
 	for _, item := range list {
@@ -123,11 +123,11 @@ func (s store[T]) Replace(list []any, version string) error {
 			objects = append(objects, object)
 		}
 	}
-	s.sink.OnList(objects, version)
+	s.handler.OnList(objects, version)
 	return nil
 }
 
-// Transformer is for what client-go holds until a list is complete.
+// Transformer trims the objects that client-go holds until a list is complete.
 func (s store[T]) Transformer() cache.TransformFunc {
 	if s.trim == nil {
 		return nil
@@ -140,7 +140,7 @@ func (s store[T]) Transformer() cache.TransformFunc {
 
 func (s store[T]) pass(object any, exists bool) error {
 	if object, ok := object.(T); ok {
-		s.sink.OnChange(object, exists)
+		s.handler.OnChange(object, exists)
 	}
 	return nil
 }

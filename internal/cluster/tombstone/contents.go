@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// How much is listed of what is left in an object: enough to find who holds it.
+// How many of the objects that are left in an object are listed: enough to find which finalizers hold it.
 const (
 	mostKinds   = 5  // of objects in a Namespace
 	mostObjects = 50 // of a kind
@@ -23,16 +23,16 @@ const (
 
 // contents are the objects that are left in another.
 type contents struct {
-	lines  []string // that name them, and what holds them
+	lines  []string // their names and finalizers
 	isHeld bool     // by a finalizer of one of them
 }
 
-// counted is how the namespace controller counts the objects of a resource. The name of the
-// group is empty for Kubernetes' own first one.
+// counted matches the namespace controller's count of the objects of a resource. The
+// core group has an empty name.
 var counted = regexp.MustCompile(`([a-z0-9-]+)\.([a-z0-9.-]*) has \d+ resource instances`)
 
-// contentsOf lists the objects in a terminating Namespace whose resources a condition names. If
-// it names none, Pods may be left all the same: they are deleted before all others, and the
+// contentsOf lists the objects in a terminating Namespace whose resources are in a condition. If
+// it has none, Pods may be left nevertheless: they are deleted before all others, and the
 // namespace controller does not count them.
 func contentsOf(ctx context.Context, c *cluster.Cluster, namespace, condition string) (contents, error) {
 	named := counted.FindAllStringSubmatch(condition, -1)
@@ -61,8 +61,8 @@ func contentsOf(ctx context.Context, c *cluster.Cluster, namespace, condition st
 	return all, nil
 }
 
-// list describes the objects of a resource in a namespace, or in all: a line for those with the
-// same finalizers, and those with finalizers first.
+// list describes the objects of a resource in a namespace, or in all: a line for all objects with the
+// same finalizers, and objects with finalizers first.
 func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) (contents, error) {
 	found, err := c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: mostObjects})
 	if err != nil {
@@ -86,14 +86,14 @@ func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespac
 		return all, nil
 	}
 	more := "more " + printable.Line(kinds.Plural(in.Kind, in.Resource))
-	if found.RemainingItemCount != nil { // the server does not always say it
+	if found.RemainingItemCount != nil { // the server does not always count them
 		more = fmt.Sprint(*found.RemainingItemCount, " ", more)
 	}
 	all.lines = append(all.lines, more)
 	return all, nil
 }
 
-// few names objects of a kind, and counts them if there are several.
+// few returns the first names of objects of a kind, with their number if there are several.
 func few(in cluster.Resource, names []string) string {
 	if len(names) == 1 {
 		return printable.Line(in.Kind) + " " + names[0]
@@ -101,7 +101,7 @@ func few(in cluster.Resource, names []string) string {
 	return fmt.Sprintf("%d %s: %s", len(names), printable.Line(kinds.Plural(in.Kind, in.Resource)), printable.Few(names, mostNames))
 }
 
-// heldText names the finalizers of an object, and who has set them; empty if there are none.
+// heldText returns the finalizers of an object, and the managers that have set them; empty if there are none.
 func heldText(head metav1.Object) string {
 	text, setters := "", FinalizerSetters(head)
 	for _, finalizer := range head.GetFinalizers() {

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// removers are the controllers that remove Kubernetes' own finalizers, and when they do.
+// removers describe which controllers remove Kubernetes' own finalizers, and when.
 var removers = map[string]string{
 	metav1.FinalizerDeleteDependents:                          "the garbage collector takes it off when all that the object owns is gone",
 	metav1.FinalizerOrphanDependents:                          "the garbage collector takes it off when nothing is owned by the object any more",

@@ -18,8 +18,8 @@ import (
 
 // Observe returns the state of an object. Requested is the UID of the object whose delete was requested; "" if it was
 // never seen.
-func Observe(ctx context.Context, c *cluster.Cluster, object kinds.ID, asked types.UID) Observation {
-	seen := Observation{Asked: asked}
+func Observe(ctx context.Context, c *cluster.Cluster, object kinds.ID, requested types.UID) Observation {
+	seen := Observation{Requested: requested}
 	resource, head, err := find(ctx, c, object)
 	switch {
 	case errors.Is(err, cluster.ErrNotServed), apierrors.IsNotFound(err) && !isNoSuchResource(err):
@@ -28,13 +28,13 @@ func Observe(ctx context.Context, c *cluster.Cluster, object kinds.ID, asked typ
 		seen.State, seen.Why, seen.Err = Unknown, printable.Line(err.Error()), err
 	case head.DeletionTimestamp != nil:
 		seen.State, seen.UID = Terminating, head.UID
-		seen.Since = askedAt(head)
+		seen.Since = requestedAt(head)
 		seen.Finalizers = printableLines(head.Finalizers)
-		seen.lookInside(ctx, c, resource, object)
-	case asked != "" && head.UID != asked:
-		seen.State, seen.UID, seen.MadeBy = Reappeared, head.UID, maker(head)
+		seen.readContents(ctx, c, resource, object)
+	case requested != "" && head.UID != requested:
+		seen.State, seen.UID, seen.MadeBy = Reappeared, head.UID, creator(head)
 	default:
-		seen.State, seen.UID, seen.MadeBy = Present, head.UID, maker(head)
+		seen.State, seen.UID, seen.MadeBy = Present, head.UID, creator(head)
 	}
 	if seen.UID != "" {
 		seen.Release, _ = objectmeta.Of(resource, head).OtherOwner("")
@@ -42,8 +42,8 @@ func Observe(ctx context.Context, c *cluster.Cluster, object kinds.ID, asked typ
 	return seen
 }
 
-// find reads the metadata of an object. What is known of its kind may be outdated, so the kind is looked up again
-// where nothing is served.
+// find reads the metadata of an object. The cached resource of its kind may be outdated, so the kind is looked up again
+// if the resource is not served.
 func find(ctx context.Context, c *cluster.Cluster, object kinds.ID) (cluster.Resource, *metav1.PartialObjectMetadata, error) {
 	resource, head, err := findOnce(ctx, c, object)
 	if isNoSuchResource(err) {
@@ -59,20 +59,20 @@ func findOnce(ctx context.Context, c *cluster.Cluster, object kinds.ID) (cluster
 		return resource, nil, err
 	}
 	if resource.Namespaced && object.Namespace == "" {
-		return resource, nil, fmt.Errorf("objects of kind %s are in a namespace, and none is said", object.GroupKind())
+		return resource, nil, fmt.Errorf("kind %s is namespaced, and no namespace is given", object.GroupKind())
 	}
 	head, err := c.GetMetadata(ctx, resource, object.Namespace, object.Name)
 	return resource, head, err
 }
 
-// isNoSuchResource returns whether the server serves nothing at the path, so that its answer says nothing of the
+// isNoSuchResource reports whether the server does not serve the path, so that its 404 is not about the
 // object.
 func isNoSuchResource(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// askedAt returns when the delete of an object was requested: its deletionTimestamp is when its grace period ends.
-func askedAt(head *metav1.PartialObjectMetadata) time.Time {
+// requestedAt returns when the delete of an object was requested: its deletionTimestamp is when its grace period ends.
+func requestedAt(head *metav1.PartialObjectMetadata) time.Time {
 	var grace time.Duration
 	if seconds := head.DeletionGracePeriodSeconds; seconds != nil {
 		grace = time.Duration(*seconds) * time.Second
@@ -80,9 +80,9 @@ func askedAt(head *metav1.PartialObjectMetadata) time.Time {
 	return head.DeletionTimestamp.Add(-grace)
 }
 
-// maker returns the field manager that created an object, and when. It is the manager of the oldest entry; of several
+// creator returns the field manager that created an object, and when. It is the manager of the oldest entry; of several
 // in the same second, of one that is not for a subresource.
-func maker(head *metav1.PartialObjectMetadata) string {
+func creator(head *metav1.PartialObjectMetadata) string {
 	var oldest *metav1.ManagedFieldsEntry
 	for i := range head.ManagedFields {
 		entry := &head.ManagedFields[i]
@@ -93,11 +93,11 @@ func maker(head *metav1.PartialObjectMetadata) string {
 			oldest = entry
 		}
 	}
-	who := "an unknown manager"
+	manager := "an unknown manager"
 	if oldest != nil {
-		who = printable.Line(oldest.Manager)
+		manager = printable.Line(oldest.Manager)
 	}
-	return fmt.Sprintf("%s at %s", who, head.CreationTimestamp.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s at %s", manager, head.CreationTimestamp.UTC().Format(time.RFC3339))
 }
 
 func printableLines(texts []string) []string {

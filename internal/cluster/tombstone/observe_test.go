@@ -39,7 +39,7 @@ func TestAnObjectFromItsBeginningToItsEnd(t *testing.T) {
 	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), c, object, "")); diff != "" {
 		t.Errorf("made (-want +got):\n%s", diff)
 	}
-	wanted.Asked = made.GetUID()
+	wanted.Requested = made.GetUID()
 	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), c, object, made.GetUID())); diff != "" {
 		t.Errorf("recorded, but not yet deleted (-want +got):\n%s", diff)
 	}
@@ -50,13 +50,13 @@ func TestAnObjectFromItsBeginningToItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted = tombstone.Observation{
-		State: tombstone.Terminating, UID: made.GetUID(), Asked: made.GetUID(), Since: deleted.DeletionTimestamp.Time, Finalizers: deleted.Finalizers,
+		State: tombstone.Terminating, UID: made.GetUID(), Requested: made.GetUID(), Since: deleted.DeletionTimestamp.Time, Finalizers: deleted.Finalizers,
 	}
 	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), c, object, made.GetUID())); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
 	// Another process, which has never seen it, says the same.
-	wanted.Asked = ""
+	wanted.Requested = ""
 	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), testbed.Connect(t), object, "")); diff != "" {
 		t.Errorf("after a restart (-want +got):\n%s", diff)
 	}
@@ -90,7 +90,7 @@ func TestAnObjectMadeAnewSaysByWhom(t *testing.T) {
 				t.Fatal(err)
 			}
 			wanted := tombstone.Observation{
-				State: tombstone.Reappeared, UID: again.UID, Asked: first.GetUID(),
+				State: tombstone.Reappeared, UID: again.UID, Requested: first.GetUID(),
 				MadeBy: test.wanted + " at " + again.CreationTimestamp.UTC().Format(time.RFC3339),
 			}
 			if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), c, object, first.GetUID())); diff != "" {
@@ -203,7 +203,7 @@ func TestWhatCanNotBeAskedIsUnknown(t *testing.T) {
 		"a server's error":  {answering(t, http.StatusInternalServerError, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"etcd ☃\n\u001b[31mis away"}`), config(namespace, "there"), `etcd ☃\n\x1b[31mis away`},
 		"nobody home":       {answering(t, http.StatusServiceUnavailable, ""), config(namespace, "there"), "the server is currently unable to handle the request"},
 		"a strange 404":     {answering(t, http.StatusNotFound, "404 page not found"), config(namespace, "there"), "the server could not find the requested resource"},
-		"without namespace": {testbed.Sandbox(t).Config, config("", "there"), "objects of kind ConfigMap are in a namespace, and none is said"},
+		"without namespace": {testbed.Sandbox(t).Config, config("", "there"), "kind ConfigMap is namespaced, and no namespace is given"},
 		"without name":      {testbed.Sandbox(t).Config, config(namespace, ""), "name is required"},
 		"no server at all":  {&rest.Config{Host: "http://localhost:1"}, config(namespace, "there"), "connection refused"},
 	} {

@@ -18,30 +18,30 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// lookInside says what a terminating object that has others in it still has.
-func (o *Observation) lookInside(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, object kinds.ID) {
+// readContents sets the objects that are left in a terminating Namespace or definition.
+func (o *Observation) readContents(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, object kinds.ID) {
 	var err error
 	switch object.GroupKind() {
 	case kinds.Namespace:
-		err = o.lookInsideNamespace(ctx, c, object.Name)
+		err = o.readNamespaceContents(ctx, c, object.Name)
 	case kinds.CustomResourceDefinition:
-		err = o.lookInsideDefinition(ctx, c, resource, object.Name)
+		err = o.readDefinitionContents(ctx, c, resource, object.Name)
 	}
-	if err != nil && !apierrors.IsNotFound(err) { // else it has just gone, as the next look will tell
+	if err != nil && !apierrors.IsNotFound(err) { // else it has just gone, as the next observation will show
 		o.Contents = Unclear
 		o.Remains = append(o.Remains, printable.Line(fmt.Sprintf("what is left in it is not known: %v", err)))
 	}
 }
 
-// lookInsideNamespace reads the conditions of the namespace controller, and lists the objects
-// that they count. That controller waits for five seconds before it looks at a Namespace at all.
-func (o *Observation) lookInsideNamespace(ctx context.Context, c *cluster.Cluster, name string) error {
+// readNamespaceContents reads the conditions of the namespace controller, and lists the objects
+// that they count. That controller waits for five seconds before it processes a Namespace.
+func (o *Observation) readNamespaceContents(ctx context.Context, c *cluster.Cluster, name string) error {
 	namespace, err := c.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	for _, finalizer := range namespace.Spec.Finalizers {
-		if finalizer != corev1.FinalizerKubernetes { // which stays until all else is gone
+		if finalizer != corev1.FinalizerKubernetes { // which stays until the Namespace is empty
 			o.Finalizers = append(o.Finalizers, printable.Line(string(finalizer)))
 		}
 	}
@@ -60,7 +60,7 @@ func (o *Observation) lookInsideNamespace(ctx context.Context, c *cluster.Cluste
 		}
 	}
 	found, err := contentsOf(ctx, c, name, counts[corev1.NamespaceContentRemaining])
-	if err != nil { // the counts are better than nothing
+	if err != nil { // the conditions have at least the counts
 		found = contents{lines: slices.Sorted(maps.Values(counts)), isHeld: len(counts) > 0}
 	}
 	o.Remains = append(failures, found.lines...)
@@ -70,9 +70,9 @@ func (o *Observation) lookInsideNamespace(ctx context.Context, c *cluster.Cluste
 	return nil
 }
 
-// lookInsideDefinition lists some instances of a definition. The server says how many more
-// there are.
-func (o *Observation) lookInsideDefinition(ctx context.Context, c *cluster.Cluster, definitions cluster.Resource, name string) error {
+// readDefinitionContents lists some instances of a definition. The server counts the
+// others.
+func (o *Observation) readDefinitionContents(ctx context.Context, c *cluster.Cluster, definitions cluster.Resource, name string) error {
 	read, err := c.In(definitions, "").Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err

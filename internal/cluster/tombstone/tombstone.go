@@ -1,11 +1,11 @@
-// Package tombstone observes an object that is to be deleted: whether it is gone, is terminating and held by what,
-// is still there, or was created again. The state is read from the live object each time and never remembered, so
+// Package tombstone observes an object that is to be deleted: whether it is gone, is terminating and held by finalizers,
+// still exists, or was created again. The state is read from the live object each time and never cached, so
 // that it is the same after a restart.
 //
 // It deletes nothing. The caller passes the UID of the object whose delete was requested. An object that can't be
-// read is not taken for gone. The same kind and name in another API group is another object.
+// read is not considered gone. The same kind and name in another API group is another object.
 //
-// Observe is the call to start from; Watch says when to observe again.
+// Observe is the call to start from; Watch signals when to observe again.
 package tombstone
 
 import (
@@ -25,51 +25,51 @@ type DeleteState string
 // The states of a delete.
 const (
 	Absent      DeleteState = "absent"      // the object is gone, or its kind is
-	Terminating DeleteState = "terminating" // it has a deletionTimestamp, whatever set it
-	Present     DeleteState = "present"     // it is there, and not terminating
-	Reappeared  DeleteState = "reappeared"  // there is an object with another UID than the one whose delete was requested
+	Terminating DeleteState = "terminating" // it has a deletionTimestamp, whoever deleted it
+	Present     DeleteState = "present"     // it exists, and is not terminating
+	Reappeared  DeleteState = "reappeared"  // an object exists with another UID than the one whose delete was requested
 	Unknown     DeleteState = "unknown"     // the object can't be read
 )
 
-// Contents says what becomes of the objects in a terminating Namespace or CustomResourceDefinition.
+// Contents is the state of the objects in a terminating Namespace or CustomResourceDefinition.
 type Contents string
 
 // The Contents.
 const (
-	Held    Contents = ""        // a user or a controller has to remove what remains, if anything does
-	Ending  Contents = "ending"  // what remains goes by itself
-	Unclear Contents = "unclear" // it is not known what remains
+	Held    Contents = ""        // a user or a controller has to remove the remaining objects, if there are any
+	Ending  Contents = "ending"  // the remaining objects will go without action
+	Unclear Contents = "unclear" // it is not known which objects remain
 )
 
-// An Observation is the state of an object at a moment.
+// An Observation is the state of an object at one time.
 type Observation struct {
 	State      DeleteState
-	UID        types.UID // of the object that is there now
-	Release    string    // that has it; "" if none has
-	Asked      types.UID // of the object whose delete was requested, if it was ever seen
+	UID        types.UID // of the live object
+	Release    string    // of the live object; "" if it has none
+	Requested  types.UID // of the object whose delete was requested, if it was ever seen
 	Since      time.Time // when the delete of a terminating object was requested
-	Finalizers []string  // which hold a terminating object
-	Remains    []string  // what a terminating Namespace or definition still has in it
-	Contents   Contents  // what becomes of that
+	Finalizers []string  // of a terminating object
+	Remains    []string  // the objects that are left in a terminating Namespace or definition
+	Contents   Contents  // the state of those objects
 	MadeBy     string    // the field manager that created an object that is present or has reappeared, and when
 	Why        string    // why the state is unknown, in one line
-	Err        error     // the same, as it was returned
+	Err        error     // the error behind Why
 }
 
-// IsPending returns whether a delete that was requested may not be done.
+// IsPending reports whether a requested delete may not be done.
 func (o Observation) IsPending() bool {
 	switch o.State {
 	case Absent, Reappeared:
 		return false
-	case Present: // under the UID that was asked about, or else it has reappeared
-		return o.Asked != ""
+	case Present: // with the requested UID, or else it would be Reappeared
+		return o.Requested != ""
 	default:
 		return true
 	}
 }
 
-// IsHeld returns whether a terminating object stays until a user or a controller acts: removes a finalizer other than
-// those of the garbage collector, or what is left in the object.
+// IsHeld reports whether a terminating object stays until a user or a controller removes a finalizer other than
+// those of the garbage collector, or the objects that are left in it.
 func (o Observation) IsHeld() bool {
 	isAwaited := func(finalizer string) bool {
 		return finalizer != metav1.FinalizerDeleteDependents && finalizer != metav1.FinalizerOrphanDependents
@@ -83,10 +83,10 @@ func (o Observation) Describe(now time.Time) string {
 	case Absent:
 		return "gone"
 	case Terminating:
-		// What was asked for after the caller looked at the clock was asked for just now.
+		// A delete that was requested after now was requested just now.
 		return o.describeEnd("for " + duration.HumanDuration(max(now.Sub(o.Since), 0)))
 	case Present:
-		if o.Asked != "" {
+		if o.Requested != "" {
 			return "still there, and not terminating"
 		}
 		return "there"
@@ -97,8 +97,8 @@ func (o Observation) Describe(now time.Time) string {
 	}
 }
 
-// DescribeSince is like Describe, with the moment at which an object began to terminate instead of its age: the text
-// is the same as long as nothing changes.
+// DescribeSince is like Describe, with the time at which an object began to terminate instead of its age: the text
+// is the same as long as the state is.
 func (o Observation) DescribeSince() string {
 	if o.State != Terminating {
 		return o.Describe(o.Since)
@@ -106,7 +106,7 @@ func (o Observation) DescribeSince() string {
 	return o.describeEnd("since " + o.Since.UTC().Format(time.RFC3339))
 }
 
-// describeEnd says since when an object has been terminating, and why it is not gone.
+// describeEnd describes since when an object has been terminating, and why it is not gone.
 func (o Observation) describeEnd(since string) string {
 	text := "terminating " + since
 	switch len(o.Finalizers) {

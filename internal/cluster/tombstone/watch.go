@@ -17,12 +17,12 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// longestPause is the longest pause before a watch that broke begins again.
+// longestPause is the longest pause before a failed watch restarts.
 const longestPause = 10 * time.Second
 
-// Watch returns a channel that says when to observe objects: at once, and then whenever one of them may have
-// changed. They are watched, each by its name and without its body. The channel is closed when nothing is left to
-// watch: when the context ends, or when all their kinds are gone.
+// Watch returns a channel that signals when to observe objects: at once, and then whenever one of them may have
+// changed. Their metadata are watched, each by its name. The channel is closed when the context
+// ends, or when all their kinds are gone.
 func Watch(ctx context.Context, c *cluster.Cluster, objects []kinds.ID) <-chan struct{} {
 	changed := make(notifier, 1) // several changes are one reason to observe
 	changed.notify()
@@ -37,8 +37,8 @@ func Watch(ctx context.Context, c *cluster.Cluster, objects []kinds.ID) <-chan s
 	return changed
 }
 
-// watchObject watches one object until its kind is gone. A watch that breaks is a reason to observe, too: what is
-// observed then says why.
+// watchObject watches one object until its kind is gone. A failed watch is a reason to observe, too: the
+// observation then has the error.
 func watchObject(ctx context.Context, c *cluster.Cluster, object kinds.ID, changed notifier) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -57,7 +57,7 @@ func watchObject(ctx context.Context, c *cluster.Cluster, object kinds.ID, chang
 		}
 	}
 	forgetKind := func(err error) error {
-		if apierrors.IsNotFound(err) { // which of a list is about the kind
+		if apierrors.IsNotFound(err) { // a 404 for a list is about the kind
 			c.Forget(object.GroupKind())
 		}
 		return err
@@ -92,7 +92,7 @@ type notifier chan struct{}
 func (n notifier) notify() {
 	select {
 	case n <- struct{}{}:
-	default: // it has one already
+	default: // it has a value already
 	}
 }
 

@@ -25,16 +25,16 @@ const (
 	ClusterAPI = "cluster.x-k8s.io"
 )
 
-// The hook that holds machines, by the name that controllers and people know from OpenShift.
+// The name and owner of the hook that holds machines, as in OpenShift.
 const (
 	HookName  = "EtcdQuorumOperator"
 	HookOwner = "clusteroperator/etcd"
 )
 
-// etcdPort is where members serve clients.
+// etcdPort is the port on which members serve clients.
 const etcdPort = "2379"
 
-// A machineAPI is what the guard reads of an API's machines.
+// A machineAPI reads the machines of an API.
 type machineAPI struct {
 	machine  client.Object     // an empty one
 	list     client.ObjectList // an empty one
@@ -43,24 +43,24 @@ type machineAPI struct {
 	view     func(client.Object) hostFacts
 }
 
-// hostFacts are what is read of a machine.
+// hostFacts are the fields that are read from a machine.
 type hostFacts struct {
 	addresses []string
 	node      string
 	isHeld    bool // before the drain
-	// ownership says whose the Node of that name is.
+	// ownership returns whether the Node of that name is the machine's.
 	ownership func(*corev1.Node) deletion.NodeOwnership
 }
 
-// machineAPIs are by group. Where a control plane has a controller of its own that keeps its etcd members, its machines
-// are left to that: in Cluster API they have its name.
+// machineAPIs are by group. The machines of a control plane whose own controller manages its etcd members are left to that
+// controller: in Cluster API they have a label with its name.
 var machineAPIs = map[string]machineAPI{
 	OpenShift: {
 		machine: &machinev1beta1.Machine{}, list: &machinev1beta1.MachineList{}, view: viewOpenShift, stage: deletion.BeforeDrain,
 		selector: "machine.openshift.io/cluster-api-machine-role in (master, control-plane)",
 	},
-	// The hook is before the termination there: a machine without a node, or one whose cluster has no other, is not
-	// held by hooks before the drain. A drain does no harm to members, which are not evicted.
+	// In Cluster API the hook is before the termination: a machine without a node, or the last one of its cluster, is not
+	// held by hooks before the drain. A drain does not evict members.
 	ClusterAPI: {
 		machine: &clusterv1.Machine{}, list: &clusterv1.MachineList{}, view: viewClusterAPI, stage: deletion.BeforeTerminate,
 		selector: clusterv1.MachineControlPlaneLabel + ",!" + clusterv1.MachineControlPlaneNameLabel,
@@ -108,8 +108,8 @@ func (g *guard) readMachines(ctx context.Context) ([]etcdguard.ControlPlaneMachi
 	return machines, err
 }
 
-// readMachine returns what is decided on of a machine. Of another host that has joined under the name of its node, nothing is the
-// machine's: neither the addresses, by which members are found, nor the guard pods.
+// readMachine returns the facts about a machine and its node. If another host has joined under the name of its node, the
+// addresses, by which members are found, and the guard pods of that node are not the machine's.
 func (g *guard) readMachine(ctx context.Context, o client.Object) (etcdguard.ControlPlaneMachine, error) {
 	facts := g.api.view(o)
 	m := etcdguard.ControlPlaneMachine{
@@ -159,7 +159,7 @@ func (g *guard) guardPods(ctx context.Context, node string) ([]string, error) {
 	return names, nil
 }
 
-// endpoints returns where etcd may be: where the options say, or at the internal addresses of the control plane's nodes.
+// endpoints returns the endpoints of etcd: those of the options, or else the internal addresses of the control plane's nodes.
 func (g *guard) endpoints(ctx context.Context) ([]string, error) {
 	if len(g.options.Endpoints) > 0 {
 		return g.options.Endpoints, nil
@@ -182,5 +182,5 @@ func (g *guard) endpoints(ctx context.Context) ([]string, error) {
 	return slices.Compact(endpoints), nil
 }
 
-// key is the name of an object with its namespace.
+// key returns the name of an object with its namespace.
 func key(o client.Object) string { return client.ObjectKeyFromObject(o).String() }

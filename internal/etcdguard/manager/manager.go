@@ -2,11 +2,11 @@
 // It carries out what package etcdguard decides: changes to the members of etcd, and the lifecycle hook that holds machines
 // meanwhile, which package machinehook adds and removes.
 //
-// It remembers nothing that matters: it can be killed between any two requests, and goes on from what etcd and the API
-// server have.
+// It has no state of its own: it can be killed between any two requests, and continues from the state in etcd and the API
+// server.
 //
-// Run is the call to start from. machines.go reads the machines, steps.go has the members follow them, status.go and
-// metrics.go say how they stand.
+// Run is the call to start from. machines.go reads the machines, steps.go changes the members, status.go and
+// metrics.go report their state.
 package manager
 
 import (
@@ -30,28 +30,28 @@ import (
 	"github.com/runlevel/runlevel/internal/program/leader"
 )
 
-// DefaultNamespace is where the guard is, and its Lease.
+// DefaultNamespace is the namespace of the guard and its Lease.
 const DefaultNamespace = "runlevel-etcd"
 
 // programName is the name of the Lease, of the ClusterOperator and of the service account.
 const programName = "etcd-quorum-guard"
 
-// Options say what is guarded. The zero value guards three voters on Machines of machine.openshift.io.
+// Options configure the guard. The zero value guards three voters on Machines of machine.openshift.io.
 type Options struct {
-	leader.Options // Namespace is that of guard pods, too
+	leader.Options // Namespace is also that of guard pods
 	// MachineAPI is the group of the machines: OpenShift, if it is empty, or ClusterAPI.
 	MachineAPI string
-	// Machines selects the machines of the control plane by labels; those that the API has for it if it is empty.
+	// Machines selects the machines of the control plane by labels; by the labels of the API if it is empty.
 	Machines string
 	// Voters is how many voting members the cluster is to have; 3 if it is 0.
 	Voters int
-	// Endpoints are where etcd is found, such as https://10.0.0.1:2379. If there are none, it is at the internal addresses
-	// of the machines and nodes of the control plane.
+	// Endpoints are the endpoints of etcd, such as https://10.0.0.1:2379. If there are none, they are the internal addresses
+	// of the nodes of the control plane.
 	Endpoints []string
 	Etcd      members.Options
-	// GuardPods selects the pods that keep a drain from a node with a member, by labels; app=guard if it is empty.
+	// GuardPods selects the pods that block a drain of a node with a member, by labels; app=guard if it is empty.
 	GuardPods string
-	// GuardPodsNamespace is where they are; Namespace if it is empty.
+	// GuardPodsNamespace is the namespace of these pods; Namespace if it is empty.
 	GuardPodsNamespace string
 }
 
@@ -75,7 +75,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 		Name: programName, Namespace: DefaultNamespace,
 		Manager: ctrl.Options{
 			Scheme: scheme,
-			// What is decided on is read from the API server itself; the cache only tells of changes of machines.
+			// The guard reads from the API server itself; the cache is only for watches of machines.
 			Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Pod{}, &corev1.Node{}}}},
 		},
 		SetUp: func(_ context.Context, m ctrl.Manager, isLeader func() bool) (leader.Controllers, error) {
@@ -89,7 +89,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 	return program.Run(ctx, connection, o.Options)
 }
 
-// controllers returns what is told of the guard.
+// controllers returns the metrics and the status of the guard.
 func (g *guard) controllers() leader.Controllers {
 	return leader.Controllers{
 		Metrics: leader.ControllerMetrics{Leads: metricPrefix + "leader", Collect: g.collect, Counted: []prometheus.Collector{g.steps}},

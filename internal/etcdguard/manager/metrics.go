@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/internal/etcdguard"
 )
 
-// metricPrefix is that of all metrics of the guard.
+// metricPrefix is the prefix of all metrics of the guard.
 const metricPrefix = "runlevel_etcd_guard_"
 
 func describe(name, help string) *prometheus.Desc {
@@ -29,7 +29,7 @@ const resultDone, resultTooEarly, resultFailed = "done", "too_early", "failed"
 
 func newStepCounter() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: metricPrefix + "steps_total", Help: "How many steps were begun, by what they do and what came of it.",
+		Name: metricPrefix + "steps_total", Help: "How many steps were begun, by action and result.",
 	}, []string{"action", "result"})
 }
 
@@ -38,7 +38,7 @@ func (g *guard) count(step etcdguard.GuardStep, result string) {
 	g.steps.WithLabelValues(strings.ReplaceAll(string(step.Action), " ", "_"), result).Inc()
 }
 
-// collect tells of the members as the guard has seen them last.
+// collect sends the metrics of the last observed members.
 func (g *guard) collect(to chan<- prometheus.Metric) {
 	gauge := func(of *prometheus.Desc, value int) {
 		to <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, float64(value))

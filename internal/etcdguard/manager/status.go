@@ -10,16 +10,16 @@ import (
 	"github.com/runlevel/runlevel/internal/program/clusteroperator"
 )
 
-// The reasons of the ClusterOperator's conditions that only the guard has, beside those of steps that wait.
+// The reasons of the ClusterOperator's conditions, beside the reasons of steps that wait.
 const (
 	ReasonLookFailed  = "LookFailed"
 	ReasonReplacement = "MemberReplacement"
 )
 
-// troubling are the reasons of steps that an administrator has to see to if they last.
+// troubling are the reasons of steps that make the guard Degraded if they last.
 var troubling = map[string]bool{"EtcdUnreachable": true, "NoQuorum": true, "UnhealthyMembers": true, "SharedAddress": true}
 
-// An observation is what the guard has seen last, for the ClusterOperator and for monitoring.
+// An observation is the last snapshot of the guard, for the ClusterOperator and for monitoring.
 type observation struct {
 	mu      sync.Mutex
 	seen    etcdguard.EtcdSnapshot
@@ -28,8 +28,8 @@ type observation struct {
 	since   time.Time // since when there is trouble without a pause
 }
 
-// note notes what was seen, and what is due.
-func (o *observation) note(seen etcdguard.EtcdSnapshot, due etcdguard.GuardStep) {
+// record records a snapshot, and the next step.
+func (o *observation) record(seen etcdguard.EtcdSnapshot, due etcdguard.GuardStep) {
 	var trouble clusteroperator.ControllerProblem
 	if troubling[due.Reason] {
 		trouble = clusteroperator.ControllerProblem{Reason: due.Reason, Message: due.Message}
@@ -37,8 +37,8 @@ func (o *observation) note(seen etcdguard.EtcdSnapshot, due etcdguard.GuardStep)
 	o.set(seen, trouble)
 }
 
-// noteFailure notes that machines or nodes could not be read.
-func (o *observation) noteFailure(err error) {
+// recordFailure records that machines or nodes could not be read.
+func (o *observation) recordFailure(err error) {
 	o.set(etcdguard.EtcdSnapshot{Problem: err.Error()}, clusteroperator.ControllerProblem{Reason: ReasonLookFailed, Message: err.Error()})
 }
 
@@ -51,15 +51,15 @@ func (o *observation) set(seen etcdguard.EtcdSnapshot, trouble clusteroperator.C
 	o.seen, o.isMade, o.trouble = seen, true, trouble
 }
 
-// last returns what was seen last, or false if nothing was seen yet.
+// last returns the last snapshot, or false if there is none yet.
 func (o *observation) last() (etcdguard.EtcdSnapshot, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.seen, o.isMade
 }
 
-// standing returns how the guard stands. Trouble is told of when it has lasted for longer than a member may be silent: each
-// restart of a member would be told of else.
+// standing returns the status of the guard. Trouble is reported when it has lasted for longer than a member may be silent:
+// otherwise each restart of a member would be reported.
 func (o *observation) standing(patience time.Duration) (clusteroperator.ControllerStanding, error) {
 	seen, isMade := o.last()
 	if !isMade {
@@ -74,7 +74,7 @@ func (o *observation) standing(patience time.Duration) (clusteroperator.Controll
 	return standing, nil
 }
 
-// replacement returns what forbids a minor update: it would restart members while one is being replaced.
+// replacement returns why a minor update is not allowed: it would restart members while one is being replaced.
 func replacement(seen etcdguard.EtcdSnapshot) clusteroperator.ControllerProblem {
 	counts := etcdguard.Count(seen)
 	switch {

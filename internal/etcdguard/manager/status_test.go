@@ -40,7 +40,7 @@ func TestStanding(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var o observation
-			o.note(test.seen, test.due)
+			o.record(test.seen, test.due)
 			patience := time.Hour
 			if test.lasting {
 				patience = 0
@@ -58,17 +58,17 @@ func TestTroubleLasts(t *testing.T) {
 	if _, err := o.standing(0); err == nil {
 		t.Error("it is told of what was not looked at")
 	}
-	o.noteFailure(errors.New("nodes can't be listed"))
+	o.recordFailure(errors.New("nodes can't be listed"))
 	begun := o.since
-	o.note(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "NoQuorum"})
+	o.record(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "NoQuorum"})
 	if o.since != begun {
 		t.Error("another reason starts over")
 	}
-	o.note(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "AsExpected"})
+	o.record(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "AsExpected"})
 	if got, _ := o.standing(0); got.Degraded.Reason != "" {
 		t.Errorf("what is over is told of: %+v", got)
 	}
-	o.note(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "NoQuorum"})
+	o.record(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "NoQuorum"})
 	if !o.since.After(begun) {
 		t.Error("the time of calm counts as trouble")
 	}

@@ -31,16 +31,16 @@ import (
 )
 
 const (
-	// busyPause is when to look again while a member is being replaced: of what happens in etcd nothing is told.
+	// busyPause is the requeue interval while a member is being replaced: changes in etcd are not watched.
 	busyPause = 2 * time.Second
-	// calmPause is when to look again while nothing is to be done, for those who are told how etcd stands.
+	// calmPause is the requeue interval while no step is needed, for metrics and status.
 	calmPause = 10 * time.Second
 )
 
-// What fails is tried again after retrySoon, and then after twice as long each time, up to retrySeldom.
+// A failed reconciliation is retried after retrySoon, and then after twice as long each time, up to retrySeldom.
 const retrySoon, retrySeldom = 250 * time.Millisecond, 10 * time.Second
 
-// A guard has the members of etcd follow their machines.
+// A guard reconciles the members of etcd with their machines.
 type guard struct {
 	options          Options
 	api              machineAPI
@@ -51,7 +51,7 @@ type guard struct {
 	server           client.Reader // reads past the cache
 	events           events.EventRecorder
 	isLeader         func() bool
-	waitsFor         string // what was logged last; one pass at a time uses it
+	waitsFor         string // the last logged reason; used by one reconciliation at a time
 	seen             observation
 	steps            *prometheus.CounterVec
 }
@@ -68,7 +68,7 @@ func setUp(m ctrl.Manager, isLeader func() bool, o Options) (*guard, error) {
 	if err := hooks.SetupWithManager(m); err != nil {
 		return nil, err
 	}
-	// Whatever changes, all members are looked at, one after the other: also while there are no machines.
+	// Each change reconciles all members, one after the other: also while there are no machines.
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}
 	})
@@ -84,7 +84,7 @@ func setUp(m ctrl.Manager, isLeader func() bool, o Options) (*guard, error) {
 			MaxConcurrentReconciles: 1,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon, retrySeldom),
 		}).
-		Complete(reconcile.Func(g.follow))
+		Complete(reconcile.Func(g.reconcile))
 }
 
 func newGuard(m ctrl.Manager, isLeader func() bool, o Options) (*guard, error) {
@@ -106,31 +106,31 @@ func newGuard(m ctrl.Manager, isLeader func() bool, o Options) (*guard, error) {
 	return g, nil
 }
 
-// look returns what is to be decided on, as it is now. Membership is nil if etcd can't be reached.
-func (g *guard) look(ctx context.Context) (etcdguard.EtcdSnapshot, *members.Membership, error) {
+// snapshot reads the current members and machines. Membership is nil if etcd can't be reached.
+func (g *guard) snapshot(ctx context.Context) (etcdguard.EtcdSnapshot, *members.Membership, error) {
 	seen := etcdguard.EtcdSnapshot{Voters: g.options.Voters}
 	endpoints, err := g.endpoints(ctx)
 	if err != nil {
 		return seen, nil, err
 	}
-	membership, err := g.etcd.Look(ctx, endpoints)
+	membership, err := g.etcd.Membership(ctx, endpoints)
 	if err != nil {
 		seen.Problem = err.Error()
 	} else {
 		seen.Members = membership.Members
 	}
-	// A machine is read after the members: one that stays can be deleted meanwhile, and not the other way round.
+	// Machines are read after the members: a machine may be deleted meanwhile, but never becomes undeleted.
 	seen.Machines, err = g.readMachines(ctx)
 	return seen, membership, errors.Join(err, ctx.Err())
 }
 
-// hold is the part of the lifecycle hook: it is done when no member can be on the machine.
+// hold is the lifecycle hook's Act: it is done when no member can be on the machine.
 func (g *guard) hold(ctx context.Context, held machinehook.HeldMachine) (machinehook.HookAnswer, error) {
-	seen, _, err := g.look(ctx)
+	seen, _, err := g.snapshot(ctx)
 	if err != nil {
 		return machinehook.HookAnswer{}, err
 	}
-	// It is read again as well: it may have got addresses.
+	// The machine is read again as well: it may have got addresses.
 	machine, err := g.readMachine(ctx, held.Object)
 	if err != nil {
 		return machinehook.HookAnswer{}, err
@@ -139,17 +139,17 @@ func (g *guard) hold(ctx context.Context, held machinehook.HeldMachine) (machine
 	return machinehook.HookAnswer{IsDone: message == "", Message: message, After: busyPause}, nil
 }
 
-// follow does what is due, step by step, until a step waits.
-func (g *guard) follow(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+// reconcile carries out steps until a step waits.
+func (g *guard) reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	log := ctrl.LoggerFrom(ctx)
 	for {
-		seen, membership, err := g.look(ctx)
+		seen, membership, err := g.snapshot(ctx)
 		if err != nil {
-			g.seen.noteFailure(err)
+			g.seen.recordFailure(err)
 			return ctrl.Result{}, err
 		}
 		step := etcdguard.Next(seen)
-		g.seen.note(seen, step)
+		g.seen.record(seen, step)
 		if step.Action == etcdguard.Wait {
 			if now := step.Reason + step.Message; now != g.waitsFor {
 				log.Info("waiting", "reason", step.Reason, "message", step.Message)
@@ -174,7 +174,7 @@ func (g *guard) follow(ctx context.Context, _ ctrl.Request) (ctrl.Result, error)
 		}
 		g.count(step, resultDone)
 		log.Info("done", "action", step.Action, "machine", step.Machine)
-		g.tell(ctx, step)
+		g.recordEvent(ctx, step)
 	}
 }
 
@@ -182,7 +182,7 @@ func isDeleting(seen etcdguard.EtcdSnapshot) bool {
 	return slices.ContainsFunc(seen.Machines, func(m etcdguard.ControlPlaneMachine) bool { return m.IsDeleting })
 }
 
-// perform does a step. Etcd knows no Lease: so it is checked here, as the fence does for the API server.
+// perform carries out a step. Etcd does not check the Lease, so it is checked here, as the fence does for the API server.
 func (g *guard) perform(ctx context.Context, membership *members.Membership, step etcdguard.GuardStep) error {
 	if step.Action == etcdguard.DeleteGuardPod {
 		return g.deleteGuardPod(ctx, step.Pod)
@@ -199,8 +199,8 @@ func (g *guard) deleteGuardPod(ctx context.Context, name string) error {
 	return client.IgnoreNotFound(g.client.Delete(ctx, pod))
 }
 
-// tell makes an event of the machine that a step was for. If the machine is gone by now, the log has it.
-func (g *guard) tell(ctx context.Context, step etcdguard.GuardStep) {
+// recordEvent records an event for the machine of a step. If the machine is gone by now, only the log has it.
+func (g *guard) recordEvent(ctx context.Context, step etcdguard.GuardStep) {
 	m := g.api.machine.DeepCopyObject().(client.Object)
 	namespace, name, _ := strings.Cut(step.Machine, "/")
 	if err := g.server.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, m); err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/etcdguard"
 )
 
-// Change promotes a learner, removes a member, or moves the leadership, as a step says.
+// Change carries out a step: it promotes a learner, removes a member, or moves the leadership.
 func (m *Membership) Change(ctx context.Context, step etcdguard.GuardStep) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -36,7 +36,7 @@ func (m *Membership) Change(ctx context.Context, step etcdguard.GuardStep) error
 	})
 }
 
-// endpoints returns where a step is asked for: the leadership at the leader, all else at voters that stay.
+// endpoints returns where a step is requested: at the leader to move the leadership, and otherwise at other healthy voters.
 func (m *Membership) endpoints(step etcdguard.GuardStep) []string {
 	var urls []string
 	for _, member := range m.Members {
@@ -48,8 +48,8 @@ func (m *Membership) endpoints(step etcdguard.GuardStep) []string {
 	return slices.Compact(urls)
 }
 
-// IsTooEarly returns whether etcd refuses a change that it will make later: a learner is behind the leader, or members
-// have only just come back.
+// IsTooEarly reports whether etcd refuses a change that it will accept later: a learner is behind the leader, or members
+// have only just restarted.
 func IsTooEarly(err error) bool {
 	return errors.Is(err, rpctypes.ErrMemberLearnerNotReady) || errors.Is(err, rpctypes.ErrUnhealthy) ||
 		errors.Is(err, rpctypes.ErrMemberNotEnoughStarted)

@@ -1,10 +1,10 @@
-// Package members is etcd as the quorum guard sees it: who its members are, whether each of them answers, and the changes
-// that the guard makes. It decides nothing: package etcdguard does.
+// Package members is the quorum guard's client of etcd: it reads the members and their health, and makes the changes
+// of the guard's steps. It decides nothing: package etcdguard does.
 //
-// Connections are opened for each look, with the certificates that are in the files by then: members come and go, and
+// Each call opens new connections, with the current certificates of the files: members are replaced, and
 // certificates are renewed.
 //
-// EtcdClient.Look is the call to start from.
+// EtcdClient.Membership is the call to start from.
 package members
 
 import (
@@ -28,26 +28,26 @@ import (
 	"github.com/runlevel/runlevel/internal/etcdguard"
 )
 
-// Options say how etcd is reached. All files are in PEM.
+// Options are the credentials and the patience of an EtcdClient. All files are in PEM.
 type Options struct {
 	CertFile string // of a client
 	KeyFile  string
 	CAFile   string // of the authority that has signed the certificates of members
-	// Patience is for how long a member may not answer until it counts as unhealthy; 30 seconds if it is 0.
+	// Patience is how long a member may not answer before it is unhealthy; 30 seconds if it is 0.
 	Patience time.Duration
 }
 
 const (
-	// answerTime is how long an answer is waited for.
+	// answerTime is the timeout of a request.
 	answerTime = 5 * time.Second
-	// stragglerTime is how long other endpoints are waited for when one has answered.
+	// stragglerTime is the timeout of other endpoints when one has answered.
 	stragglerTime = time.Second
 )
 
-// DefaultPatience is for how long a member may not answer, unless options say so, until it counts as unhealthy.
+// DefaultPatience is the default of Options.Patience.
 const DefaultPatience = 30 * time.Second
 
-// An EtcdClient looks at the members of a cluster. Its only memory is since when members have not answered.
+// An EtcdClient reads the members of a cluster. Its only state is since when members have not answered.
 type EtcdClient struct {
 	options Options
 	mu      sync.Mutex
@@ -60,15 +60,15 @@ func NewEtcdClient(o Options) *EtcdClient {
 	return &EtcdClient{options: o, silent: map[uint64]time.Time{}}
 }
 
-// A Membership is the members of a cluster at a moment.
+// A Membership has the members of a cluster at one time.
 type Membership struct {
 	Members []etcdguard.EtcdMember
 	client  *EtcdClient
 	urls    map[uint64][]string // of clients, by the member's ID
 }
 
-// Look returns the members of the cluster that some endpoints belong to, as a quorum of them knows.
-func (c *EtcdClient) Look(ctx context.Context, endpoints []string) (*Membership, error) {
+// Membership returns the members of the cluster of some endpoints, by a linearizable read.
+func (c *EtcdClient) Membership(ctx context.Context, endpoints []string) (*Membership, error) {
 	if len(endpoints) == 0 {
 		return nil, errors.New("no machine or node of the control plane has an address, and no endpoints are given (--etcd-endpoints)")
 	}
@@ -78,19 +78,19 @@ func (c *EtcdClient) Look(ctx context.Context, endpoints []string) (*Membership,
 	}
 	m := &Membership{client: c, urls: map[uint64][]string{}, Members: make([]etcdguard.EtcdMember, len(listed))}
 	leaders := make([]uint64, len(listed))
-	var asked sync.WaitGroup
+	var requests sync.WaitGroup
 	for i, member := range listed {
 		m.urls[member.ID] = member.ClientURLs
 		m.Members[i] = etcdguard.EtcdMember{
 			ID: member.ID, Name: member.Name, IsLearner: member.IsLearner,
 			Addresses: hosts(slices.Concat(member.PeerURLs, member.ClientURLs)),
 		}
-		asked.Go(func() {
-			leader, err := c.ask(ctx, member)
-			m.Members[i].Health, leaders[i] = c.judge(member.ID, err), leader
+		requests.Go(func() {
+			leader, err := c.memberStatus(ctx, member)
+			m.Members[i].Health, leaders[i] = c.health(member.ID, err), leader
 		})
 	}
-	asked.Wait()
+	requests.Wait()
 	for i := range m.Members {
 		m.Members[i].IsLeader = !m.Members[i].IsLearner && slices.Contains(leaders, m.Members[i].ID)
 	}
@@ -98,8 +98,8 @@ func (c *EtcdClient) Look(ctx context.Context, endpoints []string) (*Membership,
 	return m, ctx.Err()
 }
 
-// list asks all endpoints who the members are. Endpoints that know different clusters are an error: one of them would
-// say that no other member is needed.
+// list lists the members at all endpoints. Endpoints of different clusters are an error: one with a single member would
+// need no other.
 func (c *EtcdClient) list(ctx context.Context, endpoints []string) ([]*etcdserverpb.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -138,14 +138,14 @@ func (c *EtcdClient) list(ctx context.Context, endpoints []string) ([]*etcdserve
 		}
 	}
 	if first == nil {
-		slices.Sort(problems) // it is told when it changes
+		slices.Sort(problems) // an event reports each change of the message
 		return nil, fmt.Errorf("no endpoint answers: %s", strings.Join(problems, "; "))
 	}
 	return first.Members, nil
 }
 
-// ask returns whom a member takes for the leader, or why it does not answer as a member does that is of use.
-func (c *EtcdClient) ask(ctx context.Context, member *etcdserverpb.Member) (leader uint64, err error) {
+// memberStatus returns the leader that a member knows, or the error of a member that is not healthy.
+func (c *EtcdClient) memberStatus(ctx context.Context, member *etcdserverpb.Member) (leader uint64, err error) {
 	if len(member.ClientURLs) == 0 {
 		return 0, errors.New("it has not started")
 	}
@@ -160,11 +160,11 @@ func (c *EtcdClient) ask(ctx context.Context, member *etcdserverpb.Member) (lead
 		if len(status.Errors) > 0 {
 			return errors.New(strings.Join(status.Errors, ", "))
 		}
-		if member.IsLearner { // which answers no reads that need the quorum
+		if member.IsLearner { // learners refuse linearizable reads
 			return nil
 		}
 		_, err = e.Get(ctx, "health")
-		if isDenied(err) { // which takes a quorum as well
+		if isDenied(err) { // which needs a quorum as well
 			return nil
 		}
 		return err
@@ -172,8 +172,8 @@ func (c *EtcdClient) ask(ctx context.Context, member *etcdserverpb.Member) (lead
 	return leader, err
 }
 
-// judge remembers since when a member does not answer, and returns what that makes of it.
-func (c *EtcdClient) judge(id uint64, err error) etcdguard.MemberHealth {
+// health records since when a member does not answer, and returns its health.
+func (c *EtcdClient) health(id uint64, err error) etcdguard.MemberHealth {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {
@@ -189,7 +189,7 @@ func (c *EtcdClient) judge(id uint64, err error) etcdguard.MemberHealth {
 	return etcdguard.Unhealthy
 }
 
-// forget forgets members that are gone.
+// forget drops members that are gone.
 func (c *EtcdClient) forget(known map[uint64][]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +200,7 @@ func (c *EtcdClient) forget(known map[uint64][]string) {
 	}
 }
 
-// with connects to endpoints for the time of a function.
+// with calls a function with a client of endpoints, and closes the client.
 func (c *EtcdClient) with(ctx context.Context, endpoints []string, do func(*clientv3.Client) error) error {
 	config, err := c.tlsConfig()
 	if err != nil {
@@ -214,7 +214,7 @@ func (c *EtcdClient) with(ctx context.Context, endpoints []string, do func(*clie
 	return do(e)
 }
 
-// tlsConfig reads the certificates. Without an authority of their own, members are verified by those of the system.
+// tlsConfig reads the certificates. Without a CA file, members are verified with the system's authorities.
 func (c *EtcdClient) tlsConfig() (*tls.Config, error) {
 	info := transport.TLSInfo{CertFile: c.options.CertFile, KeyFile: c.options.KeyFile, TrustedCAFile: c.options.CAFile}
 	config, err := info.ClientConfig()
@@ -236,7 +236,7 @@ func hosts(urls []string) []string {
 	return slices.Compact(found)
 }
 
-// Host returns a host as those of members are written.
+// Host returns a host in the form of EtcdMember.Addresses.
 func Host(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return ip.Unmap().WithZone("").String()

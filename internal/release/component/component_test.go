@@ -212,7 +212,7 @@ func TestWhatStandsForImagesAndVersions(t *testing.T) {
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{
-		`01.yaml true Mislabelled: 0.0.1-snapshot-machine-os stands for the version of "machine-os", which the release does not say, or says twice`,
+		`01.yaml true Mislabelled: 0.0.1-snapshot-machine-os stands for the version of "machine-os", which the release does not declare, or declares twice`,
 		`image-references true Suspicious: the release has no image "cli" yet, which dev.example/cli stands for: correct the name, unless the image is new`,
 	}, got); diff != "" {
 		t.Error(diff)

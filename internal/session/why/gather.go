@@ -285,7 +285,7 @@ func (g *gatherer) holdings(ctx context.Context) {
 
 // unknown notes that something could not be found out.
 func (g *gatherer) unknown(what string, err error) {
-	g.note(printable.Line(diagnosis.NotAsked(what, err).Error()))
+	g.note(printable.Line(diagnosis.ReadError(what, err).Error()))
 }
 
 func (g *gatherer) note(what string) {

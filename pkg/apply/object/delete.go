@@ -114,7 +114,7 @@ func (d deleter) isGone(id kinds.ID, uid types.UID) (Change, error) {
 // not deleted, so that the step is not done: it is tried again like others. Until then, the record has what is asked for.
 func (d deleter) unknown(m *payload.Manifest, seen tombstone.Observation) error {
 	if d.options.Mode == graph.Update { // else the record has what an install has left
-		if err := d.ask(m, seen.Asked); err != nil {
+		if err := d.ask(m, seen.Requested); err != nil {
 			return err
 		}
 	}

@@ -169,12 +169,12 @@ func (p *Previewer) tryApply(o *target, live *unstructured.Unstructured, how clu
 			return cluster.WriteResult{}, err
 		}
 		if isScaled {
-			ownership.LeaveReplicas(draft, ownership.Adopted(live, p.options.AdoptFrom))
+			ownership.OmitReplicas(draft, ownership.Adopted(live, p.options.AdoptFrom))
 		}
 	}
 	applied, err := p.dry(o, draft, how|cluster.DryRun)
 	if err == nil && len(o.added) > 0 {
-		ownership.Shared(applied.Object, o.added)
+		ownership.DryRunShare(applied.Object, o.added)
 	}
 	return applied, err
 }

@@ -50,7 +50,7 @@ func (s *scaling) find() {
 
 // isScaled reports whether an autoscaler scales an object, as far as that matters for it.
 func (s *scaling) isScaled(m *payload.Manifest, live metav1.Object) (bool, error) {
-	if !ownership.Concerns(m.Object(), live) {
+	if !ownership.HasReplicas(m.Object(), live) {
 		return false, nil
 	}
 	s.mu.Lock()
@@ -109,13 +109,13 @@ func (s *scaling) scale(o *target, draft *unstructured.Unstructured) error {
 		return nil
 	}
 	if !ownership.AreReplicasOurs(o.head.Object()) {
-		ownership.LeaveReplicas(draft, nil)
+		ownership.OmitReplicas(draft, nil)
 		return nil
 	}
 	live, err := s.cluster.In(o.resource, draft.GetNamespace()).Get(s.requests, draft.GetName(), metav1.GetOptions{})
 	switch {
 	case err == nil:
-		ownership.LeaveReplicas(draft, live)
+		ownership.OmitReplicas(draft, live)
 	case !apierrors.IsNotFound(err):
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/fields"
 )
 
-// OwnersIn says who else owns the fields of an object, as Owners does, by the paths of
-// differences between the object and another state of it. There may be a great many.
+// OwnersIn returns a function like Owners for the fields of an object. It takes paths of
+// differences between the object and another state of it, of which there may be very many.
 func OwnersIn(live *unstructured.Unstructured) func(fields.Path) []string {
 	entries := read(live.GetManagedFields())
 	all := fieldpath.NewSet()
@@ -21,7 +21,7 @@ func OwnersIn(live *unstructured.Unstructured) func(fields.Path) []string {
 	return func(path fields.Path) []string { return ownersOf(entries, asOwned(live.Object, path, all)) }
 }
 
-// asOwned is a path as entries write it.
+// asOwned converts a path to the form that it has in managedFields.
 func asOwned(object any, path fields.Path, all *fieldpath.Set) fieldpath.Path {
 	var owned fieldpath.Path
 	for _, step := range path {
@@ -35,8 +35,8 @@ func asOwned(object any, path fields.Path, all *fieldpath.Set) fieldpath.Path {
 	return owned
 }
 
-// itemAs is a step to an item of a list as entries write it: by its keys, its value or its
-// place. Which of them, only entries that name the item say.
+// itemAs returns a step to an item of a list as in managedFields: by its keys, its value or its
+// index. Which of them is used is only known from entries that have the item.
 func itemAs(item any, place int, all *fieldpath.Set) fieldpath.PathElement {
 	for _, step := range steps(all) {
 		if leadsTo(step, item, place) {
@@ -46,7 +46,7 @@ func itemAs(item any, place int, all *fieldpath.Set) fieldpath.PathElement {
 	return fieldpath.PathElement{Index: &place}
 }
 
-// leadsTo says whether a step of an entry leads to an item of a list.
+// leadsTo reports whether a step of an entry leads to an item of a list.
 func leadsTo(step fieldpath.PathElement, item any, place int) bool {
 	switch {
 	case step.Key != nil:

@@ -15,13 +15,13 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Conflict is a field that another manager had set and that we set since.
+// A Conflict is a field that another manager has set and that we set, too.
 type Conflict struct {
 	Manager string `json:"manager"`
 	Field   string `json:"field"`
 }
 
-// Conflicts are the fields over which a server-side apply without force failed, in order; nil
+// Conflicts returns the conflicts of a server-side apply that failed without force, sorted; nil
 // if it failed for any other reason.
 func Conflicts(err error) []Conflict {
 	var status apierrors.APIStatus
@@ -42,18 +42,18 @@ func inOrder(a, b Conflict) int {
 	return cmp.Or(cmp.Compare(a.Manager, b.Manager), cmp.Compare(a.Field, b.Field))
 }
 
-// managerIn reads the manager out of a message: conflict with "x" with subresource "scale"
-// using apps/v1. One that reads otherwise is shown as it is.
+// managerIn parses the manager from a message: conflict with "x" with subresource "scale"
+// using apps/v1. A message of another form is returned as it is.
 func managerIn(message string) string {
 	name, rest, ok := cutQuoted(message, "conflict with ")
 	if !ok {
 		return printable.Line(message)
 	}
 	subresource, _, _ := cutQuoted(rest, " with subresource ")
-	return named(name, subresource)
+	return managerName(name, subresource)
 }
 
-// cutQuoted takes a text in quotes off what follows some words.
+// cutQuoted cuts some words and a quoted string off a text.
 func cutQuoted(text, words string) (inner, rest string, ok bool) {
 	text, ok = strings.CutPrefix(text, words)
 	if !ok {
@@ -67,35 +67,35 @@ func cutQuoted(text, words string) (inner, rest string, ok bool) {
 	return inner, text[len(quoted):], err == nil
 }
 
-// named is a manager as people read it.
-func named(manager, subresource string) string {
+// managerName returns the name of a manager to print, with the subresource.
+func managerName(manager, subresource string) string {
 	if subresource != "" {
 		manager += "/" + subresource
 	}
 	return printable.Line(manager)
 }
 
-// Owners names the managers other than us that own a field, or anything below it. If none
-// does, they are those that own something around it, as lists are that have one owner as a
-// whole.
+// Owners returns the managers other than us that own a field, or anything below it. If none
+// does, it returns those that own a field that contains it, such as an atomic
+// list.
 func Owners(entries []metav1.ManagedFieldsEntry, path fieldpath.Path) []string {
 	return ownersOf(read(entries), path)
 }
 
-// An entry is what a manager owns.
+// An entry has the fields that a manager owns.
 type entry struct {
-	manager string // as people read it
+	manager string // as managerName returns it
 	fields  *fieldpath.Set
 	isOurs  bool
 }
 
-// read reads what entries say. Those that can't be read say nothing.
+// read parses entries. It skips those that can't be parsed.
 func read(entries []metav1.ManagedFieldsEntry) []entry {
 	var all []entry
 	for _, managedFieldsEntry := range entries {
 		if set, err := fieldsOf(managedFieldsEntry); err == nil {
 			isOurs := managedFieldsEntry.Manager == cluster.FieldManager && managedFieldsEntry.Subresource == ""
-			all = append(all, entry{named(managedFieldsEntry.Manager, managedFieldsEntry.Subresource), set, isOurs})
+			all = append(all, entry{managerName(managedFieldsEntry.Manager, managedFieldsEntry.Subresource), set, isOurs})
 		}
 	}
 	return all
@@ -120,7 +120,7 @@ func ownersOf(entries []entry, path fieldpath.Path) []string {
 	return slices.Compact(owners)
 }
 
-// Owns says whether a field, or anything below it, is ours by having applied it.
+// Owns reports whether we own a field, or anything below it, from an apply.
 func Owns(entries []metav1.ManagedFieldsEntry, path fieldpath.Path) bool {
 	return slices.ContainsFunc(entries, func(entry metav1.ManagedFieldsEntry) bool {
 		set, err := fieldsOf(entry)
@@ -128,7 +128,7 @@ func Owns(entries []metav1.ManagedFieldsEntry, path fieldpath.Path) bool {
 	})
 }
 
-// ownsWithin says whether a set has a field, or anything below it.
+// ownsWithin reports whether a set has a field, or anything below it.
 func ownsWithin(set *fieldpath.Set, path fieldpath.Path) bool {
 	if set.Has(path) {
 		return true
@@ -139,7 +139,7 @@ func ownsWithin(set *fieldpath.Set, path fieldpath.Path) bool {
 	return !set.Empty()
 }
 
-// ownsAround says whether a set has something that the field is in, and nothing below that.
+// ownsAround reports whether a set has a field that contains the path, and nothing below that field.
 func ownsAround(set *fieldpath.Set, path fieldpath.Path) bool {
 	for _, step := range path {
 		below := set.WithPrefix(step)

@@ -42,9 +42,9 @@ func TestOwnersOfWhatDiffers(t *testing.T) {
 		"a whole list":             {at(append(slices.Clone(pod), "tolerations")...), nil, []string{"helm"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			would := live.DeepCopy()
-			row.change(would.Object, row.to)
-			changes := fields.Diff(live.Object, would.Object)
+			result := live.DeepCopy()
+			row.change(result.Object, row.to)
+			changes := fields.Diff(live.Object, result.Object)
 			if len(changes) != 1 {
 				t.Fatalf("%d differences: %v", len(changes), changes)
 			}

@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// What is needed beside the kinds of manifests.
+// The resources that are needed beside those of manifests.
 var (
 	namespaces     = schema.GroupResource{Resource: "namespaces"}
 	configMaps     = schema.GroupResource{Resource: "configmaps"}
@@ -34,21 +34,21 @@ var (
 	deploymentStatuses = schema.GroupResource{Group: "apps", Resource: "deployments/status"}
 )
 
-// A need is a right, and the names of the objects that it is needed for: a role may give
-// it for those alone. A name is empty where the server does not look at it.
+// A need is a right, and the names of the objects for which it is needed: a role may grant
+// it for those alone. A name is empty if the server does not check it.
 type need struct {
 	Right
 	names []string
 }
 
-// needs are collected, each with all that need it.
+// needs collects needs, each with all manifests that have it.
 type needs struct {
 	all []*need
 	at  map[string]*need
 }
 
-// add notes that a manifest needs some verbs on a resource, or its hooks do; nil stands for the record,
-// whose needs are told apart.
+// add adds the verbs that a manifest or its hooks need on a resource; nil is for the record,
+// whose needs are reported separately.
 func (n *needs) add(m *payload.Manifest, right Right, name string, verbs ...string) {
 	for _, verb := range verbs {
 		right.Verb = verb
@@ -66,21 +66,21 @@ func (n *needs) add(m *payload.Manifest, right Right, name string, verbs ...stri
 	}
 }
 
-// needs are the rights that the update takes: on the record and the lock, on what is
-// applied and deleted, and on what is watched until it is ready.
-func (q GatherInput) needs(places []place, newNamespace bool) []*need {
+// needs returns the rights that the update needs: on the record and the lock, and on the objects that are
+// applied, deleted, and watched until they are ready.
+func (input GatherInput) needs(places []place, newNamespace bool) []*need {
 	n := &needs{at: map[string]*need{}}
 	if newNamespace {
 		n.add(nil, Right{Resource: namespaces}, "", "create")
 	}
 	for _, resource := range []schema.GroupResource{configMaps, leases} {
-		right := Right{Resource: resource, Namespace: q.Namespace}
-		n.add(nil, right, lock.Name(q.Record.Release), "get", "update")
+		right := Right{Resource: resource, Namespace: input.Namespace}
+		n.add(nil, right, lock.Name(input.Record.Release), "get", "update")
 		n.add(nil, right, "", "create")
 	}
 	for _, p := range places {
 		if p.resource.Resource == "" {
-			continue // it can't be asked about what is not known
+			continue // a right on an unknown resource can't be reviewed
 		}
 		id := p.id()
 		right := Right{Resource: p.resource.GroupResource(), Namespace: id.Namespace}
@@ -95,18 +95,18 @@ func (q GatherInput) needs(places []place, newNamespace bool) []*need {
 		default: // an apply may create, and then the server knows the name
 			n.add(p.manifest, right, id.Name, "get", "create", "patch")
 		}
-		if ready.Awaits(p.manifest.Object(), q.Standard) {
+		if ready.Awaits(p.manifest.Object(), input.Standard) {
 			n.add(p.manifest, right, "", "list", "watch")
-			q.needCalled(n, p.manifest)
+			input.needCalled(n, p.manifest)
 		}
 	}
 	return n.all
 }
 
-// needCalled adds what tells whether the Services that the API server calls for an object
-// are served.
-func (q GatherInput) needCalled(n *needs, m *payload.Manifest) {
-	if q.Standard == ready.Upstream {
+// needCalled adds the rights to check the Services that the API server calls for an
+// object.
+func (input GatherInput) needCalled(n *needs, m *payload.Manifest) {
+	if input.Standard == ready.Upstream {
 		return
 	}
 	for _, service := range kinds.CalledServices(m.Object()) {
@@ -115,7 +115,7 @@ func (q GatherInput) needCalled(n *needs, m *payload.Manifest) {
 	}
 }
 
-// needHooks adds what the lifecycle hooks of a Deployment need beside the rights on the Deployment itself.
+// needHooks adds the rights that the lifecycle hooks of a Deployment need beside those on the Deployment itself.
 func needHooks(n *needs, p place) {
 	if hooks, _ := deploymenthook.Parse(p.manifest.Object()); hooks == nil || p.manifest.IsTombstone() {
 		return
@@ -134,14 +134,14 @@ func needHooks(n *needs, p place) {
 	}
 }
 
-// missing are the needs that are not granted. A user who may do everything is asked about
-// once.
-func (q GatherInput) missing(ctx context.Context, c *cluster.Cluster, places []place) ([]Right, error) {
+// missing returns the rights that are not granted. It sends one review for a user with all
+// rights.
+func (input GatherInput) missing(ctx context.Context, c *cluster.Cluster, places []place) ([]Right, error) {
 	everything := authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}
 	if all, err := may(ctx, c, everything); all || err != nil {
 		return nil, err
 	}
-	needed := q.needs(places, q.hasNoNamespace(ctx, c))
+	needed := input.needs(places, input.hasNoNamespace(ctx, c))
 	lacking := make([]*Right, len(needed))
 	group, inGroup := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -163,30 +163,30 @@ func (q GatherInput) missing(ctx context.Context, c *cluster.Cluster, places []p
 	return found, nil
 }
 
-// hasNoNamespace says whether the namespace of the record is surely not there yet.
-func (q GatherInput) hasNoNamespace(ctx context.Context, c *cluster.Cluster) bool {
-	if q.Record.Newest() != nil {
+// hasNoNamespace reports whether the namespace of the record does not exist yet.
+func (input GatherInput) hasNoNamespace(ctx context.Context, c *cluster.Cluster) bool {
+	if input.Record.Newest() != nil {
 		return false
 	}
-	_, err := c.Client.CoreV1().Namespaces().Get(ctx, q.Namespace, metav1.GetOptions{})
+	_, err := c.Client.CoreV1().Namespaces().Get(ctx, input.Namespace, metav1.GetOptions{})
 	return apierrors.IsNotFound(err)
 }
 
-// lacking is what is not granted of a need; nil if all is. A role that knows names grants
-// it for these, so those are asked about if it is not granted for all.
+// lacking returns the part of a need that is not granted; nil if all is. A role may grant
+// it for some names, so each name is reviewed if it is not granted for all.
 func (n *need) lacking(ctx context.Context, c *cluster.Cluster) (*Right, error) {
 	resource, subresource, _ := strings.Cut(n.Resource.Resource, "/")
-	asked := authorizationv1.ResourceAttributes{Verb: n.Verb, Group: n.Resource.Group, Resource: resource, Subresource: subresource, Namespace: n.Namespace}
-	if granted, err := may(ctx, c, asked); granted || err != nil {
+	attributes := authorizationv1.ResourceAttributes{Verb: n.Verb, Group: n.Resource.Group, Resource: resource, Subresource: subresource, Namespace: n.Namespace}
+	if granted, err := may(ctx, c, attributes); granted || err != nil {
 		return nil, err
 	}
 	lacking, isGranted := n.Right, true
 	lacking.Manifests = nil
 	for i, name := range n.names {
 		granted := false
-		if asked.Name = name; name != "" {
+		if attributes.Name = name; name != "" {
 			var err error
-			if granted, err = may(ctx, c, asked); err != nil {
+			if granted, err = may(ctx, c, attributes); err != nil {
 				return nil, err
 			}
 		}
@@ -201,9 +201,9 @@ func (n *need) lacking(ctx context.Context, c *cluster.Cluster) (*Right, error) 
 	return &lacking, nil
 }
 
-// may asks whether we have a right.
-func may(ctx context.Context, c *cluster.Cluster, what authorizationv1.ResourceAttributes) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
+// may reports whether we have a right.
+func may(ctx context.Context, c *cluster.Cluster, attributes authorizationv1.ResourceAttributes) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
 	answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return false, err

@@ -173,12 +173,12 @@ func TestWhatLeavesIsWhatTheServerTakesAway(t *testing.T) {
 				live = b.merge(visit.manager, live, visit.patch)
 			}
 			ours := b.parse(row.ours)
-			would, err := b.Apply(t.Context(), b.in(ours), ours, cluster.Force|cluster.DryRun)
+			result, err := b.Apply(t.Context(), b.in(ours), ours, cluster.Force|cluster.DryRun)
 			if err != nil {
 				t.Fatal(err)
 			}
-			left := ownership.DryRunAdopt(would.Object, live, from)
-			settled, err := ownership.DryRunDefaults(t.Context(), b.Cluster, b.in(ours), would.Object, left)
+			removed := ownership.DryRunAdopt(result.Object, live, from)
+			settled, err := ownership.DryRunDefaults(t.Context(), b.Cluster, b.in(ours), result.Object, removed)
 			if says := fmt.Sprint(err); (err != nil) != row.foreseen || !strings.Contains(says, row.fails) && row.foreseen {
 				t.Fatalf("it says %v, want %q", err, row.fails)
 			}
@@ -193,12 +193,12 @@ func TestWhatLeavesIsWhatTheServerTakesAway(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			gone := slices.DeleteFunc(slices.Clone(left), func(path string) bool { return fields.Has(settled.Object, path) }) // the rest are defaults
+			gone := slices.DeleteFunc(slices.Clone(removed), func(path string) bool { return fields.Has(settled.Object, path) }) // the rest are defaults
 			if diff := cmp.Diff(row.left, gone); diff != "" {
 				t.Errorf("what leaves (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(told(applied.Object), told(settled)); diff != "" {
-				t.Errorf("the object, and what it was said to become (-is +said):\n%s\n%q", diff, left)
+				t.Errorf("the object, and what it was said to become (-is +said):\n%s\n%q", diff, removed)
 			}
 		})
 	}
@@ -210,12 +210,12 @@ func TestNothingLeavesWhatWeHaveApplied(t *testing.T) {
 	b := newBed(t)
 	b.apply(lean)
 	live := b.merge("helm", b.parse(lean), `{data: {b: x}}`)
-	would, err := b.Apply(t.Context(), b.in(live), b.parse(lean), cluster.Force|cluster.DryRun)
+	result, err := b.Apply(t.Context(), b.in(live), b.parse(lean), cluster.Force|cluster.DryRun)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left := ownership.DryRunAdopt(would.Object, live, ownership.DefaultManagers()); left != nil || !slices.Equal(keys(would.Object, "data"), []string{"a", "b"}) {
-		t.Errorf("%q leave it, and there are %q", left, keys(would.Object, "data"))
+	if removed := ownership.DryRunAdopt(result.Object, live, ownership.DefaultManagers()); removed != nil || !slices.Equal(keys(result.Object, "data"), []string{"a", "b"}) {
+		t.Errorf("%q leave it, and there are %q", removed, keys(result.Object, "data"))
 	}
 }
 

@@ -14,35 +14,35 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
-// A turn is whether a stage of a deletion has come.
+// A turn is whether a deletion has reached a stage.
 type turn int
 
 const (
 	notYet turn = iota
 	isNow
-	isPassed // the stage is over, or was skipped: hooks of it hold nothing
+	isPassed // the stage is over, or was skipped: its hooks do not hold the machine
 )
 
-// A dialect is what an API says of machines and their hooks.
-type dialect struct {
+// A machineAPI reads and writes the machines of an API, and their hooks.
+type machineAPI struct {
 	name string
 	view func(client.Object) HeldMachine
 	turn func(client.Object, HookStage) turn
 	// owner returns the owner of a hook, and whether the machine has the hook.
 	owner func(client.Object, MachineHook) (string, bool)
-	// set puts the hook onto the machine, or takes it off.
+	// set adds the hook to the machine, or removes it.
 	set func(m client.Object, h MachineHook, exists bool)
 }
 
-// dialectOf returns the dialect of a Machine.
-func dialectOf(m client.Object) (dialect, bool) {
+// machineAPIOf returns the API of a Machine.
+func machineAPIOf(m client.Object) (machineAPI, bool) {
 	switch m.(type) {
 	case *machinev1beta1.Machine:
-		return dialect{"openshift", viewOpenShift, turnOpenShift, ownerOpenShift, setOpenShift}, true
+		return machineAPI{"openshift", viewOpenShift, turnOpenShift, ownerOpenShift, setOpenShift}, true
 	case *clusterv1.Machine:
-		return dialect{"clusterapi", viewClusterAPI, turnClusterAPI, ownerClusterAPI, setClusterAPI}, true
+		return machineAPI{"clusterapi", viewClusterAPI, turnClusterAPI, ownerClusterAPI, setClusterAPI}, true
 	}
-	return dialect{}, false
+	return machineAPI{}, false
 }
 
 func viewOpenShift(o client.Object) HeldMachine {
@@ -66,7 +66,7 @@ func turnOpenShift(o client.Object, stage HookStage) turn {
 	case isTerminating, isDrained && stage == BeforeDrain:
 		return isPassed
 	case stage == BeforeDrain && (isExcluded || m.Status.NodeRef == nil):
-		return notYet // until the controller says that it has skipped the drain
+		return notYet // until the controller reports that it has skipped the drain
 	case isDrained == (stage == BeforeTerminate):
 		return isNow
 	}
@@ -110,7 +110,7 @@ func viewClusterAPI(o client.Object) HeldMachine {
 	return HeldMachine{Namespace: m.Namespace, Name: m.Name, NodeName: m.Status.NodeRef.Name, ProviderID: m.Spec.ProviderID, Object: m}
 }
 
-// turnClusterAPI: the condition Deleting says which hooks the machine waits for.
+// turnClusterAPI: the condition Deleting has the hooks that the machine waits for.
 func turnClusterAPI(o client.Object, stage HookStage) turn {
 	deleting := meta.FindStatusCondition(o.(*clusterv1.Machine).Status.Conditions, clusterv1.MachineDeletingCondition)
 	if deleting == nil {

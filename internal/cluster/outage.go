@@ -19,7 +19,7 @@ func IsNoAnswer(err error) bool {
 		apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err)
 }
 
-// IsOutage returns whether the server gave no answer, or an answer that says that it can't do its work now.
+// IsOutage returns whether the server gave no answer, or an internal server error.
 func IsOutage(err error) bool {
 	var refused apierrors.APIStatus
 	return IsNoAnswer(err) || errors.As(err, &refused) && refused.Status().Code >= http.StatusInternalServerError

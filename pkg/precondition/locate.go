@@ -13,15 +13,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A place is where the object of a manifest is, or is going to be.
+// A place is the resource of the object of a manifest.
 type place struct {
 	manifest *payload.Manifest
 	resource cluster.Resource  // empty if it is not known
 	isServed bool              // now, by the cluster
-	unserved *UnservedManifest // why it has no place; nil if it has one, or needs none
+	unserved *UnservedManifest // why it has no resource; nil if it has one, or needs none
 }
 
-// id is the object, without a namespace where there can be none.
+// id returns the ID of the object, without the namespace of a cluster-scoped one.
 func (p place) id() kinds.ID {
 	id := p.manifest.ID()
 	if !p.resource.Namespaced {
@@ -31,12 +31,12 @@ func (p place) id() kinds.ID {
 }
 
 // locate finds the places of all manifests.
-func (q GatherInput) locate(ctx context.Context, c *cluster.Cluster) []place {
-	ours := definitionsOf(q.Payload)
-	places := ours.locateAll(ctx, c, q.Payload.Manifests)
+func (input GatherInput) locate(ctx context.Context, c *cluster.Cluster) []place {
+	ours := definitionsOf(input.Payload)
+	places := ours.locateAll(ctx, c, input.Payload.Manifests)
 	if slices.ContainsFunc(places, func(p place) bool { return p.unserved != nil }) {
 		c.Refresh() // what is known may be old
-		places = ours.locateAll(ctx, c, q.Payload.Manifests)
+		places = ours.locateAll(ctx, c, input.Payload.Manifests)
 	}
 	return places
 }
@@ -51,7 +51,7 @@ func unserved(places []place) []UnservedManifest {
 	return found
 }
 
-// withoutNamespace are the manifests that must name a namespace, and don't.
+// withoutNamespace returns the manifests of namespaced kinds that have no namespace.
 func withoutNamespace(places []place) []*payload.Manifest {
 	var found []*payload.Manifest
 	for _, p := range places {
@@ -62,13 +62,13 @@ func withoutNamespace(places []place) []*payload.Manifest {
 	return found
 }
 
-// definitions are the kinds that a payload brings along.
+// definitions are the kinds that a payload defines.
 type definitions struct {
 	kinds    map[schema.GroupKind][]cluster.Resource
-	versions map[schema.GroupVersion]bool // of aggregated APIs, whose kinds are not known before
+	versions map[schema.GroupVersion]bool // of aggregated APIs, whose kinds are not known yet
 }
 
-// definitionsOf finds the kinds that a payload brings along.
+// definitionsOf finds the kinds that a payload defines.
 func definitionsOf(p *payload.Payload) definitions {
 	ours := definitions{map[schema.GroupKind][]cluster.Resource{}, map[schema.GroupVersion]bool{}}
 	for _, m := range p.Manifests {
@@ -97,8 +97,8 @@ func (d definitions) locateAll(ctx context.Context, c *cluster.Cluster, manifest
 	return places
 }
 
-// locate finds the place of one manifest. Where the payload defines a kind, its word counts:
-// it may take away a version that the cluster serves now.
+// locate finds the place of one manifest. The payload's own definition of a kind takes precedence:
+// it may remove a version that the cluster serves now.
 func (d definitions) locate(ctx context.Context, c *cluster.Cluster, m *payload.Manifest) place {
 	kind := m.GroupVersionKind()
 	if m.IsTombstone() {

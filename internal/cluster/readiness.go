@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// How often and for how long an API server is asked whether it is ready, which takes it milliseconds once it answers. A
-// server that still refuses is taken at its word.
+// How often and for how long an API server is probed for readiness, which takes it milliseconds once it answers. After
+// that, its refusal is returned.
 const (
 	rolesEvery = 100 * time.Millisecond
 	rolesTries = 50
 )
 
-// A rolesTransport sends a request again that an API server has refused before it had read its roles. A server that was
-// started a moment ago refuses everything, and that is no answer about the user's rights. Connections end with a server,
-// so a server may be a new one only on a new connection. It has read all its roles once it is ready.
+// A rolesTransport retries a request that an API server has refused before it had read its roles. A server that was
+// started a moment ago refuses everything, whatever the user's rights are. Connections end with a server,
+// so only a new connection may be to a new server. The server has read all its roles once it is ready.
 type rolesTransport struct {
 	next  http.RoundTripper
-	path  string                   // where a server says whether it is ready, which all users may read
+	path  string                   // of the server's readiness, which all users may read
 	ready atomic.Pointer[net.Conn] // the last connection to a server that was ready
 }
 
 func (t *rolesTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	// It counts whether the server was ready before the request was sent: when its refusal is here, another request may have
-	// found out that the server is ready by now.
+	// Readiness counts as of before the request was sent: when the refusal arrives, another request may have
+	// found the server ready.
 	var wasReady atomic.Bool
 	traced := onConnection(request, func(conn net.Conn) { wasReady.Store(t.isReady(conn)) })
 	response, err := t.next.RoundTrip(traced)
@@ -45,32 +45,32 @@ func (t *rolesTransport) RoundTrip(request *http.Request) (*http.Response, error
 	return t.next.RoundTrip(again)
 }
 
-// onConnection returns a request that calls a function with the connection that it gets.
+// onConnection returns a request that calls a function with its connection.
 func onConnection(request *http.Request, got func(net.Conn)) *http.Request {
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { got(info.Conn) }}
 	return request.WithContext(httptrace.WithClientTrace(request.Context(), trace))
 }
 
-// isReady returns whether the server of a connection is known to be ready.
+// isReady reports whether the server of a connection is known to be ready.
 func (t *rolesTransport) isReady(conn net.Conn) bool {
 	known := t.ready.Load()
 	return known != nil && *known == conn
 }
 
-// isRepeatable returns whether the body of a request can be sent again.
+// isRepeatable reports whether the body of a request can be sent again.
 func isRepeatable(request *http.Request) bool {
 	return request.Body == nil || request.Body == http.NoBody || request.GetBody != nil
 }
 
-// awaitReady waits until the server is ready, or can't be asked.
+// awaitReady waits until the server is ready, or can't be reached.
 func (t *rolesTransport) awaitReady(refused *http.Request) {
 	var last atomic.Pointer[net.Conn]
 	for range rolesTries {
-		question := onConnection(refused.Clone(refused.Context()), func(conn net.Conn) { last.Store(&conn) }) // by the same user
-		question.Method, question.Body, question.GetBody, question.ContentLength = http.MethodGet, nil, nil, 0
-		question.Header.Del("Content-Type")
-		question.URL.Path, question.URL.RawPath, question.URL.RawQuery = t.path, "", ""
-		answer, err := t.next.RoundTrip(question)
+		probe := onConnection(refused.Clone(refused.Context()), func(conn net.Conn) { last.Store(&conn) }) // by the same user
+		probe.Method, probe.Body, probe.GetBody, probe.ContentLength = http.MethodGet, nil, nil, 0
+		probe.Header.Del("Content-Type")
+		probe.URL.Path, probe.URL.RawPath, probe.URL.RawQuery = t.path, "", ""
+		answer, err := t.next.RoundTrip(probe)
 		if err != nil {
 			return
 		}

@@ -14,32 +14,32 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 )
 
-// shared is the one list that a controller adds to, and that has one owner as a whole all
-// the same: OpenShift's adds what a ServiceAccount needs for its own registry.
+// shared is the one atomic list that another controller adds to: OpenShift's adds the
+// pull secret of its own registry to each ServiceAccount.
 const shared = "imagePullSecrets"
 
-// IsShared says whether a field is a list that others add to.
+// IsShared reports whether a field is a list that others add to.
 func IsShared(object *unstructured.Unstructured, lost Conflict) bool {
 	return lost.Field == shared && object.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "ServiceAccount"}
 }
 
-// Unshare takes the list out of a draft, and returns what of it is not there: to set it would
-// throw out what others have added.
+// Unshare removes the list from a draft, and returns its items that the live object lacks: to apply the list would
+// remove the items of others.
 func Unshare(ctx context.Context, c *cluster.Cluster, in cluster.Resource, draft *unstructured.Unstructured) (missing []any, err error) {
 	live, err := c.In(in, draft.GetNamespace()).Get(ctx, draft.GetName(), metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	there, _, _ := unstructured.NestedSlice(live.Object, shared)
+	existing, _, _ := unstructured.NestedSlice(live.Object, shared)
 	wanted, _, _ := unstructured.NestedSlice(draft.Object, shared)
 	delete(draft.Object, shared)
 	return slices.DeleteFunc(wanted, func(item any) bool {
-		return slices.ContainsFunc(there, func(other any) bool { return reflect.DeepEqual(item, other) })
+		return slices.ContainsFunc(existing, func(other any) bool { return reflect.DeepEqual(item, other) })
 	}), nil
 }
 
-// Share adds what is missing to the list that is there. It is added by an update, and not by
-// an apply: that would be the owner of all of it, and would take away the rest next time.
+// Share adds missing items to the live list. It does so by an update, and not by
+// an apply, which would own the whole list, and remove the items of others next time.
 func Share(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object metav1.Object, missing []any) error {
 	var patch []operation
 	for _, item := range missing {
@@ -53,8 +53,8 @@ func Share(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object 
 	return err
 }
 
-// Shared adds what is missing to the answer to a dry run, as Share would on the cluster.
-func Shared(would *unstructured.Unstructured, missing []any) {
-	there, _, _ := unstructured.NestedSlice(would.Object, shared)
-	would.Object[shared] = append(there, missing...)
+// DryRunShare adds missing items to the result of a dry run, as Share would on the cluster.
+func DryRunShare(result *unstructured.Unstructured, missing []any) {
+	existing, _, _ := unstructured.NestedSlice(result.Object, shared)
+	result.Object[shared] = append(existing, missing...)
 }

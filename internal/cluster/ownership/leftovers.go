@@ -20,15 +20,15 @@ import (
 )
 
 // Leftovers are the fields of a live object that a draft does not have, near those for which the server has refused it.
-// Of a union, such as the source of a volume, an apply sets the member of the draft, and leaves another one that a
-// default or another manager has set: then there are two, which the server refuses.
+// In a union, such as the source of a volume, an apply sets the member of the draft, and keeps another member that a
+// default or another manager has set: the server refuses an object with two.
 type Leftovers struct {
 	Fields []fieldpath.Path
-	// Others is what would come of AsLive, which DryRunRemove begins with.
+	// Others is the result of a dry run of AsLive. DryRunRemove starts from it.
 	Others *unstructured.Unstructured
 
 	live, draft *unstructured.Unstructured
-	around      []fieldpath.Path // the mappings that have them: what both objects have nearest to a refused field
+	around      []fieldpath.Path // the mappings that have them: in both objects, and nearest to a refused field
 }
 
 // FindLeftovers returns the leftovers near the fields for which a server has refused a draft.
@@ -49,8 +49,8 @@ func stepsTo(field string) []string {
 	return strings.FieldsFunc(field, func(r rune) bool { return strings.ContainsRune(".[]", r) })
 }
 
-// find looks for the mappings that live object and draft have nearest to a field. An index in the field counts in a list
-// that is neither of the two, so that each item of a list is looked at.
+// find finds the mappings nearest to a field that are in both live object and draft. An index in the field is of a merged
+// list that neither object has, so all items of a list are searched.
 func (l *Leftovers) find(path fieldpath.Path, live, draft any, way []string) {
 	l.eachItem(path, live, draft, func(path fieldpath.Path, live, draft any) { l.find(path, live, draft, way[min(1, len(way)):]) })
 	is, isMapping := live.(map[string]any)
@@ -91,7 +91,7 @@ func (l *Leftovers) collect(path fieldpath.Path, live, draft any) {
 	}
 }
 
-// eachItem calls a function with the items that two lists have by the same name.
+// eachItem calls a function with each pair of items that have the same name in two lists.
 func (l *Leftovers) eachItem(path fieldpath.Path, live, draft any, do func(path fieldpath.Path, live, draft any)) {
 	items, isList := live.([]any)
 	wanted, isWanted := draft.([]any)
@@ -129,7 +129,7 @@ func itemStep(name string) fieldpath.PathElement {
 	return fieldpath.PathElement{Key: &value.FieldList{{Name: "name", Value: value.NewValueInterface(name)}}}
 }
 
-// mappingAt returns the mapping that a path leads to; nil if there is none.
+// mappingAt returns the mapping at a path; nil if there is none.
 func mappingAt(object map[string]any, path fieldpath.Path) map[string]any {
 	var at any = object
 	for _, step := range path {
@@ -153,8 +153,8 @@ func isBody(key string) bool {
 	return !slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, key)
 }
 
-// AsLive returns the draft with the fields of the live object around the leftovers: the server accepts it, if it refuses
-// nothing else.
+// AsLive returns the draft with the fields of the live object around the leftovers: the server accepts it, unless it
+// refuses other fields.
 func (l *Leftovers) AsLive() *unstructured.Unstructured {
 	same := l.draft.DeepCopy()
 	for _, path := range l.around {
@@ -170,7 +170,7 @@ func (l *Leftovers) AsLive() *unstructured.Unstructured {
 	return same
 }
 
-// DryRunRemove asks the server what would come of the draft if some of the leftovers were removed.
+// DryRunRemove returns the result of a dry run of the draft with some of the leftovers removed.
 func (l *Leftovers) DryRunRemove(ctx context.Context, c *cluster.Cluster, in cluster.Resource, removed []fieldpath.Path) (cluster.WriteResult, error) {
 	object := l.Others.DeepCopy()
 	var names []string
@@ -185,14 +185,14 @@ func (l *Leftovers) DryRunRemove(ctx context.Context, c *cluster.Cluster, in clu
 		}
 		overlay(mappingAt(object.Object, path), wanted)
 	}
-	would, err := DryRunDefaults(ctx, c, in, object, names)
+	result, err := DryRunDefaults(ctx, c, in, object, names)
 	if err == nil {
-		would.SetManagedFields(l.Others.GetManagedFields())
+		result.SetManagedFields(l.Others.GetManagedFields())
 	}
-	return cluster.WriteResult{Object: would}, err
+	return cluster.WriteResult{Object: result}, err
 }
 
-// overlay sets the fields of one mapping in another. Items of lists that have the same name are one.
+// overlay sets the fields of one mapping in another. Items of lists are merged by name.
 func overlay(below, above map[string]any) {
 	for key, value := range above {
 		mapping, isMapping := value.(map[string]any)
@@ -218,7 +218,7 @@ func overlay(below, above map[string]any) {
 	}
 }
 
-// TakeOver makes some fields of a live object ours, and only ours, so that an apply which does not have them removes them.
+// TakeOver makes us the only owner of some fields of a live object, so that an apply without them removes them.
 // It fails with a conflict if the object was written since it was read.
 func TakeOver(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live *unstructured.Unstructured, taken []fieldpath.Path) (metav1.Object, error) {
 	entries := live.GetManagedFields()

@@ -14,14 +14,14 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/fields"
 )
 
-// DryRunAdopt takes those fields out of an object that would leave it if some managers' fields
-// were taken over before the apply, for dry runs, which can't take over anything. The
-// object is the answer to a dry run of the apply, with its managedFields, and live is what
-// is there. It returns the paths of what it took out, in order, as the server writes them.
+// DryRunAdopt removes those fields from an object that the apply would remove if some managers' fields
+// were taken over before it: a dry run can't take over fields. The
+// object is the result of a dry run of the apply, with its managedFields, and live is the live
+// object. It returns the removed paths, in order, in the server's form.
 //
-// It does what the server does, as far as that can be done without the kind's schema. The
+// It does what the server does, as far as that is possible without the kind's schema. The
 // server then sets defaults: see DryRunDefaults.
-func DryRunAdopt(would *unstructured.Unstructured, live metav1.Object, from []string) []string {
+func DryRunAdopt(result *unstructured.Unstructured, live metav1.Object, from []string) []string {
 	if slices.ContainsFunc(live.GetManagedFields(), isOurs) {
 		return nil
 	}
@@ -29,35 +29,35 @@ func DryRunAdopt(would *unstructured.Unstructured, live metav1.Object, from []st
 	for _, entry := range live.GetManagedFields() {
 		set, err := fieldsOf(entry)
 		switch {
-		case err != nil: // the apply would have failed for it
+		case err != nil: // the apply would have failed
 		case isAdopted(entry, from):
 			adopted = adopted.Union(set)
 		default:
 			kept = kept.Union(set)
 		}
 	}
-	for _, entry := range would.GetManagedFields() {
+	for _, entry := range result.GetManagedFields() {
 		if set, err := fieldsOf(entry); err == nil && isOurs(entry) {
 			kept = kept.Union(set)
 		}
 	}
 	kept.Insert(fieldpath.MakePathOrDie("metadata", "name")) // which has no owner
-	l := leaver{object: would.Object}
-	l.leave(nil, adopted, kept)
-	return l.left
+	l := remover{object: result.Object}
+	l.remove(nil, adopted, kept)
+	return l.removed
 }
 
-// A leaver takes fields out of an object.
-type leaver struct {
-	object map[string]any
-	left   []string
+// A remover removes fields from an object.
+type remover struct {
+	object  map[string]any
+	removed []string
 }
 
-// leave takes out what is adopted and not kept. What has fields of the adopted is theirs,
-// too, if it is a field and not the item of a list, and leaves with all that is in it,
-// unless another manager keeps any of that. No manager keeps an item by one of its fields alone: an
-// item without its key would be none.
-func (l *leaver) leave(within fieldpath.Path, adopted, kept *fieldpath.Set) {
+// remove removes fields that are adopted and not kept. A field that contains adopted fields is adopted
+// too, unless it is the item of a list, and is removed with all its fields,
+// unless another manager keeps any of them. No manager keeps an item by one of its fields alone: an
+// item without its key would be invalid.
+func (l *remover) remove(within fieldpath.Path, adopted, kept *fieldpath.Set) {
 	gone := false
 	for _, step := range steps(adopted) {
 		path := append(slices.Clone(within), step)
@@ -66,11 +66,11 @@ func (l *leaver) leave(within fieldpath.Path, adopted, kept *fieldpath.Set) {
 			continue
 		}
 		if !isMember(adopted, step) || isMember(kept, step) {
-			l.leave(path, adopted.WithPrefix(step), kept.WithPrefix(step))
+			l.remove(path, adopted.WithPrefix(step), kept.WithPrefix(step))
 			continue
 		}
 		fields.Remove(l.object, name)
-		l.left = append(l.left, name)
+		l.removed = append(l.removed, name)
 		gone = true
 	}
 	if gone && len(within) > 0 {
@@ -78,26 +78,26 @@ func (l *leaver) leave(within fieldpath.Path, adopted, kept *fieldpath.Set) {
 	}
 }
 
-// isMember says whether a step is in a set, or is a field that has something in it.
+// isMember reports whether a step is in a set, or is a field that contains members of it.
 func isMember(set *fieldpath.Set, step fieldpath.PathElement) bool {
 	return set.Members.Has(step) || step.FieldName != nil && !set.WithPrefix(step).Empty()
 }
 
-// steps are the first steps of the paths of a set, in order.
+// steps returns the first steps of the paths of a set, in order.
 func steps(set *fieldpath.Set) []fieldpath.PathElement {
 	all := set.Members.Copy()
 	set.Children.Iterate(all.Insert)
 	return slices.Collect(all.All())
 }
 
-// DryRunDefaults asks the server what it would make of an object that DryRunAdopt has left: defaults come
-// back that the adopted managers only owned because they made the object, and what can't be
-// changed is refused, as it would be in the end.
+// DryRunDefaults returns the result of a dry run with the object of DryRunAdopt: the server sets defaults
+// again that the adopted managers only owned because they created the object, and refuses changes of
+// immutable fields, as it would for the apply.
 //
-// It does not predict one refusal: an apply that says {} of a mapping in a custom resource,
-// and takes away all that was in it, makes null of it, which the kind's schema may forbid.
-func DryRunDefaults(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object *unstructured.Unstructured, left []string) (*unstructured.Unstructured, error) {
-	patch, err := replacement(object, left)
+// It does not predict one refusal: an apply with {} for a mapping in a custom resource
+// that removes all fields of the mapping makes it null, which the kind's schema may forbid.
+func DryRunDefaults(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object *unstructured.Unstructured, removed []string) (*unstructured.Unstructured, error) {
+	patch, err := replacement(object, removed)
 	if err != nil {
 		return nil, err
 	}
@@ -105,19 +105,19 @@ func DryRunDefaults(ctx context.Context, c *cluster.Cluster, in cluster.Resource
 	return settled.Object, err
 }
 
-// An operation is one of a JSON patch.
+// An operation is an operation of a JSON patch.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// replacement is a JSON patch that makes an object like this one, so that it takes no
-// right to update it beside that to patch. It leaves aside what may not be said, and which
-// version of the object it is for: controllers may write at the same time.
-func replacement(object *unstructured.Unstructured, left []string) ([]byte, error) {
+// replacement returns a JSON patch that replaces the fields of an object, so that the right to patch
+// is enough. It leaves out fields that a patch may not set, and the
+// resourceVersion: controllers may write at the same time.
+func replacement(object *unstructured.Unstructured, removed []string) ([]byte, error) {
 	var patch []operation
-	for _, path := range left {
+	for _, path := range removed {
 		key := strings.TrimPrefix(path, ".")
 		if inner, isMeta := strings.CutPrefix(key, "metadata."); isMeta && !strings.ContainsAny(inner, ".[") {
 			patch = append(patch, absent("/metadata/"+inner)...)
@@ -142,10 +142,10 @@ func replacement(object *unstructured.Unstructured, left []string) ([]byte, erro
 	return json.Marshal(patch)
 }
 
-// absent takes away what need not be there.
+// absent returns operations that remove a field, whether it exists or not.
 func absent(path string) []operation {
 	return []operation{{"add", path, nil}, {Op: "remove", Path: path}}
 }
 
-// escaped writes a key as it is in paths of JSON patches.
+// escaped escapes a key for a JSON pointer.
 var escaped = strings.NewReplacer("~", "~0", "/", "~1")

@@ -10,9 +10,9 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Regained are the fields that were not ours any more before an apply, and are after it, each with
+// Regained returns the fields that an apply has made ours again, each with
 // the manager that owned it in between. If none did, the field was removed: most likely by the manager
-// that wrote last since we did. A manager that has only removed fields leaves no name.
+// that wrote last. A manager that has only removed fields leaves no entry.
 func Regained(before, after []metav1.ManagedFieldsEntry) []Conflict {
 	others, last := read(before), lastOther(before)
 	var losses []Conflict
@@ -30,7 +30,7 @@ func Regained(before, after []metav1.ManagedFieldsEntry) []Conflict {
 	return losses
 }
 
-// ours are the fields that we have applied.
+// ours returns the fields that we have applied.
 func ours(entries []metav1.ManagedFieldsEntry) *fieldpath.Set {
 	all := fieldpath.NewSet()
 	for _, entry := range entries {
@@ -41,10 +41,10 @@ func ours(entries []metav1.ManagedFieldsEntry) *fieldpath.Set {
 	return all
 }
 
-// unknownManager stands for one that has left no name.
+// unknownManager is printed for a manager that has left no entry.
 const unknownManager = "unknown manager"
 
-// lastOther is who has written the object itself last, since we have, other than us.
+// lastOther returns the manager that has written the object itself last; unknownManager if that was us.
 func lastOther(entries []metav1.ManagedFieldsEntry) string {
 	var last metav1.ManagedFieldsEntry
 	for _, entry := range entries {
@@ -55,5 +55,5 @@ func lastOther(entries []metav1.ManagedFieldsEntry) string {
 	if last.Manager == "" || isOurs(last) {
 		return unknownManager
 	}
-	return named(last.Manager, "")
+	return managerName(last.Manager, "")
 }
