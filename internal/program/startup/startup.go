@@ -1,7 +1,7 @@
-// Package startup is what the programs that run in a cluster do when they start: they read flags from a file, log which
-// ones count, keep the garbage collector within the limit of their container, answer the kubelet, and wait for the API server.
+// Package startup is the start of the programs that run in a cluster: they read flags from a file, log their values, keep the
+// garbage collector within the limit of their container, serve probes, and wait for the API server.
 //
-// It decides nothing, and reads nothing from the cluster: the programs in cmd/ have their controllers do that.
+// It decides nothing, and reads nothing from the cluster: that is for the controllers of the programs in cmd/.
 //
 // Main is the call to start from.
 package startup
@@ -21,8 +21,8 @@ import (
 	"github.com/runlevel/runlevel/internal/program/metricsserver"
 )
 
-// Main runs a program that has the command start, and ends it with exit code 1 if that fails. A flag of the command can
-// also be set by the file that --config names.
+// Main runs the command start of a program, and exits with code 1 if that fails. Flags of the command can also be set in
+// the file of --config.
 func Main(ctx context.Context, name, short string, start *cobra.Command) {
 	limitMemory("/sys/fs/cgroup/memory.max")
 	ctrl.SetLogger(klog.Background())
@@ -44,7 +44,7 @@ func Main(ctx context.Context, name, short string, start *cobra.Command) {
 	}
 }
 
-// AddServingFlags adds the flags that say where a program serves its probes and its metrics.
+// AddServingFlags adds the flags for the addresses of probes and metrics.
 func AddServingFlags(flags *pflag.FlagSet, probes *string, metrics *metricsserver.Serving) {
 	flags.StringVar(probes, "listen", "", "the address of /healthz and /readyz, such as :8080")
 	flags.StringVar(&metrics.Address, "metrics-listen", "", "the address of /metrics, such as :9099, which is served over TLS to those whom the API server allows to get it")
@@ -52,7 +52,7 @@ func AddServingFlags(flags *pflag.FlagSet, probes *string, metrics *metricsserve
 	flags.StringVar(&metrics.KeyFile, "serving-key-file", "", "the key of --serving-cert-file")
 }
 
-// ConfigOf returns the connection to the cluster that flags and environment name, for the program of a command.
+// ConfigOf returns the connection to the cluster from flags and environment, for the program of a command.
 func ConfigOf(command *cobra.Command) (*rest.Config, error) {
 	config, err := ctrl.GetConfig()
 	if err != nil {
