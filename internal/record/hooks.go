@@ -45,8 +45,8 @@ type HookOverride struct {
 // maxOverrides bounds how many overrides of an update are kept, the last ones.
 const maxOverrides = 20
 
-// Overrule records that users have skipped hooks in the newest update, or run them again.
-func (r *Record) Overrule(hooks ...HookOverride) {
+// AddOverrides records that users have skipped hooks in the newest update, or run them again.
+func (r *Record) AddOverrides(hooks ...HookOverride) {
 	if newest := r.Newest(); newest != nil {
 		newest.Hooks = lastOverrides(append(slices.Clone(newest.Hooks), hooks...))
 	}

@@ -244,8 +244,8 @@ func (r *Record) WasLeft(id kinds.ID, uid types.UID) bool {
 	return slices.Contains(r.Left, Leftover{ID: id, UID: uid})
 }
 
-// NoteSent records that the DELETE of an object is sent.
-func (r *Record) NoteSent(id kinds.ID, uid types.UID) {
+// MarkSent records that the DELETE of an object is sent.
+func (r *Record) MarkSent(id kinds.ID, uid types.UID) {
 	for i := range r.Tombstones {
 		if tombstone := &r.Tombstones[i]; tombstone.ID == id && tombstone.UID == uid {
 			tombstone.Sent = true

@@ -61,7 +61,7 @@ type Refusal struct {
 
 // A HookAction is the next action for a hook.
 type HookAction struct {
-	Do      Deed
+	Do      ActionType
 	State   *State // to be saved with it, if it is not nil
 	Message string // what is waited for, or why something is done
 
@@ -89,20 +89,20 @@ func (a HookAction) WithLastLine(stage Stage, log []string) HookAction {
 const maxMessage = 500
 
 // A Deed is the type of a HookAction.
-type Deed string
+type ActionType string
 
 // The types of actions.
 const (
-	Proceed    Deed = "proceed"     // the next step of the Deployment follows
-	Compare    Deed = "compare"     // find out whether an apply changes the live pod template
-	Save       Deed = "save"        // the State
-	MakePaused Deed = "make paused" // the Deployment, so that the pod of a hook has an owner
-	Scale      Deed = "scale"       // the Deployment
-	Create     Deed = "create"      // the Pod
-	Delete     Deed = "delete"      // the Pod
-	Report     Deed = "report"      // the failure of an attempt
-	Wait       Deed = "wait"
-	GiveUp     Deed = "give up" // the rollout stops; a Deployment that was scaled to 0 is scaled back
+	Proceed    ActionType = "proceed"     // the next step of the Deployment follows
+	Compare    ActionType = "compare"     // find out whether an apply changes the live pod template
+	Save       ActionType = "save"        // the State
+	MakePaused ActionType = "make paused" // the Deployment, so that the pod of a hook has an owner
+	Scale      ActionType = "scale"       // the Deployment
+	Create     ActionType = "create"      // the Pod
+	Delete     ActionType = "delete"      // the Pod
+	Report     ActionType = "report"      // the failure of an attempt
+	Wait       ActionType = "wait"
+	GiveUp     ActionType = "give up" // the rollout stops; a Deployment that was scaled to 0 is scaled back
 )
 
 // Next returns the next action of a stage.

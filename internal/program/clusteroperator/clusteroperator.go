@@ -2,7 +2,7 @@
 // its version, what an administrator has to fix, and whether a minor update is allowed. It finds out which rights the
 // controller lacks from the requests that the API server refuses.
 //
-// It does not know the work of the controller: ReporterOptions.Stand returns its state.
+// It does not know the work of the controller: ReporterOptions.Status returns its state.
 //
 // NewReporter is the call to start from.
 package clusteroperator
@@ -36,8 +36,8 @@ type ReporterOptions struct {
 	Namespace      string // of the service account
 	Version        string // of the release
 	RelatedObjects []configv1.ObjectReference
-	// Stand returns the state of the controller. It is called often, and should read from caches.
-	Stand   func(context.Context) (ControllerStanding, error)
+	// Status returns the state of the controller. It is called often, and should read from caches.
+	Status  func(context.Context) (ControllerStatus, error)
 	Denials *Denials // of the controller's connection
 }
 
@@ -87,7 +87,7 @@ func (r *StatusReporter) report(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	standing, err := r.Stand(ctx)
+	status, err := r.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (r *StatusReporter) report(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next := r.next(found.Status, standing, lacking, metav1.Now())
+	next := r.next(found.Status, status, lacking, metav1.Now())
 	if equality.Semantic.DeepEqual(found.Status, next) {
 		return nil
 	}

@@ -17,8 +17,8 @@ const (
 	ReasonRightsMissing = "RightsMissing"
 )
 
-// A ControllerStanding is the state of a controller and of its work.
-type ControllerStanding struct {
+// A ControllerStatus is the state of a controller and of its work.
+type ControllerStatus struct {
 	// Awaits is what the controller waits for at its start; empty once it is available.
 	Awaits string
 	// Degraded is what an administrator has to fix, NotUpgradeable what prevents a minor update.
@@ -29,7 +29,7 @@ type ControllerStanding struct {
 type ControllerProblem struct{ Reason, Message string }
 
 // next returns the next status, from the status before, the state of the controller, and the rights that it lacks.
-func (o ReporterOptions) next(before configv1.ClusterOperatorStatus, s ControllerStanding, lacking []string, now metav1.Time) configv1.ClusterOperatorStatus {
+func (o ReporterOptions) next(before configv1.ClusterOperatorStatus, s ControllerStatus, lacking []string, now metav1.Time) configv1.ClusterOperatorStatus {
 	after := *before.DeepCopy()
 	if s.Awaits == "" {
 		after.Versions = []configv1.OperandVersion{{Name: "operator", Version: o.Version}}
@@ -65,7 +65,7 @@ func condition(name configv1.ClusterStatusConditionType, ofProblem configv1.Cond
 	return c
 }
 
-func (s ControllerStanding) available() configv1.ClusterOperatorStatusCondition {
+func (s ControllerStatus) available() configv1.ClusterOperatorStatusCondition {
 	var p ControllerProblem
 	if s.Awaits != "" {
 		p = ControllerProblem{ReasonStarting, s.Awaits}
@@ -73,7 +73,7 @@ func (s ControllerStanding) available() configv1.ClusterOperatorStatusCondition 
 	return condition(configv1.OperatorAvailable, configv1.ConditionFalse, p)
 }
 
-func (o ReporterOptions) progressing(before configv1.ClusterOperatorStatus, s ControllerStanding) configv1.ClusterOperatorStatusCondition {
+func (o ReporterOptions) progressing(before configv1.ClusterOperatorStatus, s ControllerStatus) configv1.ClusterOperatorStatusCondition {
 	isNew := !slices.ContainsFunc(before.Versions, func(v configv1.OperandVersion) bool { return v.Name == "operator" && v.Version == o.Version })
 	var p ControllerProblem
 	if isNew && s.Awaits != "" {
@@ -83,7 +83,7 @@ func (o ReporterOptions) progressing(before configv1.ClusterOperatorStatus, s Co
 }
 
 // degraded reports missing rights first: they may be the cause of other problems.
-func (o ReporterOptions) degraded(s ControllerStanding, lacking []string) configv1.ClusterOperatorStatusCondition {
+func (o ReporterOptions) degraded(s ControllerStatus, lacking []string) configv1.ClusterOperatorStatusCondition {
 	p := s.Degraded
 	if len(lacking) > 0 {
 		p = ControllerProblem{ReasonRightsMissing, fmt.Sprintf("service account %s/%s lacks the right to %s", o.Namespace, o.Name, List(lacking))}

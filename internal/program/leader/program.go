@@ -40,8 +40,8 @@ type Controllers struct {
 	// until then.
 	Awaited client.Object
 	Awaits  string
-	// Stand returns the state of available controllers. It is called often, and should read from caches.
-	Stand func(context.Context) (clusteroperator.ControllerStanding, error)
+	// Status returns the state of available controllers. It is called often, and should read from caches.
+	Status func(context.Context) (clusteroperator.ControllerStatus, error)
 }
 
 // Options configure a replica. The zero value works.
@@ -94,8 +94,8 @@ func (p Program) run(ctx context.Context, connection *rest.Config, o Options, he
 	}
 	reporter, err := clusteroperator.NewReporter(connection, clusteroperator.ReporterOptions{
 		Name: p.Name, Namespace: p.Namespace, Version: o.Version, RelatedObjects: controllers.RelatedObjects, Denials: denials,
-		Stand: func(ctx context.Context) (clusteroperator.ControllerStanding, error) {
-			return controllers.stand(ctx, m.GetCache())
+		Status: func(ctx context.Context) (clusteroperator.ControllerStatus, error) {
+			return controllers.status(ctx, m.GetCache())
 		},
 	})
 	if err != nil {
@@ -137,11 +137,11 @@ func ControllerConfig() config.Controller {
 	}
 }
 
-// stand returns the state of the controllers.
-func (c Controllers) stand(ctx context.Context, objects cache.Cache) (clusteroperator.ControllerStanding, error) {
+// status returns the state of the controllers.
+func (c Controllers) status(ctx context.Context, objects cache.Cache) (clusteroperator.ControllerStatus, error) {
 	informer, err := objects.GetInformer(ctx, c.Awaited, cache.BlockUntilSynced(false))
 	if err != nil || !informer.HasSynced() { // the kind may not be served yet
-		return clusteroperator.ControllerStanding{Awaits: c.Awaits}, nil
+		return clusteroperator.ControllerStatus{Awaits: c.Awaits}, nil
 	}
-	return c.Stand(ctx)
+	return c.Status(ctx)
 }
