@@ -59,11 +59,11 @@ func decode(config *corev1.ConfigMap, release string) (*Record, error) {
 // broken returns the error of a record that can't be read.
 func (p place) broken(what string) error {
 	what = printable.Truncate(printable.Line(what), maxShown)
-	lifts := "restore it from a backup, or delete the ConfigMap; the next apply then knows only what its Lease has a copy of"
+	resolution := "restore it from a backup, or delete the ConfigMap; the next apply then knows only what its Lease has a copy of"
 	if p.kind != "ConfigMap" {
-		lifts = "remove it; the next apply is then taken for an update of a release that nothing is known of"
+		resolution = "remove it; the next apply is then taken for an update of a release that nothing is known of"
 	}
-	return &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf("%s%s: %s", p, what, lifts)}
+	return &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf("%s%s: %s", p, what, resolution)}
 }
 
 // decodeText reads the text of a record.

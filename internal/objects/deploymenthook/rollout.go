@@ -88,7 +88,7 @@ func (a HookAction) WithLastLine(stage Stage, log []string) HookAction {
 // maxMessage is the maximum length of a saved message, in bytes.
 const maxMessage = 500
 
-// A Deed is the type of a HookAction.
+// An ActionType is the type of a HookAction.
 type ActionType string
 
 // The types of actions.
