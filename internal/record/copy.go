@@ -13,14 +13,14 @@ import (
 	"github.com/runlevel/runlevel/internal/record/lock"
 )
 
-// copyAnnotation is the annotation of a release's Lease that has a copy of the record, without what only people want
-// to know: so the loss of the ConfigMap makes no update an install, and no pending delete is forgotten.
+// copyAnnotation is the annotation of a release's Lease with a copy of the record, without fields that are only for people:
+// so the loss of the ConfigMap turns no update into an install, and no pending delete is forgotten.
 const copyAnnotation = "runlevel.dev/record"
 
 // maxCopy leaves room for other annotations, of 256 KiB for all.
 const maxCopy = 200 << 10
 
-// copyReductions are what a copy gives up that is too large, the least important first.
+// copyReductions remove fields from a copy that is too large, the least important first.
 var copyReductions = []func(*Record){
 	func(r *Record) { r.Jobs, r.Hooks = nil, nil }, // the Deployments have a copy of the latter
 	func(r *Record) { r.History, r.Kinds = shortened(r.History, 0), nil },
@@ -28,7 +28,7 @@ var copyReductions = []func(*Record){
 	func(r *Record) { r.History = nil },
 }
 
-// encodeCopy returns what an update needs of a record.
+// encodeCopy returns the parts of a record that an update needs.
 func encodeCopy(r *Record) (string, error) {
 	copied := Record{Release: r.Release, Own: r.Own, Tombstones: r.Tombstones, Kinds: r.Kinds, Jobs: r.Jobs, Hooks: r.Hooks}
 	newest, applied := r.Newest(), r.Applied()
@@ -45,8 +45,8 @@ func encodeCopy(r *Record) (string, error) {
 	return text, err
 }
 
-// writeCopy writes the copy of a record, unless the Lease has it already. Where there is no Lease, no process applies
-// the release, and there is no copy.
+// writeCopy writes the copy of a record, unless the Lease has it already. Without a Lease, no process applies the release,
+// and there is no copy.
 func (s *Store) writeCopy(ctx context.Context, r *Record) error {
 	text, err := encodeCopy(r)
 	if err != nil || text == s.copied {
@@ -73,7 +73,7 @@ func (s *Store) writeCopy(ctx context.Context, r *Record) error {
 	return nil
 }
 
-// restore returns the copy of a record whose ConfigMap is not there; nil if there is none, or if the user may not read
+// restore returns the copy of a record whose ConfigMap does not exist; nil if there is none, or if the user may not read
 // Leases.
 func (s *Store) restore(ctx context.Context) (*Record, error) {
 	lease, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, lock.Name(s.release), metav1.GetOptions{})
@@ -95,11 +95,11 @@ func decodeCopy(lease *coordinationv1.Lease, release string) (*Record, error) {
 	return decodeText(text, release, place{"Lease", lease.Namespace, lease.Name, "annotation " + copyAnnotation})
 }
 
-// copies returns the copies of records whose ConfigMaps are not there.
+// copies returns the copies of records whose ConfigMaps do not exist.
 func copies(ctx context.Context, client kubernetes.Interface, namespace string, exists func(release string) bool) ([]*Record, []error) {
 	found, err := client.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: lock.Label})
 	if err != nil {
-		return nil, nil // the ConfigMaps say what there is, but for what was lost
+		return nil, nil // the ConfigMaps suffice, except for lost records
 	}
 	var records []*Record
 	var broken []error

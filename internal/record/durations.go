@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Durations are how long the last run of a mode took that was completed, in seconds. They are
-// for those who want to know how long the next one will take.
+// Durations are how long the last completed run of a mode took, in seconds, as an estimate for
+// the next run.
 type Durations struct {
 	All   float64            `json:"all"`
-	Nodes map[string]float64 `json:"nodes,omitempty"` // those that took a while, by "level NN, component"
+	Nodes map[string]float64 `json:"nodes,omitempty"` // the nodes that took at least aWhile, by "level NN, component"
 }
 
-// aWhile is how long a node must have taken to be worth remembering.
+// aWhile is the minimum duration of a node to be recorded.
 const aWhile = 100 * time.Millisecond
 
-// Remember notes how long a run of a mode took, and its nodes.
+// Remember records how long a run of a mode took, and its nodes.
 func (r *Record) Remember(mode string, all time.Duration, nodes map[string]time.Duration) {
 	d := Durations{All: seconds(all), Nodes: map[string]float64{}}
 	for name, took := range nodes {
@@ -24,7 +24,7 @@ func (r *Record) Remember(mode string, all time.Duration, nodes map[string]time.
 			d.Nodes[name] = seconds(took)
 		}
 	}
-	durations := maps.Clone(r.Durations) // which may be read at the same time
+	durations := maps.Clone(r.Durations) // they may be read at the same time
 	if durations == nil {
 		durations = map[string]Durations{}
 	}
@@ -32,5 +32,5 @@ func (r *Record) Remember(mode string, all time.Duration, nodes map[string]time.
 	r.Durations = durations
 }
 
-// seconds is a duration to a tenth of a second, enough to plan by.
+// seconds returns a duration in seconds, rounded to a tenth.
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*10) / 10 }

@@ -14,14 +14,14 @@ import (
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
-// format is what this program writes, and the newest that it reads. Fields that come
-// newly to the top need no newer one: programs that don't know them keep them.
+// format is the format that this program writes, and the newest that it reads. New
+// fields at the top need no newer format: programs that don't know them keep them.
 const format = 1
 
-// maxSize is what a ConfigMap may hold.
+// maxSize is the maximum size of a ConfigMap.
 const maxSize = 1 << 20
 
-// maxShown is how much is quoted of a record that can't be read.
+// maxShown bounds how much of a record that can't be read is quoted.
 const maxShown = 300
 
 // A document is a record as it is written.
@@ -30,12 +30,12 @@ type document struct {
 	Record
 }
 
-// A header is what all formats have.
+// A header is the fields of all formats.
 type header struct {
 	Format int `json:"format"`
 }
 
-// A place is where a record is written.
+// A place is the place of a record.
 type place struct{ kind, namespace, name, key string }
 
 func (p place) String() string {
@@ -56,17 +56,17 @@ func decode(config *corev1.ConfigMap, release string) (*Record, error) {
 	return r, err
 }
 
-// broken is the error of a record that can't be read.
+// broken returns the error of a record that can't be read.
 func (p place) broken(what string) error {
 	what = printable.Truncate(printable.Line(what), maxShown)
-	lifts := "restore it from a backup, or delete the ConfigMap; the next apply then knows only what its Lease has a copy of"
+	resolution := "restore it from a backup, or delete the ConfigMap; the next apply then knows only what its Lease has a copy of"
 	if p.kind != "ConfigMap" {
-		lifts = "remove it; the next apply is then taken for an update of a release that nothing is known of"
+		resolution = "remove it; the next apply is then taken for an update of a release that nothing is known of"
 	}
-	return &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf("%s%s: %s", p, what, lifts)}
+	return &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf("%s%s: %s", p, what, resolution)}
 }
 
-// decodeText reads a record that is written somewhere.
+// decodeText reads the text of a record.
 func decodeText(text, release string, at place) (*Record, error) {
 	var head header
 	if err := json.Unmarshal([]byte(text), &head); err != nil {
@@ -86,7 +86,7 @@ func decodeText(text, release string, at place) (*Record, error) {
 	return &read.Record, nil
 }
 
-// wrong says what is wrong with a record that could be read; "" if nothing is.
+// wrong returns what is wrong with a decoded record; "" if it is valid.
 func (d *document) wrong(release string) string {
 	if d.Format < 1 {
 		return fmt.Sprintf("format is %d, want %d", d.Format, format)
@@ -102,7 +102,7 @@ func (d *document) wrong(release string) string {
 	return ""
 }
 
-// room is how much of a ConfigMap is left.
+// room returns how many bytes of a ConfigMap are left.
 func room(config *corev1.ConfigMap) int {
 	room := maxSize
 	for name, value := range config.Data {
@@ -118,7 +118,7 @@ func room(config *corev1.ConfigMap) int {
 	return room
 }
 
-// reductions are what is given up, one after the other, until a record fits into a ConfigMap.
+// reductions remove fields, one after the other, until a record fits into a ConfigMap.
 var reductions = []func(*Record){
 	func(r *Record) { r.Durations, r.Repairs = nil, nil },
 	func(r *Record) { r.Run = nil },
@@ -167,7 +167,7 @@ func shortened(history []HistoryEntry, whole int) []HistoryEntry {
 	return history
 }
 
-// counts says how much of what there is.
+// counts returns how many entries of each kind a record has.
 func (r *Record) counts() string {
 	return strings.Join([]string{
 		printable.Count(len(r.Kinds), "kind"), printable.Count(len(r.Jobs), "finished job"),
@@ -190,8 +190,8 @@ func marshal(r Record, unknown map[string]json.RawMessage) (string, error) {
 	return string(text), err
 }
 
-// unknownFields are those at the top that this program does not know.
-// Names are compared as package json does, whatever their case.
+// unknownFields returns the fields at the top that this program does not know.
+// Names are compared as in package json, ignoring their case.
 func unknownFields(text string) map[string]json.RawMessage {
 	var all map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &all) != nil {

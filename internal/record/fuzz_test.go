@@ -27,8 +27,8 @@ func FuzzDecode(f *testing.F) {
 		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: lock.Name("web")}, Data: map[string]string{key: text}}
 		read, err := decode(config, "web")
 		if err != nil {
-			if says := err.Error(); strings.ContainsAny(says, "\n\x1b") || !utf8.ValidString(says) {
-				t.Errorf("it says %q", says)
+			if message := err.Error(); strings.ContainsAny(message, "\n\x1b") || !utf8.ValidString(message) {
+				t.Errorf("it says %q", message)
 			}
 			return
 		}

@@ -10,13 +10,13 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// DeploymentHooks are what is remembered of a Deployment's lifecycle hooks.
+// DeploymentHooks are the recorded state of a Deployment's lifecycle hooks.
 type DeploymentHooks struct {
 	kinds.ID             `json:",inline"`
 	deploymenthook.State `json:",inline"`
 }
 
-// FindHooks returns what is remembered of a Deployment's hooks.
+// FindHooks returns the recorded state of a Deployment's hooks.
 func (r *Record) FindHooks(id kinds.ID) (deploymenthook.State, bool) {
 	at := slices.IndexFunc(r.Hooks, func(hooks DeploymentHooks) bool { return hooks.ID == id })
 	if at < 0 {
@@ -25,7 +25,7 @@ func (r *Record) FindHooks(id kinds.ID) (deploymenthook.State, bool) {
 	return r.Hooks[at].State, true
 }
 
-// RememberHooks notes the state of a Deployment's hooks. An empty one is forgotten.
+// RememberHooks records the state of a Deployment's hooks. An empty state is removed.
 func (r *Record) RememberHooks(id kinds.ID, state deploymenthook.State) {
 	r.Hooks = slices.DeleteFunc(slices.Clone(r.Hooks), func(hooks DeploymentHooks) bool { return hooks.ID == id })
 	if !state.IsEmpty() {
@@ -42,21 +42,21 @@ type HookOverride struct {
 	Time     metav1.Time          `json:"time"`
 }
 
-// mostOverrides is how many of an update are kept, the last ones.
-const mostOverrides = 20
+// maxOverrides bounds how many overrides of an update are kept, the last ones.
+const maxOverrides = 20
 
-// Overrule notes that users have skipped hooks in the newest update, or run them again.
-func (r *Record) Overrule(hooks ...HookOverride) {
+// AddOverrides records that users have skipped hooks in the newest update, or run them again.
+func (r *Record) AddOverrides(hooks ...HookOverride) {
 	if newest := r.Newest(); newest != nil {
 		newest.Hooks = lastOverrides(append(slices.Clone(newest.Hooks), hooks...))
 	}
 }
 
 func lastOverrides(all []HookOverride) []HookOverride {
-	return all[max(0, len(all)-mostOverrides):]
+	return all[max(0, len(all)-maxOverrides):]
 }
 
-// String says in words who has done what.
+// String returns the override as a sentence.
 func (o HookOverride) String() string {
 	did := "skipped"
 	if o.IsRerun {

@@ -17,7 +17,7 @@ func TestWhoHasSkippedHooks(t *testing.T) {
 	r := &record.Record{Release: "shop"}
 	begin := func(hooks ...record.HookOverride) {
 		r.Begin(record.HistoryEntry{Version: "2", Hash: "b", Mode: "update", Started: at(4)})
-		r.Overrule(hooks...)
+		r.AddOverrides(hooks...)
 	}
 	begin(record.HookOverride{ID: web, Hook: deploymenthook.Pre, By: "ana", Time: at(4)})
 	begin(record.HookOverride{ID: web, Hook: deploymenthook.Post, IsRerun: true, By: "bob\n", Time: at(5)})
@@ -30,5 +30,5 @@ func TestWhoHasSkippedHooks(t *testing.T) {
 	if kept := r.Newest().Hooks; len(kept) != 20 || kept[0].Hook != deploymenthook.Mid {
 		t.Errorf("%d are kept, from %v on", len(kept), kept[0])
 	}
-	(&record.Record{}).Overrule(record.HookOverride{ID: web}) // there is no update yet
+	(&record.Record{}).AddOverrides(record.HookOverride{ID: web}) // there is no update yet
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// Repairs are what was repaired since the newest version was begun.
+// Repairs are the repairs since the newest version was begun.
 type Repairs struct {
 	Count  int      `json:"count"`  // of all repairs
-	Latest []Repair `json:"latest"` // of the objects that were repaired last, the newest first
+	Latest []Repair `json:"latest"` // the last repaired objects, the newest first
 }
 
-// A Repair is an object that was repaired.
+// A Repair is a repaired object.
 type Repair struct {
 	kinds.ID `json:",inline"`
 	Count    int         `json:"count"` // how often, as long as it is among the latest
@@ -22,10 +22,10 @@ type Repair struct {
 	Message  string      `json:"message"`
 }
 
-// mostRepairs is how many objects are kept that were repaired.
-const mostRepairs = 10
+// maxRepairs bounds how many repaired objects are kept.
+const maxRepairs = 10
 
-// AddRepair notes the repair of an object.
+// AddRepair records the repair of an object.
 func (r *Record) AddRepair(repair Repair) {
 	if r.Repairs == nil {
 		r.Repairs = &Repairs{}
@@ -38,5 +38,5 @@ func (r *Record) AddRepair(repair Repair) {
 	}
 	repair.Count++
 	latest = slices.Insert(latest, 0, repair)
-	r.Repairs.Latest = latest[:min(mostRepairs, len(latest))]
+	r.Repairs.Latest = latest[:min(maxRepairs, len(latest))]
 }

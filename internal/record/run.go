@@ -10,49 +10,49 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A Run is how an apply stood when it last told: what of it is not done, and why. It is told
-// for those who look from elsewhere. It goes when all is done, and stays after a run that
-// failed or died.
+// A Run is the last reported state of an apply: what is not done, and why. Other processes
+// read it. It is removed when all is done, and kept after a run that has failed or was
+// killed.
 type Run struct {
 	Version    string      `json:"version,omitempty"`
 	Mode       string      `json:"mode,omitempty"` // as package graph calls it
 	ReportedAt metav1.Time `json:"told"`           // by the server's clock
 	Ended      bool        `json:"ended,omitempty"`
-	Error      string      `json:"error,omitempty"` // of one that has ended: why it is not all done
+	Error      string      `json:"error,omitempty"` // of an ended run: why it is not all done
 	Nodes      []RunNode   `json:"nodes,omitempty"` // that are not done, in the order of the graph
 	More       int         `json:"more,omitempty"`  // manifests that are left out
 	Total      int         `json:"total,omitempty"` // manifests, done or not; zero in records of older programs
 	Levels     []RunLevel  `json:"levels,omitempty"`
 }
 
-// A RunLevel is how far a level is. Levels are left out where they are too many.
+// A RunLevel is the progress of a level. Levels are left out if there are too many.
 type RunLevel struct {
 	Name  string `json:"name,omitempty"` // empty for files without a level
 	Total int    `json:"total"`
 	Left  int    `json:"left,omitempty"` // manifests that are not done
 }
 
-// A RunNode is a piece of the graph that is not done.
+// A RunNode is a node of the graph that is not done.
 type RunNode struct {
 	Name  string    `json:"name"`            // such as "level 50, shop"
 	State string    `json:"state"`           // as package graph calls it
-	After []int     `json:"after,omitempty"` // places in Run.Nodes of those that it waits for, or of the first of them
+	After []int     `json:"after,omitempty"` // indexes in Run.Nodes of the nodes that it waits for, or of the first of them
 	More  int       `json:"more,omitempty"`  // others that it waits for
 	Steps []RunStep `json:"steps,omitempty"`
 }
 
-// A StepState says where a step stands that is not done.
+// A StepState is the state of a step that is not done.
 type StepState string
 
 // The states of a step.
 const (
-	Blocked  StepState = "blocked"  // it was not its turn yet
+	Blocked  StepState = "blocked"  // earlier steps are not done
 	Retrying StepState = "retrying" // it failed, and is tried again
 	Waiting  StepState = "waiting"  // it is applied, and not ready; or a hook waits
 	Failed   StepState = "failed"   // for good
 )
 
-// A RunStep is a manifest that is not done, or a lifecycle hook of one. What is not done of a manifest stands together.
+// A RunStep is a manifest that is not done, or a lifecycle hook of a manifest. The steps of a manifest are adjacent.
 type RunStep struct {
 	kinds.ID `json:",inline"`
 	Hook     string       `json:"hook,omitempty"`
@@ -62,10 +62,10 @@ type RunStep struct {
 	Reason   string       `json:"reason,omitempty"`
 	Since    *metav1.Time `json:"since,omitempty"`
 	Deletes  bool         `json:"deletes,omitempty"` // it is a tombstone
-	Awaits   *kinds.ID    `json:"awaits,omitempty"`  // what has to be ready first, if that is waited for: it may be of another node, which the graph does not tell
+	Awaits   *kinds.ID    `json:"awaits,omitempty"`  // the object that it waits for, if any: it may be of another node without an edge in the graph
 }
 
-// Begun is since when the step stands as it does; nil if that is not known.
+// Begun returns since when the step has its state; nil if that is not known.
 func (s RunStep) Begun() *time.Time {
 	if s.Since == nil {
 		return nil
@@ -73,7 +73,7 @@ func (s RunStep) Begun() *time.Time {
 	return &s.Since.Time
 }
 
-// Title names the step in words.
+// Title returns the step in words.
 func (s RunStep) Title() string { return s.OrHook(s.Hook) }
 
 // ByManifest returns the steps of each manifest.
@@ -98,7 +98,7 @@ func (r *Run) Left() int {
 	return left
 }
 
-// Steps returns the steps that are not done, each with the place of its node in Run.Nodes. A nil Run has none.
+// Steps returns the steps that are not done, each with the index of its node in Run.Nodes. A nil Run has none.
 func (r *Run) Steps() iter.Seq2[int, RunStep] {
 	return func(yield func(int, RunStep) bool) {
 		if r == nil {
@@ -114,7 +114,7 @@ func (r *Run) Steps() iter.Seq2[int, RunStep] {
 	}
 }
 
-// Find is where the first step stands that is not done of what a run does to an object: it may be a hook of it.
+// Find returns the first step of an object that is not done: it may be a hook of the object.
 func (r *Run) Find(id kinds.ID) (node int, step RunStep, found bool) {
 	for node, step := range r.Steps() {
 		if step.ID == id {
@@ -124,22 +124,22 @@ func (r *Run) Find(id kinds.ID) (node int, step RunStep, found bool) {
 	return 0, RunStep{}, false
 }
 
-// unsteady is how much a moment may differ from itself: it is a clock's reading less the
-// time since, in whole seconds.
+// unsteady is how much the same moment may differ in two reports: it is the current time
+// less a duration in whole seconds.
 const unsteady = 2 * time.Second
 
-// Same says whether a run stands as it stood before, whenever it told.
+// Same reports whether a run has the same state as before, at any time of its report.
 func (r *Run) Same(before *Run) bool {
 	if before == nil {
 		return false
 	}
 	r.steady(before)
-	told := *before
-	told.ReportedAt = r.ReportedAt
-	return reflect.DeepEqual(*r, told)
+	unchanged := *before
+	unchanged.ReportedAt = r.ReportedAt
+	return reflect.DeepEqual(*r, unchanged)
 }
 
-// steady takes over moments that were told before, and are the same.
+// steady keeps the moments of the report before that differ by at most unsteady.
 func (r *Run) steady(before *Run) {
 	for i := range r.Nodes {
 		for j := range r.Nodes[i].Steps {

@@ -12,9 +12,9 @@ import (
 )
 
 // running is how an apply stands that waits for one object.
-func running(told metav1.Time, since time.Time, wait string) *record.Run {
+func running(unchanged metav1.Time, since time.Time, wait string) *record.Run {
 	moment := metav1.NewTime(since)
-	return &record.Run{Version: "1", ReportedAt: told, Nodes: []record.RunNode{
+	return &record.Run{Version: "1", ReportedAt: unchanged, Nodes: []record.RunNode{
 		{Name: "level 10, db", State: "running", Steps: []record.RunStep{{
 			ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "db"}, State: record.Waiting, For: wait, Since: &moment,
 		}}},
@@ -47,8 +47,8 @@ func TestWhatStandsAsBeforeIsTheSame(t *testing.T) {
 
 // What waits at one moment may be a hook of an object, and at the next the object: each has a time of its own.
 func TestHooksStandForThemselves(t *testing.T) {
-	withHook := func(told metav1.Time, hookSince, since time.Time) *record.Run {
-		run := running(told, since, "1 of 3")
+	withHook := func(unchanged metav1.Time, hookSince, since time.Time) *record.Run {
+		run := running(unchanged, since, "1 of 3")
 		moment, hook := metav1.NewTime(hookSince), run.Nodes[0].Steps[0]
 		hook.Hook, hook.Since = "post", &moment
 		run.Nodes[0].Steps = append(run.Nodes[0].Steps, hook)

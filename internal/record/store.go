@@ -22,11 +22,11 @@ import (
 
 // The reasons of this package's failures.
 const (
-	ReasonUnreadable = "ReleaseRecordUnreadable" // the record is not what this program can read
+	ReasonUnreadable = "ReleaseRecordUnreadable" // this program can't read the record
 	ReasonChanged    = "ReleaseRecordChanged"    // another program has written it
-	ReasonTooBig     = "ReleaseRecordTooBig"     // it does not fit into a ConfigMap
+	ReasonTooBig     = "ReleaseRecordTooBig"     // the record does not fit into a ConfigMap
 	ReasonDenied     = "ReleaseRecordDenied"     // rights are missing
-	ReasonFailed     = "ReleaseRecordFailed"     // the server can't be asked, or says no
+	ReasonFailed     = "ReleaseRecordFailed"     // the server can't be reached, or refuses the request
 )
 
 const (
@@ -35,34 +35,34 @@ const (
 	fieldManager    = "runlevel"
 )
 
-// What we ask the server for, as it calls them in roles.
+// The resources of the requests, as in roles.
 const (
 	configMaps = "configmaps"
 	leases     = "leases.coordination.k8s.io"
 )
 
-// ErrChanged is what Save returns when another program has written the record.
+// ErrChanged is wrapped by the error of Save if another program has written the record.
 var ErrChanged = &reason.Error{Reason: ReasonChanged, Message: "another program has written it since it was read: load it again"}
 
-// A Store is where the record of one release is. It is for one goroutine at a time.
+// A Store is the store of the record of one release. It is for one goroutine at a time.
 type Store struct {
 	client    kubernetes.Interface
 	namespace string
 	release   string
 
-	loaded *corev1.ConfigMap // as it was read or written last; nil if there was none
-	sent   []string          // what was sent since, without an answer
-	copied string            // the copy in the Lease, as it was written last
+	loaded *corev1.ConfigMap // as last read or written; nil if there was none
+	sent   []string          // the records sent since, without a response
+	copied string            // the copy in the Lease, as last written
 	loss   string            // of the record, in words; "" if it was never lost
 }
 
-// NewStore is the place of a release's record. It asks the cluster for nothing.
+// NewStore returns the store of a release's record. It sends no requests.
 func NewStore(client kubernetes.Interface, namespace, release string) *Store {
 	return &Store{client: client, namespace: namespace, release: release}
 }
 
-// Load reads the record. Where there is none, not even its namespace, it is empty, and
-// not found.
+// Load reads the record. If it or its namespace does not exist, the record is empty, and
+// found is false.
 func (s *Store) Load(ctx context.Context) (*Record, bool, error) {
 	if err := lock.CheckRelease(s.release); err != nil {
 		return nil, false, err
@@ -83,7 +83,7 @@ func (s *Store) Load(ctx context.Context) (*Record, bool, error) {
 	return r, true, nil
 }
 
-// loadCopy reads the copy of a record whose ConfigMap is not there.
+// loadCopy reads the copy of a record whose ConfigMap does not exist.
 func (s *Store) loadCopy(ctx context.Context) (*Record, bool, error) {
 	r, err := s.restore(ctx)
 	if err != nil || r == nil {
@@ -93,12 +93,12 @@ func (s *Store) loadCopy(ctx context.Context) (*Record, bool, error) {
 	return r, true, nil
 }
 
-// Loss says what is not known any more because the record was deleted; "" if it was not.
+// Loss returns what is no longer known because the record was deleted; "" if it was not deleted.
 func (s *Store) Loss() string { return s.loss }
 
-// Save writes the record and its copy into a namespace that is there, unless the cluster has them as they are. If another
-// program has written it since it was loaded, that is an ErrChanged; if it was deleted, it is
-// written again.
+// Save writes the record and its copy, unless they are unchanged. The namespace has to exist. If another
+// program has written the record since it was loaded, Save returns an ErrChanged; if it was deleted, it is
+// created again.
 func (s *Store) Save(ctx context.Context, r *Record) error {
 	if err := lock.CheckRelease(s.release); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (s *Store) saveAs(ctx context.Context, r *Record, wanted *corev1.ConfigMap)
 	return err
 }
 
-// wanted is the ConfigMap as it is to be, with whatever others have put into it.
+// wanted returns the desired ConfigMap, with the fields that other clients have set.
 func (s *Store) wanted(r *Record) (*corev1.ConfigMap, error) {
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: lock.Name(s.release)}}
 	if s.loaded != nil {
@@ -162,7 +162,7 @@ func (s *Store) wanted(r *Record) (*corev1.ConfigMap, error) {
 	return config, nil
 }
 
-// isLoaded says whether the cluster is known to have it already.
+// isLoaded reports whether the cluster has the same record already.
 func (s *Store) isLoaded(wanted *corev1.ConfigMap) bool {
 	return s.loaded != nil && len(s.sent) == 0 && s.loaded.Data[key] == wanted.Data[key] && s.loaded.Labels[lock.Label] == s.release &&
 		bytes.Equal(s.loaded.BinaryData[fingerprintsKey], wanted.BinaryData[fingerprintsKey])
@@ -189,8 +189,8 @@ func (s *Store) write(ctx context.Context, wanted *corev1.ConfigMap) error {
 	return nil
 }
 
-// isOwn says whether what is in our way is what we wrote ourselves: an update may have
-// been done, and its answer have been lost.
+// isOwn reports whether a conflicting ConfigMap was written by this Store: the response to
+// an earlier write may have been lost.
 func (s *Store) isOwn(ctx context.Context) bool {
 	found, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, lock.Name(s.release), metav1.GetOptions{})
 	if err != nil || !slices.Contains(s.sent, found.Data[key]) {
@@ -200,33 +200,33 @@ func (s *Store) isOwn(ctx context.Context) bool {
 	return true
 }
 
-// isConflict says whether the ConfigMap is not the one that was read.
+// isConflict reports whether the ConfigMap differs from the one that was read.
 func isConflict(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// failure says what could not be done, and which right is missing if it is that.
+// failure returns the error of a request, with the right that is missing, if any.
 func (s *Store) failure(verb, resource string, err error) error {
 	var known *reason.Error
 	if errors.As(err, &known) {
 		return err
 	}
-	says := fmt.Sprintf("release %q: %s %s %s in namespace %q", s.release, verb, resource, lock.Name(s.release), s.namespace)
+	message := fmt.Sprintf("release %q: %s %s %s in namespace %q", s.release, verb, resource, lock.Name(s.release), s.namespace)
 	why := ReasonFailed
 	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		why = ReasonDenied
 	}
-	return &reason.Error{Reason: why, Message: says, Err: printable.Error(err)}
+	return &reason.Error{Reason: why, Message: message, Err: printable.Error(err)}
 }
 
-// List reads the records of all releases, in the order of their names, or the copies of those that
-// are lost. Those that can't be read are errors, all of them joined, beside those that can.
+// List reads the records of all releases, in the order of their names, or the copies of lost records.
+// It returns the readable records, and the joined errors of those that can't be read.
 func List(ctx context.Context, client kubernetes.Interface, namespace string) ([]*Record, error) {
 	found, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: lock.Label})
 	if err != nil {
 		return nil, fmt.Errorf("list %s in namespace %q: %w", configMaps, namespace, printable.Error(err))
 	}
-	records := []*Record{} // which is a list for those who read JSON, too
+	records := []*Record{} // a list in JSON, even if it is empty
 	var broken []error
 	for i := range found.Items {
 		r, err := decode(&found.Items[i], lock.ReleaseOf(found.Items[i].Name))
@@ -245,8 +245,8 @@ func List(ctx context.Context, client kubernetes.Interface, namespace string) ([
 	return records, errors.Join(append(broken, unreadable...)...)
 }
 
-// Namespaces returns the namespaces that have a record of a release, in order. None are known to a user who may not list
-// the ConfigMaps of all.
+// Namespaces returns the namespaces that have a record of a release, in order. It returns none if the user may not list the
+// ConfigMaps of all namespaces.
 func Namespaces(ctx context.Context, client kubernetes.Interface, release string) ([]string, error) {
 	records, err := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: lock.Label + "=" + release})
 	if apierrors.IsForbidden(err) {

@@ -1,10 +1,10 @@
-// Package references finds the objects that an object names in its fields and does without badly: the Secrets and ConfigMaps
-// of its pods, the Service behind an Ingress, the role of a binding.
+// Package references finds the objects that an object refers to and needs: the Secrets and ConfigMaps of its pods, the
+// Service behind an Ingress, the role of a binding.
 //
-// It knows the fields of Kubernetes' own kinds and asks no cluster. What a field calls optional, and what Kubernetes
-// makes itself, is not among them.
+// It knows the fields of built-in kinds and reads no cluster. Optional references, and references to objects that
+// Kubernetes creates itself, are left out.
 //
-// Of is the call to start from; Uses is the same for all manifests of a release, by the objects that are named.
+// Of is the call to start from; Uses does the same for all manifests of a release, by the referenced objects.
 package references
 
 import (
@@ -19,9 +19,9 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A Reference is a field of an object that names another one.
+// A Reference is a field of an object that refers to another object.
 type Reference struct {
-	Path []string // to the field: keys of mappings, and places in lists
+	Path []string // to the field: keys of mappings, and indexes of lists
 	To   kinds.ID
 }
 
@@ -59,7 +59,7 @@ func Of(object *unstructured.Unstructured) []Reference {
 	return found
 }
 
-// find follows a path below a value, through all items of lists, and takes in what its end names.
+// find follows a path below a value, through all items of lists, and appends the reference at its end.
 func (r rule) find(object *unstructured.Unstructured, at []string, value any, path []string, found *[]Reference) {
 	if items, isList := value.([]any); isList {
 		for i, item := range items {
@@ -68,7 +68,7 @@ func (r rule) find(object *unstructured.Unstructured, at []string, value any, pa
 		return
 	}
 	within, isMapping := value.(map[string]any)
-	if !isMapping || within["failurePolicy"] == "Ignore" { // a webhook without which the API server goes on
+	if !isMapping || within["failurePolicy"] == "Ignore" { // the API server ignores it if the webhook can't be called
 		return
 	}
 	if len(path) > 1 {
@@ -84,7 +84,7 @@ func (r rule) find(object *unstructured.Unstructured, at []string, value any, pa
 	}
 }
 
-// target returns what a rule's field names, without the name; nothing if the rule is about another kind than is named.
+// target returns the object that a rule's field refers to, without its name; empty if the rule is for another kind.
 func (r rule) target(object *unstructured.Unstructured, within map[string]any) kinds.ID {
 	to := kinds.ID{Group: r.to.Group, Kind: r.to.Kind}
 	if named, _ := within["kind"].(string); r.isKindNamed && named != r.to.Kind {
@@ -112,7 +112,7 @@ type Use[M Referrer] struct {
 	Reference
 }
 
-// Describe says which manifest refers to an object, where, and how many others do.
+// Describe returns a text about which manifest refers to an object, where, and how many others do.
 func Describe(by kinds.ID, place, field string, others int) string {
 	text := fmt.Sprintf("%s (%s) refers to it in %s", by, place, field)
 	if others > 0 {
@@ -121,7 +121,7 @@ func Describe(by kinds.ID, place, field string, others int) string {
 	return text
 }
 
-// Uses returns what manifests refer to, by the objects that are named. A tombstone refers to nothing.
+// Uses returns the references of manifests, by the referenced objects. A tombstone refers to nothing.
 func Uses[M Referrer](manifests []M) map[kinds.ID][]Use[M] {
 	found := map[kinds.ID][]Use[M]{}
 	for _, m := range manifests {

@@ -2,16 +2,16 @@ package references
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// A rule is a field that names an object. Lists on the way are gone through.
+// A rule is a field that refers to an object. Its path may lead through lists.
 type rule struct {
 	path string // to the field with the name
 	to   schema.GroupKind
 
-	hasNamespace bool // the field beside it says in which namespace the object is
-	isKindNamed  bool // the field beside it says of which kind the object is, and the rule is about one
+	hasNamespace bool // a namespace field beside it has the namespace of the object
+	isKindNamed  bool // a kind field beside it has the kind of the object, which the rule compares
 
-	unless string // another field beside it, which counts instead if it is there
-	made   string // the name of the object that Kubernetes makes itself
+	unless string // another field beside it, which has precedence if it is set
+	made   string // the name of the object that Kubernetes creates itself
 }
 
 var (
@@ -30,7 +30,7 @@ var (
 	clusterRole    = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}
 )
 
-// podSpecs are where kinds have the spec of their pods.
+// podSpecs are the paths of the pod specs, by kind.
 var podSpecs = map[schema.GroupKind]string{
 	{Kind: "Pod"}:                        "spec",
 	{Kind: "ReplicationController"}:      "spec.template.spec",

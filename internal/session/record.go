@@ -57,7 +57,7 @@ func (r *rollout) begin(ctx context.Context) error {
 				newest.Source, newest.Verified, newest.Forced = entry.Source, entry.Verified, entry.Forced
 			}
 		}
-		known.Overrule(hookOverrides(r.options.Apply.Hooks, now)...)
+		known.AddOverrides(hookOverrides(r.options.Apply.Hooks, now)...)
 		known.AddKinds(has...)
 		for _, tombstone := range asked {
 			known.RequestDelete(tombstone)

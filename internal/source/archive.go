@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// What the first bytes of a compressed stream, and a block of a tar, are known by.
+// The magic numbers of compressed streams and of a tar.
 const (
 	gzipMagic   = "\x1f\x8b"
 	zstdMagic   = "\x28\xb5\x2f\xfd"
@@ -24,8 +24,8 @@ const (
 	tarBlock    = 512
 )
 
-// maxWindow is how much a zstd stream may ask to be kept in memory: what zstd itself
-// unpacks unless it's told otherwise.
+// maxWindow is the maximum window of a zstd stream in memory: the default limit of the
+// zstd command.
 const maxWindow = 128 * mib
 
 var errNoArchive = phrase{text: "is no tar, tar.gz or tar.zst archive"}
@@ -65,7 +65,7 @@ func readArchive(from io.Reader, limits Limits) (fs.FS, error) {
 	if !tail.isZero() {
 		return nil, corrupt(io.ErrUnexpectedEOF)
 	}
-	// The checksum of a compressed stream is only looked at when it ends.
+	// The checksum of a compressed stream is only checked at its end.
 	if _, err := io.Copy(io.Discard, counted); err != nil {
 		return nil, corrupt(err)
 	}
@@ -76,8 +76,8 @@ func readArchive(from io.Reader, limits Limits) (fs.FS, error) {
 	return entries.files(root, limits)
 }
 
-// decompress unpacks what is compressed, by its first bytes: names often lie. The
-// caller calls the function that comes with it at the end.
+// decompress unpacks a stream that is compressed, by its first bytes: names are often
+// wrong. The caller has to call the returned function at the end.
 func decompress(from io.Reader) (io.Reader, func(), error) {
 	buffered := bufio.NewReaderSize(from, 64*kib)
 	first, err := buffered.Peek(len(zstdMagic))
@@ -102,7 +102,7 @@ func decompress(from io.Reader) (io.Reader, func(), error) {
 	}
 }
 
-// corrupt says what is wrong with a stream that can't be read.
+// corrupt returns what is wrong with a stream that can't be read.
 func corrupt(err error) error {
 	var badBits flate.CorruptInputError
 	switch {

@@ -34,16 +34,16 @@ func (c *digestReader) Read(p []byte) (int, error) {
 	if c.size > c.want.Size {
 		return n, c.wrongSize()
 	}
-	// The registry library compares as well at the end, knows less and says it in its
-	// own words: verify says it in ours.
+	// The registry library verifies the stream at the end, too, but its error has fewer
+	// details than that of verify.
 	if err != nil && strings.HasPrefix(err.Error(), "error verifying ") {
 		err = io.EOF
 	}
 	return n, err
 }
 
-// verify reads the rest of the stream, and compares. Content that was read before must not be used
-// until verify has returned nil.
+// verify reads the rest of the stream, and compares size and digest. Content must not be used until
+// verify has returned nil.
 func (c *digestReader) verify() error {
 	if c.size > c.want.Size {
 		return c.wrongSize()

@@ -21,14 +21,14 @@ func openDirectory(path string, limits Limits) (*Release, error) {
 	return &Release{FS: files, Kind: Directory, close: root.Close}, nil
 }
 
-// A directory is a folder on disk, of which only files and folders are read, and not
-// more than the limits. That nothing leaves the folder is the work of its os.Root.
+// A directory is a folder on disk, of which only files and folders are read, within the
+// limits. Its os.Root keeps links inside of the folder.
 type directory struct {
 	root   fs.FS
 	limits Limits
 
 	mu    sync.Mutex
-	sizes map[string]int64 // of what was read: it counts once, however often that was
+	sizes map[string]int64 // of the files that were read, each counted once
 	total int64
 }
 
@@ -81,8 +81,8 @@ func (d *directory) ReadDir(name string) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-// stat follows links. It comes before every open, which would wait for the other end
-// of a pipe and might make a device do something.
+// stat follows links. It is called before every open, which would block on a pipe and
+// might have effects on a device.
 func (d *directory) stat(name string) (fs.FileInfo, error) {
 	info, err := fs.Stat(d.root, name)
 	switch {
@@ -130,8 +130,8 @@ func (d *directory) folder(name string) (*boundedFolder, error) {
 	return &boundedFolder{ReadDirFile: folder, of: d, name: name, left: d.limits.Files}, nil
 }
 
-// A boundedFile has the size that was counted when it was opened. One that grows is
-// still being written, and half of a manifest is worse than none.
+// A boundedFile has the size that was counted when it was opened. A file that grows is
+// still being written, and is refused: half of a manifest is worse than none.
 type boundedFile struct {
 	fs.File
 	name string
@@ -151,7 +151,7 @@ func (f *boundedFile) Read(p []byte) (int, error) {
 	}
 }
 
-// A boundedFolder lists no more entries than the limit.
+// A boundedFolder lists at most as many entries as the limit.
 type boundedFolder struct {
 	fs.ReadDirFile
 	of   *directory
@@ -185,8 +185,8 @@ func (f *boundedFolder) ReadDir(n int) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-// resolved makes a link to a file look like the file, as it does in an archive.
-// Links to folders stay links: to walk into them may never end.
+// resolved lists a link to a file as the file, as in an archive. Links to folders stay
+// links: following them may never end.
 func (f *boundedFolder) resolved(entry fs.DirEntry) fs.DirEntry {
 	if entry.Type() != fs.ModeSymlink {
 		return entry

@@ -13,13 +13,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// explain says in our words what the registry library says in its own, where that's
-// known, and what to do. missing is what a 404 means.
+// explain rewords known errors of the registry library, and adds what to do. missing is
+// the text for a 404.
 func explain(registry, missing string, err error) error {
 	text, cause := explainStatus(registry, missing, err), err
 	var attempt attemptError
-	if answer := new(transport.Error); errors.As(err, &attempt) && (text == "" || errors.As(err, &answer) && answer.StatusCode == http.StatusBadRequest) {
-		text, cause = "", attempt // that of http, if https has met no TLS; or that of https, if http has met TLS, which is a 400
+	if response := new(transport.Error); errors.As(err, &attempt) && (text == "" || errors.As(err, &response) && response.StatusCode == http.StatusBadRequest) {
+		text, cause = "", attempt // the error of http if the server has no TLS; or of https if http has got a 400 from a server with TLS
 	}
 	if text == "" {
 		text = explainConnection(registry, cause)
@@ -34,29 +34,29 @@ func explain(registry, missing string, err error) error {
 }
 
 func explainStatus(registry, missing string, err error) string {
-	var answer *transport.Error
-	if !errors.As(err, &answer) {
+	var response *transport.Error
+	if !errors.As(err, &response) {
 		return ""
 	}
-	switch answer.StatusCode {
+	switch response.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Sprintf("%s denies access (%d): log in to %[1]s, for example with \"docker login %[1]s\"", registry, answer.StatusCode)
+		return fmt.Sprintf("%s denies access (%d): log in to %[1]s, for example with \"docker login %[1]s\"", registry, response.StatusCode)
 	case http.StatusNotFound:
 		return missing
 	}
-	text := fmt.Sprintf("%s answers %d %s", registry, answer.StatusCode, http.StatusText(answer.StatusCode))
+	text := fmt.Sprintf("%s answers %d %s", registry, response.StatusCode, http.StatusText(response.StatusCode))
 	switch {
-	case answer.StatusCode >= http.StatusInternalServerError || answer.StatusCode == http.StatusTooManyRequests:
+	case response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests:
 		return text + ": try again later"
-	case len(answer.Errors) > 0:
-		return text + ": " + answer.Errors[0].Message
+	case len(response.Errors) > 0:
+		return text + ": " + response.Errors[0].Message
 	default:
 		return text
 	}
 }
 
-// explainConnection looks at the error of https before that of http: the library
-// tries both where it may, and gives both.
+// explainConnection checks the error of https before that of http: the library tries
+// both if it is allowed to, and returns both errors.
 func explainConnection(registry string, err error) string {
 	var (
 		unknownHost *net.DNSError
@@ -100,7 +100,7 @@ func certificateError(err error) error {
 	return withoutURL(err)
 }
 
-// explainDigest knows the text of an error, as the library has no type for it.
+// explainDigest parses the text of an error, because the library has no type for it.
 func explainDigest(registry string, err error) string {
 	var got string
 	if _, scanned := fmt.Sscanf(withoutURL(err).Error(), "manifest digest: %q does not match", &got); scanned != nil {
@@ -109,11 +109,11 @@ func explainDigest(registry string, err error) string {
 	return fmt.Sprintf("%s sent something else, of digest %s", registry, got)
 }
 
-// withoutURL takes off what was asked for, as the message has the release's name.
+// withoutURL removes the requested URL, because the message has the release's name.
 func withoutURL(err error) error {
-	var asked *url.Error
-	if errors.As(err, &asked) {
-		return asked.Err
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err
 	}
 	return err
 }

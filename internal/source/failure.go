@@ -16,13 +16,13 @@ import (
 // A phrase is an error whose text continues the name of the release, as in
 // "x.zip is no tar archive". The text of other errors follows a colon.
 type phrase struct {
-	subject string // how to write that name, if not as it was given
+	subject string // another way to write that name; "" for the ref itself
 	text    string
 }
 
 func (v phrase) Error() string { return v.text }
 
-// failure is how err leaves the package.
+// failure returns the error of the package for err.
 func failure(ctx context.Context, ref string, err error) error {
 	if stopped := ctx.Err(); stopped != nil {
 		err = stopped
@@ -31,17 +31,17 @@ func failure(ctx context.Context, ref string, err error) error {
 	if strings.ContainsFunc(ref, unicode.IsControl) {
 		subject = strconv.Quote(ref)
 	}
-	var says phrase
-	if errors.As(err, &says) {
+	var known phrase
+	if errors.As(err, &known) {
 		joint = ""
-		if says.subject != "" {
-			subject = says.subject
+		if known.subject != "" {
+			subject = known.subject
 		}
 	}
 	return &reason.Error{Reason: RetrievalFailed, Err: fmt.Errorf("%s%s %w", subject, joint, oneLine(err))}
 }
 
-// rephrased is an error with another text.
+// A rephrased error is an error with another text.
 type rephrased struct {
 	text string
 	err  error
@@ -50,10 +50,10 @@ type rephrased struct {
 func (c *rephrased) Error() string { return c.text }
 func (c *rephrased) Unwrap() error { return c.err }
 
-// maxMessage is how much of an error is shown: a registry may say what it likes.
+// maxMessage bounds the text of an error: a registry may send any.
 const maxMessage = 2000
 
-// oneLine takes out of an error what would break its line or do things to a terminal.
+// oneLine removes line breaks and terminal escapes from an error.
 func oneLine(err error) error {
 	unshown := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	text := strings.Join(strings.FieldsFunc(err.Error(), unshown), " ")

@@ -15,15 +15,15 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// The folders of an image that are the release. All else in it is an operating
-// system, and none of our business.
+// The folders of an image that are the release. The rest of the image is an operating
+// system, and is ignored.
 const (
 	manifestsDir        = "manifests"
 	releaseManifestsDir = "release-manifests"
 )
 
-// Files that take away what lower layers have: .wh.x hides x, and the whole name all
-// that is in the folder.
+// Whiteouts, which hide files of lower layers: .wh.x hides x, and the opaque whiteout
+// hides all files of its folder.
 const (
 	whiteout       = ".wh."
 	opaqueWhiteout = ".wh..wh..opq"
@@ -31,7 +31,7 @@ const (
 
 const (
 	maxManifest = 8 * mib // bytes of a manifest, an index or a config
-	maxNesting  = 4       // indexes in indexes
+	maxNesting  = 4       // of indexes in indexes
 )
 
 // isOfRelease reports whether an entry of an image is a file of the release, or a whiteout of one.
@@ -45,8 +45,8 @@ func isOfRelease(name string) bool {
 	}
 }
 
-// A store has the parts of images. What comes out of it isn't trusted: it's compared
-// with its digest here.
+// A store has the parts of images. Its content isn't trusted: the caller compares it
+// with its digest.
 type store interface {
 	manifest(context.Context, v1.Descriptor) ([]byte, error)
 	blob(context.Context, v1.Descriptor) (io.ReadCloser, error)
@@ -59,7 +59,7 @@ type extractor struct {
 	budget   *budget
 }
 
-// image finds the manifest of the one image that a descriptor stands for.
+// image returns the manifest of the image for the platform that a descriptor refers to.
 func (t *extractor) image(ctx context.Context, described v1.Descriptor) (*v1.Manifest, error) {
 	for range maxNesting {
 		raw, err := t.store.manifest(ctx, described)
@@ -113,7 +113,7 @@ func choosePlatform(among []v1.Descriptor, wanted v1.Platform) (v1.Descriptor, e
 	return v1.Descriptor{}, fmt.Errorf("there is no image for %s, only for %s", wanted, strings.Join(slices.Compact(has), ", "))
 }
 
-// files takes the payload out of the layers of an image.
+// files extracts the payload from the layers of an image.
 func (t *extractor) files(ctx context.Context, manifest *v1.Manifest) (fs.FS, error) {
 	payload := newTree(t.budget, true)
 	for _, described := range manifest.Layers {
@@ -129,9 +129,9 @@ func (t *extractor) files(ctx context.Context, manifest *v1.Manifest) (fs.FS, er
 	return payload.files(".", t.budget.limits)
 }
 
-// layer reads a whole layer and keeps what is of the payload.
+// layer reads a whole layer and keeps the files of the payload.
 func (t *extractor) layer(ctx context.Context, described v1.Descriptor) (*tree, error) {
-	// A stream may be long and unpack to nothing at all, so that counts as well.
+	// A long stream may unpack to nothing, so its compressed size is checked as well.
 	if described.Size > t.budget.limits.Unpacked {
 		return nil, overLimit(fmt.Sprintf("it has %d bytes: the limit for unpacking is %s", described.Size, inBytes(t.budget.limits.Unpacked)))
 	}
@@ -149,7 +149,7 @@ func (t *extractor) layer(ctx context.Context, described v1.Descriptor) (*tree, 
 	if isOverLimit(err) || ctx.Err() != nil {
 		return nil, err
 	}
-	// A wrong digest comes first: it explains whatever else is wrong.
+	// A wrong digest is reported first: it is the cause of other errors.
 	if wrong := checked.verify(); wrong != nil {
 		return nil, wrong
 	}
@@ -172,8 +172,8 @@ func (t *extractor) unpack(from io.Reader, kept *tree) error {
 	return nil
 }
 
-// lay puts a layer on top of the tree. Whiteouts are about the layers below, and not about their own. What is no folder
-// replaces all that has its name, or is in a folder of that name.
+// lay puts a layer on top of the tree. Whiteouts hide files of lower layers, not of their own. A file or link replaces
+// the file or folder of its name.
 func (t *tree) lay(layer *tree) {
 	hidden, emptied := map[string]bool{}, map[string]bool{}
 	for name, added := range layer.nodes {

@@ -50,7 +50,7 @@ func openLayout(ctx context.Context, found location, take *extractor) (*Release,
 	return &Release{FS: files, Kind: Layout, Digest: chosen.Digest.String()}, nil
 }
 
-// chooseImage finds the image that choice, ":tag", "@digest" or nothing, stands for.
+// chooseImage returns the image of a choice: ":tag", "@digest", or "" for the only image.
 func chooseImage(among []v1.Descriptor, choice string, platform v1.Platform) (v1.Descriptor, error) {
 	fitting := slices.DeleteFunc(slices.Clone(among), func(d v1.Descriptor) bool { return !fits(d, choice) })
 	switch images := distinct(fitting); {
@@ -79,7 +79,7 @@ func fits(d v1.Descriptor, choice string) bool {
 	}
 }
 
-// distinct is the digests of images: one image may have several tags.
+// distinct returns the digests of images, each once: one image may have several tags.
 func distinct(images []v1.Descriptor) []string {
 	var digests []string
 	for _, d := range images {
@@ -89,8 +89,8 @@ func distinct(images []v1.Descriptor) []string {
 	return slices.Compact(digests)
 }
 
-// areOnePerPlatform says whether images are one and the same for several platforms:
-// some tools write no index for those, but put them next to each other.
+// areOnePerPlatform reports whether images are variants of one image for several
+// platforms: some tools list those next to each other, without an index.
 func areOnePerPlatform(images []v1.Descriptor) bool {
 	return !slices.ContainsFunc(images, func(d v1.Descriptor) bool {
 		return d.Platform == nil || d.Annotations[refName] != images[0].Annotations[refName]
@@ -109,8 +109,8 @@ func listed(images []v1.Descriptor) string {
 	return strings.Join(names, ", ")
 }
 
-// checkConfig compares an image's config with its digest, although nothing is read of
-// it: a layout that was tampered with anywhere is none to go on with.
+// checkConfig compares an image's config with its digest, although the config isn't
+// used: a layout with any modified file is refused.
 func (l layoutStore) checkConfig(ctx context.Context, described v1.Descriptor) error {
 	from, err := l.blob(ctx, described)
 	if err != nil {
@@ -156,7 +156,7 @@ func (l layoutStore) readAll(name string) ([]byte, error) {
 }
 
 // open opens a file of the layout. Links may lead out of it, as those of some build
-// tools do: what they lead to has the right digest or isn't taken.
+// tools do: their targets are compared with the digest.
 func (l layoutStore) open(name string) (*os.File, error) {
 	full := filepath.Join(string(l), name)
 	info, err := os.Stat(full)

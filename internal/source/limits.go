@@ -8,13 +8,13 @@ import (
 	"io"
 )
 
-// Limits bound what a release may hold. A field that's zero means its default.
+// Limits bound the size of a release. A field that's zero means its default.
 type Limits struct {
 	File  int64 // bytes of one file: 32 MiB
 	Total int64 // bytes of all files that are read, with their names: 128 MiB
 	Files int   // files, folders and links; of a directory, also in one folder: 100000
 	// Unpacked is how many bytes an archive, or the layers of an image, may unpack
-	// to while the payload is looked for in them: 4 GiB.
+	// to while they are searched for the payload: 4 GiB.
 	Unpacked int64
 }
 
@@ -23,7 +23,7 @@ const (
 	mib = 1 << 20
 	gib = 1 << 30
 
-	// The longest name that Linux takes. Longer ones in an archive only cost memory.
+	// The longest name of Linux. Longer ones in an archive only cost memory.
 	maxName = 4096
 )
 
@@ -33,8 +33,8 @@ func (l Limits) orDefaults() Limits {
 	}
 }
 
-// overLimit is the error of a release that is larger than it may be. There is no use
-// in reading on to see what else may be wrong with it.
+// overLimit returns the error of a release that is over a limit. Reading stops then,
+// without a search for other errors.
 type overLimit string
 
 func (e overLimit) Error() string { return string(e) }
@@ -44,7 +44,7 @@ func isOverLimit(err error) bool {
 	return errors.As(err, &over)
 }
 
-// A budget counts what was taken against the limits.
+// A budget counts files and bytes against the limits.
 type budget struct {
 	limits   Limits
 	files    int
@@ -86,7 +86,7 @@ func (b *budget) unpack(size int64) error {
 	return nil
 }
 
-// unpacking counts all that is read through it.
+// unpacking returns a reader that counts the bytes read through it.
 func (b *budget) unpacking(from io.Reader) io.Reader {
 	return readerFunc(func(p []byte) (int, error) {
 		n, err := from.Read(p)
@@ -97,7 +97,7 @@ func (b *budget) unpacking(from io.Reader) io.Reader {
 	})
 }
 
-// interruptible ends reading as soon as the context does.
+// interruptible returns a reader that fails when the context ends.
 func interruptible(ctx context.Context, from io.Reader) io.Reader {
 	return readerFunc(func(p []byte) (int, error) {
 		if err := ctx.Err(); err != nil {
@@ -111,7 +111,7 @@ type readerFunc func([]byte) (int, error)
 
 func (read readerFunc) Read(p []byte) (int, error) { return read(p) }
 
-// inBytes writes a size the way people do, if that's exact.
+// inBytes returns a size with a unit, if that's exact.
 func inBytes(n int64) string {
 	switch {
 	case n >= gib && n%gib == 0:

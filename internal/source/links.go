@@ -12,11 +12,11 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// maxHops is how many links may lead from one to the next, as on Linux.
+// maxHops is how many links are followed for a name, as on Linux.
 const maxHops = 40
 
-// files makes a file system of what is in the folder root, with every link replaced
-// by its target, so that no reader has to follow links.
+// files returns the files of the folder root, with every link replaced by its target, so
+// that no reader has to follow links.
 func (t *tree) files(root string, limits Limits) (fs.FS, error) {
 	unlinked := &linkResolver{
 		tree:     t,
@@ -39,16 +39,16 @@ func (t *tree) files(root string, limits Limits) (fs.FS, error) {
 	return txtar.FS(&txtar.Archive{Files: unlinked.files})
 }
 
-// linkResolver is a tree on its way to one without links.
+// A linkResolver converts a tree to files without links.
 type linkResolver struct {
 	tree     *tree
 	children map[string][]string
-	budget   *budget // links to folders can make very much of very little
+	budget   *budget // links to folders can multiply the number of files
 	within   map[string]bool
 	files    []txtar.File
 }
 
-// add adds what is in the tree under name, at the place as.
+// add adds the node of the tree with a name, at the path as.
 func (u *linkResolver) add(as, name string) error {
 	if len(as) > maxName {
 		return fmt.Errorf("links make a name of more than %d bytes: %s", maxName, quoted(as))
@@ -105,8 +105,8 @@ var (
 	errNotKept  = errors.New("there is nothing, or nothing of the payload")
 )
 
-// follow says which file or folder a link leads to in the end, one step after the
-// other as an operating system does.
+// follow returns the file or folder that a link finally leads to, step by step as an
+// operating system does.
 func (t *tree) follow(link string) (string, error) {
 	at, rest := ".", strings.Split(link, "/")
 	for hops := 0; len(rest) > 0; {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// A location is where a release is.
+// A location is the location of a release.
 type location struct {
 	kind   Format
 	path   string         // of what is on disk
@@ -20,7 +20,7 @@ type location struct {
 	image  name.Reference // of an image in a registry
 }
 
-// locate says where ref is. It looks at the disk and never at the network.
+// locate returns the location of ref. It reads the disk, but never the network.
 func locate(ref string, insecure bool) (location, error) {
 	info, err := os.Stat(ref)
 	switch {
@@ -37,8 +37,8 @@ func locate(ref string, insecure bool) (location, error) {
 	if strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "/") || strings.HasPrefix(ref, "~") || filepath.IsAbs(ref) {
 		return location{}, &rephrased{text: "no such file or folder", err: fs.ErrNotExist}
 	}
-	// A registry, and a tag or digest, must be spelt out: a mistyped folder is no
-	// reason to ask some default registry for it.
+	// The registry, and a tag or digest, are required: a mistyped folder must not be
+	// requested from a default registry.
 	options := []name.Option{name.StrictValidation}
 	if insecure {
 		options = append(options, name.Insecure)

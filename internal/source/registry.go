@@ -21,7 +21,7 @@ import (
 type registryStore struct {
 	puller *remote.Puller
 	repo   name.Repository
-	asked  *remote.Descriptor // what the reference stands for
+	root   *remote.Descriptor // the descriptor of the reference
 }
 
 func openImage(ctx context.Context, ref name.Reference, take *extractor, insecure bool) (*Release, error) {
@@ -41,11 +41,11 @@ func openImage(ctx context.Context, ref name.Reference, take *extractor, insecur
 		return nil, fmt.Errorf("prepare to ask %s: %w", ref.Context().RegistryStr(), err)
 	}
 	registry := registryStore{puller: puller, repo: ref.Context()}
-	if registry.asked, err = puller.Get(ctx, ref); err != nil {
+	if registry.root, err = puller.Get(ctx, ref); err != nil {
 		return nil, explain(registry.repo.RegistryStr(), "there is no such image", err)
 	}
 	take.store = registry
-	manifest, err := take.image(ctx, registry.asked.Descriptor)
+	manifest, err := take.image(ctx, registry.root.Descriptor)
 	if err != nil {
 		return nil, err
 	}
@@ -53,13 +53,13 @@ func openImage(ctx context.Context, ref name.Reference, take *extractor, insecur
 	if err != nil {
 		return nil, err
 	}
-	digest := registry.asked.Digest.String()
+	digest := registry.root.Digest.String()
 	return &Release{FS: files, Kind: Image, Image: registry.repo.Digest(digest).Name(), Digest: digest}, nil
 }
 
 func (r registryStore) manifest(ctx context.Context, described v1.Descriptor) ([]byte, error) {
-	if described.Digest == r.asked.Digest {
-		return r.asked.Manifest, nil
+	if described.Digest == r.root.Digest {
+		return r.root.Manifest, nil
 	}
 	got, err := r.puller.Get(ctx, r.repo.Digest(described.Digest.String()))
 	if err != nil {
@@ -81,7 +81,7 @@ func (r registryStore) blob(ctx context.Context, described v1.Descriptor) (io.Re
 	return content, nil
 }
 
-// HTTPClient returns a client that goes through the proxy of the environment, and trusts the authorities of SSL_CERT_FILE
+// HTTPClient returns a client that uses the proxy of the environment, and trusts the authorities of SSL_CERT_FILE
 // beside those of the system. Unless insecure is set, it refuses plain http.
 func HTTPClient(insecure bool) (*http.Client, error) {
 	base, err := connections(insecure)
@@ -94,8 +94,8 @@ func HTTPClient(insecure bool) (*http.Client, error) {
 	return &http.Client{Transport: onlyTLS{attempts{base}}}, nil
 }
 
-// connections are ours and not those that the library shares, so that nothing of them
-// is left over.
+// connections returns a transport of its own, not the library's shared one, so that its
+// connections can be closed.
 func connections(insecure bool) (*http.Transport, error) {
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -108,8 +108,8 @@ func connections(insecure bool) (*http.Transport, error) {
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 		return transport, nil
 	}
-	// Go heeds SSL_CERT_FILE on Linux only, where it replaces the system's own; on
-	// top of those it's what our advice about unknown authorities means everywhere.
+	// Go reads SSL_CERT_FILE on Linux only, where it replaces the system's authorities.
+	// Here it is added to them on all systems, as explain advises.
 	file := os.Getenv("SSL_CERT_FILE")
 	if file == "" {
 		return transport, nil
@@ -127,11 +127,11 @@ func connections(insecure bool) (*http.Transport, error) {
 	return transport, nil
 }
 
-// onlyTLS refuses plain http, to which the library falls back for what looks like a
-// registry on this machine or in a private network.
+// onlyTLS refuses plain http, to which the library falls back for registries on this
+// machine or in a private network.
 type onlyTLS struct{ next attempts }
 
-// CloseIdleConnections is what a client's method of that name calls.
+// CloseIdleConnections is called by the client's method of that name.
 func (o onlyTLS) CloseIdleConnections() { o.next.CloseIdleConnections() }
 
 func (o onlyTLS) RoundTrip(request *http.Request) (*http.Response, error) {

@@ -1,11 +1,11 @@
-// Package source finds a release and opens it as files, from wherever it is: a
-// folder in the cluster version operator's shape or a plain one of manifests, a tar
-// archive, an OCI image layout on disk, or an image in a registry.
+// Package source opens a release as files, from a folder in the cluster-version
+// operator's format or a plain one of manifests, a tar archive, an OCI image layout on
+// disk, or an image in a registry.
 //
 // The result is one read-only fs.FS. The content of a release isn't trusted: its
-// size and number of files are bounded, names and links stay inside, and what has a
-// digest is compared with it. The package doesn't know what a manifest is, keeps
-// nothing on disk and writes nowhere.
+// size and number of files are bounded, names and links stay inside, and content with
+// a digest is verified. The package doesn't parse manifests, and writes nothing to
+// disk.
 //
 // Open is the call to start from.
 package source
@@ -23,10 +23,10 @@ import (
 // RetrievalFailed is the reason of every error of Open.
 const RetrievalFailed = "UpdatePayloadRetrievalFailed"
 
-// A Format is what a release is read from.
+// A Format is the format of the source of a release.
 type Format string
 
-// The kinds there are.
+// The formats.
 const (
 	Directory Format = "directory"
 	Archive   Format = "archive"
@@ -34,33 +34,33 @@ const (
 	Image     Format = "image"
 )
 
-// Options say how to open a release. The zero value will do.
+// Options are how to open a release. The zero value works.
 type Options struct {
-	// Platform says which image of several to take, as in linux/arm64. Without it
-	// that's linux on this machine's architecture.
+	// Platform is the platform of an image, as in linux/arm64. The default is linux on
+	// this machine's architecture.
 	Platform string
-	// Insecure allows a registry that only has plain http, or a certificate that
-	// proves nothing.
+	// Insecure allows a registry that only has plain http, or a certificate that isn't
+	// trusted.
 	Insecure bool
 	Limits   Limits
-	Progress io.Writer // gets a line before an image is pulled, if there is one
+	Progress io.Writer // gets a line before an image is pulled; may be nil
 }
 
 // A Release is an open release.
 type Release struct {
-	FS   fs.FS // its files, safe for use by several at once
+	FS   fs.FS // its files, safe for concurrent use
 	Kind Format
 
-	// Image is repository@sha256:… of an image in a registry, and Digest its digest
-	// alone, which that of a layout has as well. Of several platforms' images it's
-	// the digest of the index of them all, so it means the same everywhere.
+	// Image is repository@sha256:… of an image in a registry, and Digest the digest of
+	// an image in a registry or layout. For images of several platforms it's the digest
+	// of their index, so it is the same on all platforms.
 	Image  string
 	Digest string
 
 	close func() error
 }
 
-// Close gives back what Open took. FS is of no use afterwards.
+// Close frees the resources of Open. FS must not be used afterwards.
 func (r *Release) Close() error {
 	if r.close == nil {
 		return nil
@@ -68,8 +68,8 @@ func (r *Release) Close() error {
 	return r.close()
 }
 
-// Open opens the release that ref names. Something on disk wins over an image of the
-// same name; of a layout with several images, LAYOUT:tag or LAYOUT@sha256:… is one.
+// Open opens the release of a ref. A path on disk has precedence over an image of the
+// same name; LAYOUT:tag or LAYOUT@sha256:… chooses one of several images of a layout.
 // Its errors are of type *reason.Error.
 func Open(ctx context.Context, ref string, options Options) (*Release, error) {
 	release, err := open(ctx, ref, options)

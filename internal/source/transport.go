@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	maxRedirects = 5 // of one request; registries need one, to where blobs are
-	// Slower than minProgress bytes in each stallTime is as good as never.
+	maxRedirects = 5 // of one request; registries redirect once to blobs
+	// A response is stalled if it has fewer than minProgress bytes in each stallTime.
 	minProgress = 64 * kib
 	stallTime   = 30 * time.Second
 )
 
-// limitedTransport ends requests that a registry could keep going for ever: the registry library
-// follows redirects without a limit, and reads answers however slow or long they are.
+// limitedTransport ends requests that a registry could keep open for ever: the registry library
+// follows redirects without a limit, and reads responses without limits of time or size.
 type limitedTransport struct{ next http.RoundTripper }
 
 // A limitError is why limitedTransport has ended a request.
@@ -47,7 +47,7 @@ func (b limitedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 		return nil, err
 	}
 	host := request.URL.Host
-	if !strings.Contains(first.URL.Path, "/blobs/") { // whose size is known and looked at
+	if !strings.Contains(first.URL.Path, "/blobs/") { // the size of blobs is known and checked
 		response.Body = &boundedBody{ReadCloser: response.Body, left: maxManifest, host: host}
 	}
 	tooSlow := limitError(fmt.Sprintf("%s sends less than %s in %s: check your network, or try again later", host, inBytes(minProgress), stallTime))
@@ -55,7 +55,7 @@ func (b limitedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 	return response, nil
 }
 
-// A boundedBody is an answer that has a limit of bytes.
+// A boundedBody is the body of a response with a limit of bytes.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
@@ -70,7 +70,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A stallingBody is an answer whose request is canceled when it makes no progress.
+// A stallingBody is the body of a response whose request is canceled when it makes no progress.
 type stallingBody struct {
 	io.ReadCloser
 	ctx    context.Context
@@ -98,8 +98,8 @@ func (b *stallingBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// attempts marks the errors of requests that got no answer. The registry library tries https and then http, and joins
-// their errors: that of https does not matter if no TLS is spoken there, and is not marked.
+// attempts marks the errors of requests without a response. The registry library tries https and then http, and joins
+// their errors: the error of https is not marked if the server has no TLS.
 type attempts struct{ *http.Transport }
 
 func (a attempts) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -110,18 +110,18 @@ func (a attempts) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// An attemptError is why a request got no answer.
+// An attemptError is why a request got no response.
 type attemptError struct{ error }
 
 func (a attemptError) Unwrap() error { return a.error }
 
-// Timeout is what the client of a transport asks its errors.
+// Timeout implements net.Error.
 func (a attemptError) Timeout() bool {
 	var timeout net.Error
 	return errors.As(a.error, &timeout) && timeout.Timeout()
 }
 
-// isDropped returns whether the other side has closed the connection without an answer.
+// isDropped reports whether the server has closed the connection without a response.
 func (a attemptError) isDropped() bool {
 	return errors.Is(a.error, io.EOF) || errors.Is(a.error, io.ErrUnexpectedEOF) || errors.Is(a.error, syscall.ECONNRESET)
 }

@@ -13,12 +13,12 @@ import (
 	"unicode/utf8"
 )
 
-// A tree is what a tar holds, with its links as they are.
+// A tree is the content of a tar, with links not resolved.
 type tree struct {
 	nodes  map[string]*node // by name as in fs.ValidPath, all folders included
 	budget *budget
-	// ofImage says that names and links begin at the root of an image, of which only
-	// the payload is kept.
+	// ofImage is true if names and links are relative to the root of an image, of which
+	// only the payload is kept.
 	ofImage bool
 }
 
@@ -52,7 +52,7 @@ func (t *tree) read(from io.Reader) error {
 
 func (t *tree) entry(header *tar.Header, content io.Reader) error {
 	if header.Typeflag == tar.TypeXGlobalHeader {
-		return nil // a remark about all entries, such as the commit it was made from
+		return nil // metadata of the archive, such as its commit
 	}
 	name, err := t.name(header.Name)
 	if err != nil {
@@ -87,7 +87,7 @@ func (t *tree) node(name string, header *tar.Header, content io.Reader) (*node, 
 	case tar.TypeSymlink:
 		target := header.Linkname
 		if t.ofImage && !path.IsAbs(target) {
-			// Not cleaned: where ".." leads is only known once all links are.
+			// Not cleaned: ".." can only be resolved when all links are known.
 			target = "/" + path.Dir(name) + "/" + target
 		}
 		if len(target) > maxName {
@@ -109,8 +109,8 @@ func (t *tree) node(name string, header *tar.Header, content io.Reader) (*node, 
 	}
 }
 
-// readExactly doesn't believe a size before the bytes are there: a few bytes of
-// header could otherwise cost all the memory that one file may have.
+// readExactly does not allocate a large size before it has read the bytes: a few bytes
+// of header could otherwise cost all the memory of one file.
 func readExactly(from io.Reader, size int64) ([]byte, error) {
 	const believed = mib
 	if size <= believed {
@@ -123,7 +123,7 @@ func readExactly(from io.Reader, size int64) ([]byte, error) {
 	return content.Bytes(), err
 }
 
-// name checks the name of an entry and makes it one as in fs.ValidPath.
+// name checks the name of an entry and converts it to a valid path of package fs.
 func (t *tree) name(given string) (string, error) {
 	if t.ofImage {
 		given = strings.TrimLeft(given, "/")
@@ -135,7 +135,7 @@ func (t *tree) name(given string) (string, error) {
 	case slices.Contains(strings.Split(given, "/"), ".."):
 		return "", errors.New("its name has \"..\" in it")
 	case t.ofImage && !isOfRelease(name):
-		return name, nil // an operating system has many an odd name
+		return name, nil // an operating system has files with odd names
 	case strings.ContainsAny(given, "\\\x00"):
 		return "", errors.New("its name has a backslash or zero byte in it")
 	case !utf8.ValidString(given) || !fs.ValidPath(name):
@@ -147,7 +147,7 @@ func (t *tree) name(given string) (string, error) {
 	}
 }
 
-// add puts a node, and the folders that it is in, where it belongs.
+// add adds a node and its parent folders.
 func (t *tree) add(name string, added *node) error {
 	if before := t.nodes[name]; before != nil {
 		if !before.equal(added) {
@@ -156,8 +156,8 @@ func (t *tree) add(name string, added *node) error {
 		return nil
 	}
 	for parent := path.Dir(name); ; parent = path.Dir(parent) {
-		if there := t.nodes[parent]; there != nil {
-			if there.kind != tar.TypeDir {
+		if existing := t.nodes[parent]; existing != nil {
+			if existing.kind != tar.TypeDir {
 				return fmt.Errorf("it's in %s, which is no folder", quoted(parent))
 			}
 			break
@@ -178,8 +178,8 @@ func (n *node) equal(other *node) bool {
 	return n.kind == other.kind && n.target == other.target && bytes.Equal(n.content, other.content)
 }
 
-// top is the folder that everything is in: the single one at the top that "tar czf
-// x.tgz release" makes, unless its name says that it's a part of a release.
+// top returns the only folder at the top, as "tar czf x.tgz release" creates it, unless
+// it has the name of a folder of a release; else ".".
 func (t *tree) top() string {
 	top := "."
 	for name := range t.nodes {

@@ -105,7 +105,7 @@ func (g tombstoned) asked(uid types.UID) {
 func (g tombstoned) sent(uid types.UID) {
 	g.Helper()
 	g.asked(uid)
-	g.remember(func(r *record.Record) { r.NoteSent(g.release.Manifests[0].ID(), uid) })
+	g.remember(func(r *record.Record) { r.MarkSent(g.release.Manifests[0].ID(), uid) })
 }
 
 // applied notes that a version with the tombstone was applied.

@@ -105,7 +105,7 @@ func TestUpstreamIsDoneEarlier(t *testing.T) {
 		t.Error(did.Err)
 	}
 	did := runUntil(t, namespace, release, apply.Options{}, "Deployment NS/web", "waiting: 0 of 1 replicas are available\n"+
-		"Pod NS/web-POD: its containers are not created yet, and node node-0 does not say why")
+		"Pod NS/web-POD: its containers are not created yet, and node node-0 reports no reason")
 	if did.Err == nil {
 		t.Error("it is done")
 	}

@@ -60,7 +60,7 @@ func runs(kind string) string {
 const (
 	aBit    = `{"spec":{"minReadySeconds":0}}`
 	forLong = `{"spec":{"minReadySeconds":300}}`
-	slow    = "\nPod NS/web-POD: its containers are not created yet, and node node-0 does not say why"
+	slow    = "\nPod NS/web-POD: its containers are not created yet, and node node-0 reports no reason"
 
 	barePod    = "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS, annotations: {sandbox.runlevel.dev/pod: DOES}}, spec: {containers: [{name: web, image: registry.example/web}]}}"
 	controller = `
@@ -131,11 +131,11 @@ var standings = map[string]standing{
 	},
 	"job": { // one that is done stays done: see TestJobIsRunOnce
 		object: "Job NS/job", becomes: job("complete"),
-		never: job("hang"), says: "0 of 1 pods have succeeded\nPod NS/job-POD: its containers are not created yet, and node node-0 does not say why",
+		never: job("hang"), says: "0 of 1 pods have succeeded\nPod NS/job-POD: its containers are not created yet, and node node-0 reports no reason",
 	},
 	"pod": {
 		object: "Pod NS/web", becomes: strings.Replace(barePod, "DOES", "run", 1),
-		never: strings.Replace(barePod, "DOES", "hang", 1), says: "it is not ready: ContainersNotReady\nPod NS/web: its containers are not created yet, and node node-0 does not say why",
+		never: strings.Replace(barePod, "DOES", "hang", 1), says: "it is not ready: ContainersNotReady\nPod NS/web: its containers are not created yet, and node node-0 reports no reason",
 		breaks: patched(pods, "NS/web", `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Sick","message":"it has a cold"}]}}`, "status"),
 		broken: "it is not ready: it has a cold\nPod NS/web: it is not ready: it has a cold",
 		fixes:  patched(pods, "NS/web", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status"),
@@ -170,7 +170,7 @@ var standings = map[string]standing{
 	},
 	"operator": {
 		object: "ClusterOperator NS", becomes: operator, helps: patched(operators, "/NS", healthy, "status"),
-		never: operator, says: "it is not available: it has not said so yet",
+		never: operator, says: "it is not available: it has not reported Available=True yet",
 		breaks: patched(operators, "/NS", `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","reason":"Ill","message":"a cold"}]}}`, "status"),
 		broken: "it is degraded: Ill: a cold", fixes: patched(operators, "/NS", healthy, "status"),
 	},

@@ -26,7 +26,7 @@ func TestRolloutThatWasGivenUpGetsAnotherChance(t *testing.T) {
 	namespace := test.Namespace(t)
 	text := "-- 0000_10_web_web.yaml --" + strings.ReplaceAll(workload("Deployment", "web", "hang", ""), "minReadySeconds: 300", "progressDeadlineSeconds: 2")
 	const late = "it made no progress within 2 seconds: 0 of 1 replicas are available\n" +
-		"Pod NS/web-POD: its containers are not created yet, and node node-0 does not say why"
+		"Pod NS/web-POD: its containers are not created yet, and node node-0 reports no reason"
 	release := load(t, namespace, namespace, text)
 	did := run(t, t.Context(), release, apply.Options{})
 	if did.Err == nil || !strings.HasSuffix(said(namespace, apply.Event{Message: did.Err.Error()}), strings.ReplaceAll(late, "\n", "\n  ")) {
@@ -105,10 +105,10 @@ func TestClusterOperatorIsAwaited(t *testing.T) {
 	t.Parallel()
 	namespace, c := test.Namespace(t), connect(t)
 	step := map[string]string{
-		"waiting: it is not available: it has not said so yet": `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","reason":"Ill","message":"a cold"}]}}`,
-		"waiting: it is degraded: Ill: a cold":                 `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"False"}]}}`,
-		"waiting: operator is not yet at 1.2.3":                `{"status":{"versions":[{"name":"operator","version":"1.2.2"}]}}`,
-		"waiting: operator is at 1.2.2, not yet at 1.2.3":      `{"status":{"versions":[{"name":"operator","version":"1.2.3"}]}}`,
+		"waiting: it is not available: it has not reported Available=True yet": `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","reason":"Ill","message":"a cold"}]}}`,
+		"waiting: it is degraded: Ill: a cold":                                 `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"False"}]}}`,
+		"waiting: operator is not yet at 1.2.3":                                `{"status":{"versions":[{"name":"operator","version":"1.2.2"}]}}`,
+		"waiting: operator is at 1.2.2, not yet at 1.2.3":                      `{"status":{"versions":[{"name":"operator","version":"1.2.3"}]}}`,
 	}
 	audience := &spectator{}
 	audience.hears = func(about, text string) {

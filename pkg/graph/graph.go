@@ -1,11 +1,11 @@
 // Package graph orders the manifests of a payload by the names of their files, as
 // the cluster-version operator does: levels one after the other, the components of
 // a level side by side, the manifests of a component in a row, and nothing past a
-// Job before it is done. Walk goes through the graph and says at any time what is
-// ready, and what blocks the rest.
+// Job before it is done. A Walk traverses the graph and returns at any time which
+// nodes are ready, and which nodes block the rest.
 //
-// It decides only: there are no goroutines here, no cluster and no clock. What a
-// task is, it learns from the small interface Task.
+// It only decides: it has no goroutines, no cluster and no clock. It knows tasks
+// through the small interface Task.
 //
 // Build is the call to start from; Graph.Walk comes next.
 package graph
@@ -20,8 +20,8 @@ import (
 
 // A Task is one step: a manifest to apply.
 type Task interface {
-	File() string                       // the name of its file, which says where it stands
-	Object() *unstructured.Unstructured // what it applies
+	File() string                       // the name of its file, which decides its place in the order
+	Object() *unstructured.Unstructured // the object to apply
 	IsTombstone() bool                  // whether it deletes the object instead
 }
 
@@ -40,42 +40,42 @@ func Label(task Task) string {
 type Mode string
 
 const (
-	// Update keeps the order: a component changes only when the levels before are
-	// there, so that a mistake stops early.
+	// Update keeps the order: a component changes only when the earlier levels are
+	// ready, so that a mistake stops early.
 	Update Mode = "update"
-	// Install starts all components at once: nothing is there yet to be broken. Only a
-	// level with lifecycle hooks waits for those before it, and holds up those after it.
+	// Install starts all components at once: nothing exists yet that could break. Only a
+	// level with lifecycle hooks waits for earlier levels, and blocks later levels.
 	Install Mode = "install"
 	// Reconcile is like Install, in another order at each attempt, so that one
 	// component that fails does not always keep the same others waiting.
 	Reconcile Mode = "reconcile"
 )
 
-// Options say how to build a graph. The zero value is an update in the operator's
-// own order.
+// Options configure a graph. The zero value is an update in the cluster-version
+// operator's order.
 type Options struct {
 	Mode Mode // Update, if it is empty
-	// Attempt is how often Reconcile was tried before. It shuffles the order.
+	// Attempt is the number of earlier attempts of Reconcile. It shuffles the order.
 	Attempt int
-	// Implied also respects what the objects themselves imply: see Dependencies.
+	// Implied also respects the dependencies that the objects imply: see Dependencies.
 	Implied bool
 }
 
-// A Graph is nodes and the edges between them.
+// A Graph has nodes and the edges between them.
 type Graph struct {
 	Tasks []Task
 	Nodes []Node
-	// Implied are the dependencies that Options.Implied has made it respect.
+	// Implied are the dependencies that the graph respects because of Options.Implied.
 	Implied []Dependency
 	// Conflicts are dependencies that the order of the files contradicts. The files
 	// win: these are not respected.
 	Conflicts []Dependency
 }
 
-// A Node is tasks that are done one after the other, in this order. One without
-// tasks only stands between others: it keeps m×n edges at m+n.
+// A Node is tasks that are done one after the other, in this order. A node without
+// tasks only connects others: it reduces m×n edges to m+n.
 type Node struct {
-	Tasks []int // places in Graph.Tasks
+	Tasks []int // indexes of Graph.Tasks
 	In    []int // nodes that must be done before
 	Out   []int // nodes that wait for this one
 }
@@ -93,7 +93,7 @@ func Build[T Task](tasks []T, options Options) *Graph {
 	return g
 }
 
-// build makes the nodes: a chain of Jobs, in an install also of levels with lifecycle hooks, and of what stands between them.
+// build adds the nodes: a chain of Jobs, in an install also of levels with lifecycle hooks, and of the tasks between them.
 func (g *Graph) build(options Options) {
 	layout := newLayout(g.Tasks, options)
 	last := none
@@ -107,7 +107,7 @@ func (g *Graph) build(options Options) {
 	}
 }
 
-// none is where a node would be, were there one.
+// none is the index of no node.
 const none = -1
 
 // add appends a node.
@@ -122,10 +122,10 @@ func (g *Graph) connect(from, to int) {
 	g.Nodes[to].In = append(g.Nodes[to].In, from)
 }
 
-// addSegment appends steps that follow one after the other, each of nodes side by
-// side, and returns the node that whatever follows has to wait for. A segment of a
-// single node is just that; any other stands between two nodes without tasks, the
-// second only if something follows.
+// addSegment appends steps that follow one after the other, each of parallel nodes,
+// and returns the node that the next segment has to wait for. A segment of more than
+// one node begins with a node without tasks, and ends with another one if a segment
+// follows.
 func (g *Graph) addSegment(steps [][][]int, after int, isLast bool) int {
 	if len(steps) == 1 && len(steps[0]) == 1 {
 		node := g.add(steps[0][0])

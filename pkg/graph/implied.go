@@ -9,11 +9,11 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A Dependency is what two objects imply by themselves, whatever their files are
-// called: one can't be applied, or does harm, before the other is there.
+// A Dependency is between two objects, whatever the names of their files: one can't
+// be applied, or does harm, before the other exists.
 type Dependency struct {
-	Task  int // waits, a place in Graph.Tasks
-	Needs int // for this one
+	Task  int // the task that waits, an index of Graph.Tasks
+	Needs int // the task that it waits for
 	Why   string
 }
 
@@ -25,32 +25,32 @@ const (
 	needsWorkload  = "the API server would call a Service that nothing serves yet"
 )
 
-// The kinds that others may need.
+// The kinds that other objects may need.
 var (
 	serviceKind     = schema.GroupKind{Kind: "Service"}
 	daemonSetKind   = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
 	statefulSetKind = schema.GroupKind{Group: "apps", Kind: "StatefulSet"}
 )
 
-// An index finds tasks by what others may need of them.
+// An index finds tasks by what other tasks may need: kind, namespace, Service or pods.
 type index struct {
 	kindOf     []schema.GroupKind // of each task; none for tombstones, which nothing needs
 	kinds      map[schema.GroupKind][]int
 	namespaces map[string][]int
 	services   map[types.NamespacedName]int
 	workloads  PodIndex[int]
-	served     map[types.NamespacedName][]int // what servedBy found
+	served     map[types.NamespacedName][]int // the results of servedBy
 	tasks      []Task
 }
 
-// Dependencies finds what the objects of tasks imply, in the order of the tasks
-// that wait.
+// Dependencies returns the dependencies that the objects of tasks imply, in the order
+// of the tasks that wait.
 func Dependencies(tasks []Task) []Dependency {
 	x := newIndex(tasks)
 	var found []Dependency
 	for i, task := range tasks {
 		if task.IsTombstone() {
-			continue // it depends on nothing, and nothing can depend on it
+			continue // a tombstone depends on nothing, and nothing depends on it
 		}
 		object := task.Object()
 		need := func(needs int, known bool, why string) {
@@ -130,10 +130,10 @@ func (x *index) findWorkloads(service types.NamespacedName) []int {
 // A PodIndex finds workloads by the labels of their pods.
 type PodIndex[T comparable] map[podLabel][]T
 
-// A podLabel is one that pods of a namespace have.
+// A podLabel is a label of pods in a namespace.
 type podLabel struct{ namespace, key, value string }
 
-// Add adds a workload, under the labels of the pods of an object. One that is added for several objects in a row has each label once.
+// Add adds a workload under the pod labels of an object. A workload that is added for several objects in a row has each label once.
 func (x PodIndex[T]) Add(object *unstructured.Unstructured, workload T) {
 	pods, _, _ := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
 	for key, value := range pods {
@@ -144,8 +144,7 @@ func (x PodIndex[T]) Add(object *unstructured.Unstructured, workload T) {
 	}
 }
 
-// Candidates returns the workloads that have that label of a Service's selector which fewest have: others can't be
-// selected.
+// Candidates returns the workloads that a Service may select: those with the rarest label of its selector.
 func (x PodIndex[T]) Candidates(service *unstructured.Unstructured) []T {
 	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
 	var fewest []T
@@ -158,7 +157,7 @@ func (x PodIndex[T]) Candidates(service *unstructured.Unstructured) []T {
 	return fewest
 }
 
-// Selects says whether a Service leads to the pods of a workload in its namespace.
+// Selects reports whether a Service selects the pods of a workload in its namespace.
 func Selects(service, workload *unstructured.Unstructured) bool {
 	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
 	pods, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "template", "metadata", "labels")

@@ -15,9 +15,9 @@ type layout struct {
 	random  *rand.Rand
 }
 
-// strides is how many attempts go through the order once, before it is shuffled
-// again. It is the cluster-version operator's number, and so is the generator: the
-// same attempt gives the same order as there.
+// strides is the number of attempts with the same shuffle, each with another start.
+// It is the cluster-version operator's number, and so is the generator: the same
+// attempt has the same order as there.
 const strides = 8
 
 func newLayout(tasks []Task, options Options) *layout {
@@ -31,7 +31,7 @@ func newLayout(tasks []Task, options Options) *layout {
 	return l
 }
 
-// segments cuts tasks where the order is kept whatever the mode is.
+// segments cuts tasks where every mode keeps the order.
 func (l *layout) segments(tasks []Task) [][]int {
 	segments := splitAtJobs(tasks)
 	if l.options.Mode != Install {
@@ -65,8 +65,8 @@ func splitAtJobs(tasks []Task) [][]int {
 	return segments
 }
 
-// splitAtHooks cuts a segment of an install in front of each level that has a Deployment with lifecycle hooks, and behind
-// it: what the hooks need is there before, and what may need their outcome comes after. An update keeps levels apart anyway.
+// splitAtHooks cuts a segment of an install before and after each level that has a Deployment with lifecycle hooks: the
+// hooks may need earlier levels, and later levels may need the hooks. An update keeps levels apart anyway.
 func (l *layout) splitAtHooks(tasks []Task, segment []int) [][]int {
 	var parts [][]int
 	var begin int // of the last part
@@ -92,14 +92,14 @@ func HasHooks(task Task) bool {
 	return !task.IsTombstone() && object.GroupVersionKind().GroupKind() == kinds.Deployment && object.GetAnnotations()[deploymenthook.Annotation] != ""
 }
 
-// IsBarrier says that nothing may overtake a task: neither what comes before it nor
-// what comes after. Such are Jobs.
+// IsBarrier reports whether a task is a Job: all earlier tasks are done before it, and
+// all later tasks after it.
 func IsBarrier(task Task) bool {
 	object := task.Object()
 	return object.GetKind() == "Job" && object.GetAPIVersion() == "batch/v1"
 }
 
-// steps cuts tasks into steps, each of nodes that may run side by side.
+// steps cuts tasks into steps, each of nodes that may run in parallel.
 func (l *layout) steps(tasks []int) [][][]int {
 	switch l.options.Mode {
 	case Install:
@@ -114,7 +114,7 @@ func (l *layout) steps(tasks []int) [][][]int {
 }
 
 // chunks cuts tasks into runs of the same level and component. A task whose name
-// says neither is a chunk of its own.
+// has neither is a chunk of its own.
 func (l *layout) chunks(tasks []int) [][]int {
 	var chunks [][]int
 	start := 0
@@ -128,9 +128,8 @@ func (l *layout) chunks(tasks []int) [][]int {
 	return chunks
 }
 
-// levels puts the chunks of a level side by side. A level of one component has
-// nothing to be parallel with, and neither has a task of no level: such neighbours
-// become one node.
+// levels makes a step of the chunks of each level. Neighbouring steps of a single
+// chunk, from levels of one component or tasks without a level, become one node.
 func (l *layout) levels(tasks []int) [][][]int {
 	var steps [][][]int
 	joins := false // the last step is a single chunk, which the next one may join
@@ -154,8 +153,8 @@ func (l *layout) levels(tasks []int) [][][]int {
 	return steps
 }
 
-// span is what lies from one chunk of tasks to another, both included. A segment
-// has no gaps, so that places in it follow from the numbers of its tasks.
+// span returns the tasks from one chunk to another, both included. A segment has no
+// gaps, so indexes in it follow from the numbers of its tasks.
 func span(tasks, from, to []int) []int {
 	first, end := from[0]-tasks[0], to[len(to)-1]-tasks[0]+1
 	return tasks[first:end:end]
@@ -166,7 +165,7 @@ func (l *layout) sameLevel(a, b []int) bool {
 	return first.IsKnown() && second.IsKnown() && first.Level == second.Level
 }
 
-// shift begins a round of the chunks at another place at each attempt.
+// shift rotates the chunks, at each attempt to another start.
 func shift(chunks [][]int, attempt int) [][]int {
 	by := attempt % len(chunks)
 	if len(chunks) >= strides {

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// A Name is what the name of a manifest's file says: 0000_LEVEL_COMPONENT_rest.
-// It is empty when the file is named otherwise.
+// A Name is the level and the component in the name of a manifest's file,
+// 0000_LEVEL_COMPONENT_rest. It is empty for files with other names.
 type Name struct {
 	Level     string // digits, compared as text: "5" and "05" are two levels
 	Component string // letters, digits, and dashes between them
 }
 
-// IsKnown says whether the file name has a level and a component.
+// IsKnown reports whether the file name has a level and a component.
 func (n Name) IsKnown() bool { return n.Component != "" }
 
-// Words are what people call it: "level 10, web"; "" if it is not known.
+// Words returns the name for people: "level 10, web"; "" if it is not known.
 func (n Name) Words() string {
 	if !n.IsKnown() {
 		return ""
@@ -33,7 +33,7 @@ func CompareLevels(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
-// namePattern is the cluster-version operator's.
+// namePattern is the pattern of the cluster-version operator.
 var namePattern = regexp.MustCompile(`^0000_(\d+)_([a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*?)_`)
 
 // ParseName reads the name of a file.

@@ -2,15 +2,15 @@ package graph
 
 import "slices"
 
-// imply adds to the graph what the objects imply. A node is cut where one of its
-// tasks waits for, or is waited for by, a task of another node, so that nothing
+// imply adds the implied dependencies to the graph. A node is cut where one of its
+// tasks waits for, or is waited for by, a task of another node, so that no task
 // waits longer than it must.
 func (g *Graph) imply() {
 	g.Implied, g.Conflicts = g.respected(Dependencies(g.Tasks))
 	g.cut(g.Implied)
 	home := g.NodesOfTasks()
-	// Dependencies are in the order of the tasks that wait, so all of a node are met in
-	// a row: it is enough to know which edges the node at hand has.
+	// Dependencies are in the order of the tasks that wait, so all of a node come in a
+	// row: it is enough to know the edges of the current node.
 	leadsTo := slices.Repeat([]int{none}, len(g.Nodes)) // the last node that one is known to have an edge to
 	for _, d := range g.Implied {
 		from, to := home[d.Needs], home[d.Task]
@@ -27,7 +27,7 @@ func (g *Graph) imply() {
 	}
 }
 
-// NodesOfTasks says in which node each task is.
+// NodesOfTasks returns the node of each task.
 func (g *Graph) NodesOfTasks() []int {
 	home := make([]int, len(g.Tasks))
 	for i, node := range g.Nodes {
@@ -40,8 +40,8 @@ func (g *Graph) NodesOfTasks() []int {
 
 // respected divides dependencies into those that can be respected and those that
 // the order of the files contradicts. Edges of the files always lead from a task to
-// a later one. So a cycle needs a dependency on a later task, and it is that one
-// which gives way, if it is on a cycle at all.
+// a later one. So each cycle has a dependency on a later task, and only those
+// dependencies are not respected.
 func (g *Graph) respected(all []Dependency) (respected, conflicts []Dependency) {
 	isBackward := func(d Dependency) bool { return d.Needs > d.Task }
 	if !slices.ContainsFunc(all, isBackward) {
@@ -59,7 +59,7 @@ func (g *Graph) respected(all []Dependency) (respected, conflicts []Dependency) 
 }
 
 // cycles gives each task a number, the same for all tasks that are on a cycle
-// together. It looks at tasks and at the nodes that stand between them.
+// together. Its vertices are tasks and the nodes between them.
 func (g *Graph) cycles(dependencies []Dependency) []int {
 	after := make([][]int, len(g.Tasks)+len(g.Nodes))
 	// A task leads to the next one of its node, the last one to the node itself,
@@ -152,8 +152,8 @@ func (g *Graph) cut(dependencies []Dependency) {
 	g.divide(func(previous, task int) bool { return after[previous] || before[task] })
 }
 
-// divide makes chains of nodes. What a node waited for, the first link of its chain
-// waits for; what waited for it, waits for the last.
+// divide replaces nodes by chains of nodes. The first link of a chain has the incoming
+// edges of its node, the last link the outgoing edges.
 func (g *Graph) divide(isCut func(previous, task int) bool) {
 	whole := g.Nodes
 	g.Nodes = make([]Node, 0, len(whole))

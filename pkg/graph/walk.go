@@ -5,24 +5,24 @@ import "fmt"
 // A NodeState is the state of a node in a walk.
 type NodeState string
 
-// The states of a node; the last three are how it may end.
+// The states of a node; the last three are final.
 const (
-	Blocked NodeState = "blocked" // it waits for others
-	Ready   NodeState = "ready"   // it waits for nothing, and has not begun
-	Running NodeState = "running" // Walk.Ready has given it out
+	Blocked NodeState = "blocked" // it waits for other nodes
+	Ready   NodeState = "ready"   // it waits for nothing, and has not started
+	Running NodeState = "running" // Walk.Ready has returned it
 	OK      NodeState = "ok"
-	Failed  NodeState = "failed"  // what waits for it will never be ready
-	Skipped NodeState = "skipped" // nothing was to be done: what waits for it may go on
+	Failed  NodeState = "failed"  // nodes that wait for it will never be ready
+	Skipped NodeState = "skipped" // it had nothing to do: nodes that wait for it may go on
 )
 
-// A Walk goes through a graph once. The caller asks Ready for nodes to work on,
-// and reports the end of each to Done. Each edge is looked at once: a walk costs no more
-// than the graph is large.
+// A Walk traverses a graph once. The caller gets nodes to work on from Ready, and
+// reports the end of each to Done. Each edge is visited once, so the cost is linear in
+// the size of the graph.
 type Walk struct {
 	graph   *Graph
 	states  []NodeState
 	missing []int // how many predecessors are not done yet
-	ready   []int // to be given out, in order
+	ready   []int // for the next call of Ready, in order
 	open    int   // nodes that have tasks and are not done
 }
 
@@ -55,7 +55,7 @@ func (w *Walk) Ready() []int {
 	return ready
 }
 
-// Done tells how a node ended that Ready has given out: OK, Failed or Skipped.
+// Done reports the final state of a node that Ready has returned: OK, Failed or Skipped.
 func (w *Walk) Done(node int, end NodeState) {
 	if isEnd := end == OK || end == Failed || end == Skipped; w.states[node] != Running || !isEnd {
 		panic(fmt.Sprintf("graph: a node that is %s can't become %s", w.states[node], end))
@@ -68,13 +68,13 @@ func (w *Walk) Done(node int, end NodeState) {
 	w.release(w.unblocked(node))
 }
 
-// Finished says whether every node is done. A walk with a failed node never is.
+// Finished reports whether every node is done. A walk with a failed node never is.
 func (w *Walk) Finished() bool { return w.open == 0 }
 
 // State returns the state of a node.
 func (w *Walk) State(node int) NodeState { return w.states[node] }
 
-// unblocked are the nodes that waited for this one last.
+// unblocked returns the nodes for which this one was the last to wait for.
 func (w *Walk) unblocked(node int) []int {
 	var free []int
 	for _, next := range w.graph.Nodes[node].Out {

@@ -99,7 +99,7 @@ func (g *guard) controllers() leader.Controllers {
 			{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: programName},
 		},
 		Awaited: g.api.machine, Awaits: "the guard has not seen the machines of the control plane yet",
-		Stand: func(context.Context) (clusteroperator.ControllerStanding, error) {
+		Status: func(context.Context) (clusteroperator.ControllerStatus, error) {
 			return g.seen.standing(g.options.Etcd.Patience)
 		},
 	}

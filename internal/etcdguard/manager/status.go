@@ -60,12 +60,12 @@ func (o *observation) last() (etcdguard.EtcdSnapshot, bool) {
 
 // standing returns the status of the guard. Trouble is reported when it has lasted for longer than a member may be silent:
 // otherwise each restart of a member would be reported.
-func (o *observation) standing(patience time.Duration) (clusteroperator.ControllerStanding, error) {
+func (o *observation) standing(patience time.Duration) (clusteroperator.ControllerStatus, error) {
 	seen, isMade := o.last()
 	if !isMade {
-		return clusteroperator.ControllerStanding{}, errors.New("the guard has not looked at etcd yet")
+		return clusteroperator.ControllerStatus{}, errors.New("the guard has not looked at etcd yet")
 	}
-	standing := clusteroperator.ControllerStanding{NotUpgradeable: replacement(seen)}
+	standing := clusteroperator.ControllerStatus{NotUpgradeable: replacement(seen)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if time.Since(o.since) >= patience {

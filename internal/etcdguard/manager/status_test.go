@@ -20,20 +20,20 @@ func TestStanding(t *testing.T) {
 		seen    etcdguard.EtcdSnapshot
 		due     etcdguard.GuardStep
 		lasting bool
-		want    clusteroperator.ControllerStanding
+		want    clusteroperator.ControllerStatus
 	}{
 		"nothing to be done": {seen: steady, lasting: true},
-		"a replacement": {seen: etcdguard.EtcdSnapshot{Voters: 2, Machines: machines, Members: members}, want: clusteroperator.ControllerStanding{
+		"a replacement": {seen: etcdguard.EtcdSnapshot{Voters: 2, Machines: machines, Members: members}, want: clusteroperator.ControllerStatus{
 			NotUpgradeable: clusteroperator.ControllerProblem{Reason: "MemberReplacement", Message: "1 of 2 voting members of etcd are on machines that are being deleted, and a minor update would restart the others"},
 		}},
-		"a missing voter": {seen: etcdguard.EtcdSnapshot{Voters: 3, Machines: machines[1:], Members: members}, want: clusteroperator.ControllerStanding{
+		"a missing voter": {seen: etcdguard.EtcdSnapshot{Voters: 3, Machines: machines[1:], Members: members}, want: clusteroperator.ControllerStatus{
 			NotUpgradeable: clusteroperator.ControllerProblem{Reason: "MemberReplacement", Message: "etcd has 2 of 3 voting members, and a minor update would restart them"},
 		}},
 		"no quorum, for a moment": {seen: steady, due: etcdguard.GuardStep{Reason: "NoQuorum", Message: "1 of 3 answer"}},
-		"no quorum": {seen: steady, due: etcdguard.GuardStep{Reason: "NoQuorum", Message: "1 of 3 answer"}, lasting: true, want: clusteroperator.ControllerStanding{
+		"no quorum": {seen: steady, due: etcdguard.GuardStep{Reason: "NoQuorum", Message: "1 of 3 answer"}, lasting: true, want: clusteroperator.ControllerStatus{
 			Degraded: clusteroperator.ControllerProblem{Reason: "NoQuorum", Message: "1 of 3 answer"},
 		}},
-		"etcd is not reached": {seen: etcdguard.EtcdSnapshot{Voters: 3, Problem: "no"}, due: etcdguard.GuardStep{Reason: "EtcdUnreachable", Message: "no"}, lasting: true, want: clusteroperator.ControllerStanding{
+		"etcd is not reached": {seen: etcdguard.EtcdSnapshot{Voters: 3, Problem: "no"}, due: etcdguard.GuardStep{Reason: "EtcdUnreachable", Message: "no"}, lasting: true, want: clusteroperator.ControllerStatus{
 			Degraded: clusteroperator.ControllerProblem{Reason: "EtcdUnreachable", Message: "no"},
 		}},
 		"a wait that needs no administrator": {seen: steady, due: etcdguard.GuardStep{Reason: "LearnerStarts"}, lasting: true},

@@ -27,17 +27,17 @@ var relatedObjects = []configv1.ObjectReference{
 }
 
 // stand returns how the controllers stand, from the machines in the cache.
-func stand(ctx context.Context, cached client.Reader) (clusteroperator.ControllerStanding, error) {
+func stand(ctx context.Context, cached client.Reader) (clusteroperator.ControllerStatus, error) {
 	var machines machinev1beta1.MachineList
 	if err := cached.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
-		return clusteroperator.ControllerStanding{}, fmt.Errorf("list machines: %w", err)
+		return clusteroperator.ControllerStatus{}, fmt.Errorf("list machines: %w", err)
 	}
 	return standing(machines.Items), nil
 }
 
 // standing returns how the controllers stand that have seen all machines. Upgradeable is false while the control plane is
 // short of a machine: a minor update restarts what runs on the others.
-func standing(machines []machinev1beta1.Machine) clusteroperator.ControllerStanding {
+func standing(machines []machinev1beta1.Machine) clusteroperator.ControllerStatus {
 	var failed, going []string
 	for _, m := range machines {
 		if ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseFailed {
@@ -47,7 +47,7 @@ func standing(machines []machinev1beta1.Machine) clusteroperator.ControllerStand
 			going = append(going, m.Namespace+"/"+m.Name)
 		}
 	}
-	var s clusteroperator.ControllerStanding
+	var s clusteroperator.ControllerStatus
 	if len(failed) > 0 {
 		s.Degraded = clusteroperator.ControllerProblem{Reason: ReasonMachinesFailed, Message: fmt.Sprintf(
 			"machines have failed, and are to be deleted and made again: %s", clusteroperator.List(failed))}

@@ -70,7 +70,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 				},
 				RelatedObjects: relatedObjects,
 				Awaited:        &machinev1beta1.Machine{}, Awaits: "the controllers have not seen all machines yet",
-				Stand: func(ctx context.Context) (clusteroperator.ControllerStanding, error) {
+				Status: func(ctx context.Context) (clusteroperator.ControllerStatus, error) {
 					return stand(ctx, m.GetClient())
 				},
 			}, nil

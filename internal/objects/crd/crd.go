@@ -1,13 +1,13 @@
-// Package crd says whether a CustomResourceDefinition is one that the API server
-// would accept, and whether a custom resource is what its definition says: structure,
-// unknown fields, defaults, list types and CEL rules. It is pure and works offline.
+// Package crd checks whether the API server would accept a CustomResourceDefinition,
+// and whether a custom resource conforms to its definition: structure, unknown
+// fields, defaults, list types and CEL rules. It is pure and works offline.
 //
-// The judgement is the API server's own code, called in the same order as its create
-// and update paths do. It judges no built-in kinds, and of metadata only what
-// definitions may say of it: names and namespaces are the business of others. Nothing
-// that it is given is changed.
+// The checks are the API server's own code, called in the order of its create and
+// update paths. The package checks no built-in kinds, and of metadata only the parts
+// that a schema may restrict: names and namespaces are checked elsewhere. Arguments
+// are not changed.
 //
-// CheckDefinition is the call to start from; NewDefinition gives what checks custom
+// CheckDefinition is the call to start from; NewDefinition returns a checker of custom
 // resources.
 package crd
 
@@ -24,7 +24,7 @@ import (
 type SchemaProblem struct {
 	Path    []string // keys of mappings and indexes of lists: {"spec", "versions", "0", "schema"}
 	Message string   // one line: the field and what is wrong with it; no value of format password
-	Missing bool     // the field must be there, and is not
+	Missing bool     // the field is required, and is missing
 	Unknown bool     // the field is not in the schema: the API server drops it, or refuses it when asked to be strict
 }
 
@@ -36,17 +36,17 @@ type Definition struct {
 	versions []*version
 }
 
-// Limit bounds what the CEL rules of a custom resource may cost, below what the API server allows. It is
-// called before any is checked.
+// Limit bounds the cost of the CEL rules of a custom resource, below the API server's own limit. It has to be
+// called before the first check.
 func (d *Definition) Limit(maxCost int64) {
 	for _, v := range d.versions {
 		v.maxCost = min(maxCost, celconfig.RuntimeCELCostBudget)
 	}
 }
 
-// NewDefinition prepares a CustomResourceDefinition. It fails for those that
-// CheckDefinition refuses as no definition at all, or for a schema that makes no sense.
-// What is expensive waits for the first custom resource.
+// NewDefinition prepares a CustomResourceDefinition. It fails if the object is no
+// CustomResourceDefinition, or if a schema can't be read. Expensive preparations wait
+// for the first custom resource.
 func NewDefinition(object map[string]any) (*Definition, error) {
 	crd, problems := decode(object)
 	if crd == nil {
@@ -63,7 +63,7 @@ func NewDefinition(object map[string]any) (*Definition, error) {
 	return d, nil
 }
 
-// Served are the names of the versions that are served, in the definition's order.
+// Served returns the names of the served versions, in the definition's order.
 func (d *Definition) Served() []string {
 	var names []string
 	for _, v := range d.versions {
@@ -74,11 +74,11 @@ func (d *Definition) Served() []string {
 	return names
 }
 
-// Scope is Namespaced or Cluster.
+// Scope returns Namespaced or Cluster.
 func (d *Definition) Scope() string { return d.scope }
 
-// Check says why the API server would refuse to create a custom resource. A version
-// that isn't served is the only problem then.
+// Check returns why the API server would refuse to create a custom resource. If its
+// version is not served, that is the only problem.
 func (d *Definition) Check(ctx context.Context, object map[string]any) []SchemaProblem {
 	v, problems := d.versionOf(object)
 	if problems != nil {
@@ -95,9 +95,9 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) []SchemaP
 	return report.problems()
 }
 
-// CheckUpdate says why the API server would refuse to replace one custom resource by
-// another of the same version. Unlike Check it looks at the rules that compare the two
-// (oldSelf), and forgives what was as wrong before.
+// CheckUpdate returns why the API server would refuse to replace one custom resource
+// by another of the same version. Unlike Check it evaluates transition rules (oldSelf),
+// and ignores errors of unchanged fields, as ratcheting does.
 func (d *Definition) CheckUpdate(ctx context.Context, before, after map[string]any) []SchemaProblem {
 	v, problems := d.versionOf(after)
 	if problems != nil {
@@ -109,7 +109,7 @@ func (d *Definition) CheckUpdate(ctx context.Context, before, after map[string]a
 	}
 	old, oldReport := v.prepare(before)
 	if old == nil {
-		return []SchemaProblem{{Message: "what it was before can't be read: " + oldReport.problems()[0].Message}}
+		return []SchemaProblem{{Message: "the object before can't be read: " + oldReport.problems()[0].Message}}
 	}
 	updated, report := v.prepare(after)
 	if updated == nil {
@@ -123,7 +123,7 @@ func (d *Definition) CheckUpdate(ctx context.Context, before, after map[string]a
 	return report.problems()
 }
 
-// keepStatus does what an update does where status is a subresource.
+// keepStatus restores the status, as an update does if status is a subresource.
 func keepStatus(after, before map[string]any) {
 	delete(after, "status")
 	if status, ok := before["status"]; ok {
@@ -131,11 +131,11 @@ func keepStatus(after, before map[string]any) {
 	}
 }
 
-// versionOf finds the version of a custom resource, or says why there is none.
+// versionOf returns the version of a custom resource, or why there is none.
 func (d *Definition) versionOf(object map[string]any) (*version, []SchemaProblem) {
 	apiVersion, ok := object["apiVersion"].(string)
 	if !ok {
-		return nil, []SchemaProblem{{Path: []string{"apiVersion"}, Message: "apiVersion: must be a string: " + d.wanted()}}
+		return nil, []SchemaProblem{{Path: []string{"apiVersion"}, Message: "apiVersion: must be a string: " + d.servedVersions()}}
 	}
 	kind, ok := object["kind"].(string)
 	if !ok || kind != d.kind {
@@ -149,11 +149,11 @@ func (d *Definition) versionOf(object map[string]any) (*version, []SchemaProblem
 			}
 		}
 	}
-	return nil, []SchemaProblem{{Path: []string{"apiVersion"}, Message: fmt.Sprintf("apiVersion: %s is not served: %s", show(apiVersion), d.wanted())}}
+	return nil, []SchemaProblem{{Path: []string{"apiVersion"}, Message: fmt.Sprintf("apiVersion: %s is not served: %s", show(apiVersion), d.servedVersions())}}
 }
 
-// wanted says what to write as the apiVersion.
-func (d *Definition) wanted() string {
+// servedVersions returns advice on what to write as the apiVersion.
+func (d *Definition) servedVersions() string {
 	served := d.Served()
 	if len(served) == 0 {
 		return "the definition serves no version"

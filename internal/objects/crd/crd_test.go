@@ -171,7 +171,7 @@ func TestUpdatesThatCannotBeCompared(t *testing.T) {
 	}{
 		{second, `apiVersion: was "example.com/v2" before, so the two can't be compared`},
 		{nil, `apiVersion: was nothing before, so the two can't be compared`},
-		{unreadable, "what it was before can't be read: metadata: can't be a string"},
+		{unreadable, "the object before can't be read: metadata: can't be a string"},
 	} {
 		problems := d.CheckUpdate(t.Context(), tc.before, number("integer", int64(1)))
 		if len(problems) != 1 || problems[0].Message != tc.want {

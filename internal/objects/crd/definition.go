@@ -15,13 +15,13 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// What a definition says it is.
+// The apiVersion and the kind of a definition.
 const (
 	definitionVersion = "apiextensions.k8s.io/v1"
 	definitionKind    = "CustomResourceDefinition"
 )
 
-// CheckDefinition says why the API server would refuse to create a
+// CheckDefinition returns why the API server would refuse to create a
 // CustomResourceDefinition.
 func CheckDefinition(ctx context.Context, object map[string]any) []SchemaProblem {
 	crd, problems := decode(object)
@@ -42,8 +42,8 @@ func CheckDefinition(ctx context.Context, object map[string]any) []SchemaProblem
 	return report.problems()
 }
 
-// prepareForCreate does what the API server does before it validates: what the
-// definition says of its own status doesn't count, nor does a namespace.
+// prepareForCreate does what the API server does before it validates: it clears the
+// namespace and resets the status.
 func prepareForCreate(crd *apiextensions.CustomResourceDefinition) {
 	crd.Namespace = ""
 	crd.Status = apiextensions.CustomResourceDefinitionStatus{}
@@ -55,8 +55,8 @@ func prepareForCreate(crd *apiextensions.CustomResourceDefinition) {
 	}
 }
 
-// withoutConsequences leaves out what is said of status, which manifests do not write: it is
-// only ever wrong because the versions are.
+// withoutConsequences leaves out errors of status, which manifests do not write: they
+// only follow from errors of the versions.
 func withoutConsequences(found field.ErrorList) field.ErrorList {
 	causes := slices.DeleteFunc(slices.Clone(found), func(err *field.Error) bool { return strings.HasPrefix(err.Field, "status.") })
 	if len(causes) == 0 {
@@ -65,8 +65,8 @@ func withoutConsequences(found field.ErrorList) field.ErrorList {
 	return causes
 }
 
-// written turns the name of a field as the API server holds it in memory, where
-// what all versions share stands once, into where it is written.
+// written converts a field name of the API server's internal type, which has fields
+// that all versions share at the top, into the name in the manifest.
 func written(name string) string {
 	for _, moved := range [][2]string{
 		{"spec.validation", "spec.versions[0].schema"},

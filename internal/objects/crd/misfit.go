@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/fields"
 )
 
-// misfit tells of an object that doesn't fit Go's type for it.
+// misfit returns the problem of an object that doesn't fit Go's type for it.
 func misfit(object map[string]any, read func(map[string]any) error) SchemaProblem {
 	found := fields.Misfits(object, read)[0]
 	var wrong *json.UnmarshalTypeError
@@ -19,7 +19,7 @@ func misfit(object map[string]any, read func(map[string]any) error) SchemaProble
 	return SchemaProblem{Path: found.Path, Message: oneLine(nameOf(object, found.Path) + ": can't be " + article(kind))}
 }
 
-// article puts JSON's words for types into a sentence.
+// article returns a JSON type with its article.
 func article(kind string) string {
 	switch kind {
 	case "array":
@@ -33,7 +33,7 @@ func article(kind string) string {
 	}
 }
 
-// nameOf is how people write a path.
+// nameOf returns a path as people write it.
 func nameOf(object any, path []string) string {
 	name := ""
 	for _, key := range path {

@@ -12,8 +12,8 @@ type place struct {
 	value any    // nil if there is none
 }
 
-// locate finds the field that the API server's libraries name. They don't tell dots
-// in keys from those between keys, so the object is asked which keys it has.
+// locate finds the field that the API server's libraries name. They write dots in keys
+// like dots between keys, so locate looks up which keys the object has.
 func locate(object any, name string) place {
 	var p place
 	for rest := name; ; {
@@ -38,8 +38,8 @@ func locate(object any, name string) place {
 	}
 }
 
-// nextKey is what a name begins with: the longest key that the object has, or else
-// what looks like one.
+// nextKey returns the first key of a name: the longest key of the object that fits, or
+// the name up to the next separator.
 func nextKey(object any, rest string, inBrackets bool) string {
 	ends := func(after string) bool {
 		if inBrackets {
@@ -67,7 +67,7 @@ func nextKey(object any, rest string, inBrackets bool) string {
 	return rest
 }
 
-// child is what stands at a key of a mapping or an index of a list.
+// child returns the value at a key of a mapping or an index of a list.
 func child(object any, key string) (value any, isList bool) {
 	switch object := object.(type) {
 	case map[string]any:
@@ -88,7 +88,7 @@ func isIndex(key string) bool {
 	return err == nil
 }
 
-// join writes one more key to a name.
+// join appends a key to a name.
 func join(name, key string, isIndex bool) string {
 	switch {
 	case isIndex:

@@ -48,8 +48,8 @@ func (v *version) prepare(object map[string]any) (map[string]any, *report) {
 	return after, report
 }
 
-// prune drops what the schema doesn't have, in embedded objects too. It says whether
-// those can be read.
+// prune drops fields that the schema doesn't have, in embedded objects too. It reports
+// whether the embedded objects can be read.
 func (v *version) prune(object map[string]any, report *report) bool {
 	if !v.keepsAll {
 		report.unknown(pruning.PruneWithOptions(object, v.structure, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
@@ -63,8 +63,8 @@ func (v *version) prune(object map[string]any, report *report) bool {
 	return wrong == nil
 }
 
-// name gives an object the kind of name that the API server makes up, because rules
-// may look at it.
+// name gives an object a name as the API server generates them, because rules may
+// refer to it.
 func name(meta *metav1.ObjectMeta) {
 	const longest, random = 63, "xxxxx"
 	if meta.Name == "" && meta.GenerateName != "" {
@@ -72,8 +72,8 @@ func name(meta *metav1.ObjectMeta) {
 	}
 }
 
-// decoded returns a copy of an object as it comes out of JSON, where a number without a fraction is an integer however it
-// was written.
+// decoded returns a copy of an object as decoded from JSON, where a number without a fraction is an integer, even if it
+// is written as 1.0.
 func decoded(object map[string]any) (map[string]any, error) {
 	encoded, err := json.Marshal(object)
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// longest is how much of a value is shown, in characters.
+// longest is the maximum length of a shown value, in characters.
 const longest = 60
 
 // hidden stands for the value of a password.
 const hidden = "(hidden)"
 
-// A report gathers what is wrong with an object and puts it into words.
+// A report collects the problems of an object and words them.
 type report struct {
-	object  map[string]any // as it was given
-	secrets []string       // what must not be shown of it
+	object  map[string]any // as the caller passed it
+	secrets []string       // values of it that must not be shown
 	found   []SchemaProblem
 }
 
-// unknown tells of fields that the schema doesn't have.
+// unknown adds fields that the schema doesn't have.
 func (r *report) unknown(names ...string) {
 	for _, name := range names {
 		at := locate(r.object, name)
@@ -39,7 +39,7 @@ func (r *report) unknown(names ...string) {
 	}
 }
 
-// add tells what is wrong with fields.
+// add adds errors of fields.
 func (r *report) add(found ...*field.Error) {
 	for _, err := range found {
 		name, detail := fieldOf(err)
@@ -52,11 +52,11 @@ func (r *report) add(found ...*field.Error) {
 	}
 }
 
-// root is what the API server's libraries call the whole object.
+// root is the API server's libraries' name of the whole object.
 const root = "<nil>"
 
-// fieldOf is the field that an error is about, and what it says of it. Some libraries
-// name the field only in their sentence.
+// fieldOf returns the field and the detail of an error. Some libraries name the field
+// only in the detail.
 func fieldOf(err *field.Error) (name, detail string) {
 	detail = err.Detail
 	if before, after, ok := strings.Cut(detail, " in body "); ok && !strings.ContainsAny(before, " \n") {
@@ -68,15 +68,15 @@ func fieldOf(err *field.Error) (name, detail string) {
 	if quoted, rest, ok := strings.Cut(strings.TrimPrefix(detail, `"`), `" must validate `); ok {
 		return quoted, "must validate " + rest
 	}
-	if what, name, ok := strings.Cut(strings.TrimPrefix(detail, "Checked value "), ") in "); ok {
-		return name, what + ")"
+	if text, name, ok := strings.Cut(strings.TrimPrefix(detail, "Checked value "), ") in "); ok {
+		return name, text + ")"
 	}
 	return "", detail
 }
 
-// addRules tells which CEL rules are broken. Their errors hold a type where others
-// hold a value, and their messages may be made of any value of the object. Rules that are too dear for us,
-// and not for the API server, are told as that.
+// addRules adds errors of CEL rules. They have a type where other errors have a value,
+// and their messages may contain any value of the object. Rules over our cost limit,
+// but within the API server's, are reported as not checked.
 func (r *report) addRules(broken field.ErrorList, isTooDear bool) {
 	if isTooDear {
 		r.found = append(r.found, SchemaProblem{Message: "its CEL rules were not checked: with those of the other custom resources they cost too much"})
@@ -92,8 +92,8 @@ func (r *report) addRules(broken field.ErrorList, isTooDear bool) {
 	}
 }
 
-// problems are what was found, in the order of the object's fields. Validators go
-// through mappings in any order and say some things twice.
+// problems returns the problems, in the order of the object's fields. Validators go
+// through mappings in any order and report some errors twice.
 func (r *report) problems() []SchemaProblem {
 	slices.SortStableFunc(r.found, func(a, b SchemaProblem) int {
 		if order := slices.CompareFunc(a.Path, b.Path, compareKeys); order != 0 {
@@ -115,7 +115,7 @@ func compareKeys(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// sentence says what is wrong with a field.
+// sentence returns the message of an error.
 func (r *report) sentence(err *field.Error, detail string, at place) string {
 	value := r.value(err)
 	switch err.Type {
@@ -131,7 +131,7 @@ func (r *report) sentence(err *field.Error, detail string, at place) string {
 		}
 		return after(value+" is not supported", detail)
 	case field.ErrorTypeTooLong, field.ErrorTypeTooMany:
-		return detail // it has no value, or one that says nothing
+		return detail // the error has no value, or a meaningless one
 	case field.ErrorTypeTypeInvalid:
 		return r.wrongType(err, detail, at)
 	}
@@ -147,15 +147,15 @@ func (r *report) sentence(err *field.Error, detail string, at place) string {
 	}
 }
 
-func after(what, detail string) string {
+func after(text, detail string) string {
 	if detail == "" {
-		return what
+		return text
 	}
-	return what + ": " + detail
+	return text + ": " + detail
 }
 
-// wrongType says which type a field should have. The error holds the type that it
-// has, or the value if only its format is wrong.
+// wrongType returns which type a field should have. The error holds the actual type,
+// or the value if only its format is wrong.
 func (r *report) wrongType(err *field.Error, detail string, at place) string {
 	text, _ := err.BadValue.(string)
 	wanted := strings.ReplaceAll(strings.TrimSuffix(detail, fmt.Sprintf(": %q", text)), "integer,string", "integer or string")
@@ -168,7 +168,7 @@ func (r *report) wrongType(err *field.Error, detail string, at place) string {
 	return wanted
 }
 
-// jsonType is the JSON type that a word stands for, which may be Go's; or nothing.
+// jsonType returns the JSON type of a word, which may be Go's name of the type; "" if it is none.
 func jsonType(word string) string {
 	switch word {
 	case "object", "array", "string", "integer", "number", "boolean", "null":
@@ -184,7 +184,7 @@ func jsonType(word string) string {
 	}
 }
 
-// value shows the value of an error, or nothing if that would be no help.
+// value returns the value of an error as text, "" if it does not help.
 func (r *report) value(err *field.Error) string {
 	switch value := err.BadValue.(type) {
 	case string, bool, int, int32, int64, float64:
@@ -203,7 +203,7 @@ func (r *report) value(err *field.Error) string {
 
 func (r *report) show(value any) string { return show(r.masked(value)) }
 
-// masked is a value without passwords.
+// masked returns a value without passwords.
 func (r *report) masked(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -225,15 +225,15 @@ func (r *report) masked(value any) any {
 	return value
 }
 
-// A secret is shown as such.
+// A secret is printed as hidden.
 type secret struct{}
 
 func (secret) String() string { return hidden }
 
-// MarshalJSON makes it shown the same within other values.
+// MarshalJSON hides it within other values, too.
 func (secret) MarshalJSON() ([]byte, error) { return json.Marshal(hidden) }
 
-// show writes a value for people: as JSON, but not all of it if it is long.
+// show returns a value as JSON, shortened if it is long.
 func show(value any) string {
 	switch value := value.(type) {
 	case nil:
@@ -250,8 +250,8 @@ func show(value any) string {
 	return printable.Shorten(string(encoded), longest)
 }
 
-// oneLine leaves out the pictures that CEL draws of expressions, and what is not to be
-// printed.
+// oneLine joins lines, without CEL's excerpts of expressions and unprintable
+// characters.
 func oneLine(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {

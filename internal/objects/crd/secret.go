@@ -9,8 +9,8 @@ import (
 // password is the format of values that must not be shown.
 const password = "password"
 
-// secrets adds to found the values of an object that its schema calls passwords,
-// wherever the schema says so: which of several alternatives applies doesn't matter.
+// secrets adds to found the values of an object that have the format password in its
+// schema, in any of several alternatives, whether it applies or not.
 func secrets(found []string, value any, schema *apiextensions.JSONSchemaProps) []string {
 	if schema == nil || value == nil {
 		return found
@@ -43,7 +43,7 @@ func secrets(found []string, value any, schema *apiextensions.JSONSchemaProps) [
 	return found
 }
 
-// scalars adds whatever stands in the place of a password, if only by mistake.
+// scalars adds all values in the place of a password, of whatever type.
 func scalars(found []string, value any) []string {
 	switch value := value.(type) {
 	case map[string]any:

@@ -23,26 +23,26 @@ import (
 	"k8s.io/apiserver/pkg/cel/common"
 )
 
-// A version is one of a definition.
+// A version is a version of a definition.
 type version struct {
 	name      string
 	served    bool
 	hasStatus bool // status is a subresource
 	scale     *apiextensionsv1.CustomResourceSubresourceScale
-	keepsAll  bool // unknown fields are kept, as only definitions of old may say
+	keepsAll  bool // spec.preserveUnknownFields, of old definitions
 
 	maxCost int64 // of the rules of one object
 
 	properties *apiextensions.JSONSchemaProps
 	structure  *structural.Structural
 
-	// The rest is made when custom resources ask for it, because it is expensive and many
-	// definitions have none.
+	// The rest is created for the first custom resource, because it is expensive and many
+	// definitions have no custom resources.
 	fields func() (validation.SchemaValidator, error)
 	rules  func() *cel.Validator // nil if there are none
 }
 
-// newVersion reads a version's schema, which is cheap.
+// newVersion reads a version's schema. It is cheap.
 func newVersion(crd *apiextensionsv1.CustomResourceDefinition, from *apiextensionsv1.CustomResourceDefinitionVersion) (*version, error) {
 	if from.Schema == nil || from.Schema.OpenAPIV3Schema == nil {
 		return nil, errors.New("there is none: write schema.openAPIV3Schema")
@@ -76,8 +76,8 @@ func newVersion(crd *apiextensionsv1.CustomResourceDefinition, from *apiextensio
 	return v, nil
 }
 
-// validate looks at a prepared object in the order of the API server's create, or of its update if there was an object
-// before: an update forgives what it leaves alone.
+// validate checks a prepared object in the order of the API server's create, or of its update if before is not nil: an
+// update ignores errors of unchanged fields.
 func (v *version) validate(ctx context.Context, before, after map[string]any, report *report) {
 	fields, err := v.fields()
 	if err != nil {
@@ -109,8 +109,8 @@ func (v *version) validate(ctx context.Context, before, after map[string]any, re
 	}
 }
 
-// blocksRules says whether an object is so wrong that the API server doesn't try
-// its rules.
+// blocksRules reports whether an object has errors because of which the API server
+// does not evaluate its rules.
 func blocksRules(found field.ErrorList) bool {
 	for _, err := range found {
 		switch err.Type {
@@ -121,8 +121,8 @@ func blocksRules(found field.ErrorList) bool {
 	return false
 }
 
-// validateScale looks at the fields that the scale subresource reads. The API server's
-// own code for it can't be had without its storage.
+// validateScale checks the fields that the scale subresource reads. The API server's
+// own code for it can't be used without its storage.
 func (v *version) validateScale(object map[string]any) field.ErrorList {
 	if v.scale == nil {
 		return nil
@@ -153,7 +153,7 @@ func replicas(object map[string]any, path string) field.ErrorList {
 	}
 }
 
-// CountRules returns how many CEL rules a CustomResourceDefinition has. To compile one takes about a
+// CountRules returns how many CEL rules a CustomResourceDefinition has. Compiling a rule takes about a
 // millisecond.
 func CountRules(definition any) int {
 	count := 0

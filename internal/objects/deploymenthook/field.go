@@ -17,36 +17,36 @@ var (
 	resourceMap = []string{"limits", "requests"}
 )
 
-// elsewhere says what to write instead of fields that others have, or that stand in the wrong place.
+// elsewhere has advice for fields that other APIs have, or that are in the wrong place.
 var elsewhere = map[string]string{
 	"tagImages":      "is DeploymentConfig's, and tags no image here: tag it where it is built, or run a command that does so with execNewPod",
 	"rollingParams":  "is DeploymentConfig's: write pre and post at the top of the annotation, whatever the strategy is",
 	"recreateParams": "is DeploymentConfig's: write pre, mid and post at the top of the annotation, and spec.strategy.type: Recreate",
 	"customParams":   "is DeploymentConfig's: a Deployment has no custom strategy; write pre, mid and post at the top of the annotation",
-	"strategy":       "is no field of hooks: the Deployment says it in spec.strategy; write pre, mid and post at the top of the annotation",
+	"strategy":       "is no field of hooks: the strategy is in spec.strategy of the Deployment; write pre, mid and post at the top of the annotation",
 	"image":          "is no field of hooks: the image is that of the container that containerName names",
 }
 
-// mapping returns the fields of a value that has to be a mapping. Fields that are empty are left out, and those that
-// there are not are reported.
+// mapping returns the fields of a value that has to be a mapping. Fields that are null are left out, and unknown fields
+// are reported.
 func (p *parser) mapping(path []string, value any, known []string) (map[string]any, bool) {
 	fields, isMapping := value.(map[string]any)
 	if !isMapping {
 		p.invalid(path, "is %s, and must be a mapping of %s", describe(value), strings.Join(known, ", "))
 		return nil, false
 	}
-	said := make(map[string]any, len(fields))
+	present := make(map[string]any, len(fields))
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains(known, name) {
 			p.unknown(path, name, known)
 		} else if fields[name] != nil {
-			said[name] = fields[name]
+			present[name] = fields[name]
 		}
 	}
-	return said, true
+	return present, true
 }
 
-// unknown reports a field that a mapping does not have, and says what to write instead.
+// unknown reports an unknown field of a mapping, and what to write instead.
 func (p *parser) unknown(path []string, name string, known []string) {
 	at := slices.Concat(path, []string{name})
 	meant := nearest(name, known)
@@ -74,12 +74,12 @@ func (p *parser) unknown(path []string, name string, known []string) {
 	p.invalid(at, "is an unknown field: there are %s", strings.Join(known, ", "))
 }
 
-// isMissing reports whether a mapping has a field in no spelling.
+// isMissing reports whether a mapping lacks a field, misspelt ones included.
 func (p *parser) isMissing(path []string, fields map[string]any) bool {
 	return fields[path[len(path)-1]] == nil && !p.meant[nameOf(path)]
 }
 
-// nearest returns the word that is written almost as a name is, or begins with it; "" if there is none.
+// nearest returns the word that is most similar to a name, or begins with it; "" if there is none.
 func nearest(name string, words []string) string {
 	best, closest := "", 3
 	name = strings.ToLower(printable.Truncate(name, maxQuoted))
@@ -95,7 +95,7 @@ func nearest(name string, words []string) string {
 	return best
 }
 
-// textOf returns a value that has to be a text.
+// textOf returns a value that has to be a string.
 func (p *parser) textOf(path []string, value any) (string, bool) {
 	text, isText := value.(string)
 	if !isText {
@@ -113,7 +113,7 @@ func (p *parser) list(path []string, value any, example string) []any {
 	return items
 }
 
-// word checks a value that has to be one of some words.
+// word checks a value that has to be one of the known words.
 func (p *parser) word(path []string, value any, words ...string) {
 	text, isText := p.textOf(path, value)
 	if !isText || slices.Contains(words, text) {

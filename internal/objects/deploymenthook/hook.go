@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// This file checks what an annotation holds, field by field, so that all that is wrong is reported at once.
+// This file checks an annotation field by field, so that all its problems are reported at once.
 
 // hooks checks the annotation as a whole.
 func (p *parser) hooks(value any) {
@@ -56,7 +56,7 @@ func (p *parser) hook(stage Stage, value any) {
 		"execNewPod":         p.pod,
 	}
 	for _, name := range hookFields {
-		if value, isSaid := fields[name]; isSaid {
+		if value, isSet := fields[name]; isSet {
 			checks[name](slices.Concat(path, []string{name}), value)
 		}
 	}
@@ -86,7 +86,7 @@ func (p *parser) strategy(stage Stage, policy FailurePolicy) {
 	}
 }
 
-// count checks a whole number of at least 1; advice says what else to write.
+// count checks a whole number of at least 1; advice is added to the problem.
 func (p *parser) count(path []string, value any, advice string) {
 	number, isWhole := value.(int64)
 	if decimal, isDecimal := value.(float64); isDecimal && decimal == math.Trunc(decimal) && math.Abs(decimal) < math.MaxInt32 {
@@ -97,7 +97,7 @@ func (p *parser) count(path []string, value any, advice string) {
 	}
 }
 
-// describeNumber says what a value is that should be a whole number.
+// describeNumber describes a value that should be a whole number.
 func describeNumber(value any) string {
 	switch value.(type) {
 	case int64, float64:
@@ -176,24 +176,24 @@ func (p *parser) container(path []string, value any) {
 	if !isText || slices.Contains(p.template.containers, name) {
 		return
 	}
-	there := "it has none"
+	existing := "it has none"
 	if len(p.template.containers) > 0 {
-		there = "it has " + printable.Few(p.template.containers, 5)
+		existing = "it has " + printable.Few(p.template.containers, 5)
 	}
 	field := nameOf(path)
 	switch meant := nearest(name, p.template.containers); {
 	case name == "":
-		p.report(RuleContainer, path, "%s is missing: name the container of the template whose image runs; %s", field, there)
+		p.report(RuleContainer, path, "%s is missing: name the container of the template whose image runs; %s", field, existing)
 	case slices.Contains(p.template.initContainers, name):
-		p.report(RuleContainer, path, "%s is %q, which is an init container: name one of the template's containers; %s", field, name, there)
+		p.report(RuleContainer, path, "%s is %q, which is an init container: name one of the template's containers; %s", field, name, existing)
 	case meant != "":
 		p.report(RuleContainer, path, "%s is %q, and the template has no such container: did you mean %s?", field, printable.Truncate(name, maxQuoted), meant)
 	default:
-		p.report(RuleContainer, path, "%s is %q, and the template has no such container: %s", field, printable.Truncate(name, maxQuoted), there)
+		p.report(RuleContainer, path, "%s is %q, and the template has no such container: %s", field, printable.Truncate(name, maxQuoted), existing)
 	}
 }
 
-// words checks a list of texts: a command, or its arguments.
+// words checks a list of strings: a command, or its arguments.
 func (p *parser) words(path []string, value any, example string) {
 	if value == nil {
 		return
@@ -207,7 +207,7 @@ func (p *parser) words(path []string, value any, example string) {
 	}
 }
 
-// env checks environment variables. What is said of them never has their values, which may be secret.
+// env checks environment variables. Its problems never contain their values, which may be secret.
 func (p *parser) env(path []string, value any) {
 	seen := map[string]int{}
 	for i, item := range p.list(path, value, "- name: NAME, and below it value or valueFrom") {
@@ -232,7 +232,7 @@ func (p *parser) variable(path []string, fields map[string]any) {
 	if fields["name"] == nil || fields["name"] == "" {
 		p.invalid(at("name"), "is missing: each environment variable has a name")
 	} else if name, isText := p.textOf(at("name"), fields["name"]); isText && len(validation.IsRelaxedEnvVarName(name)) > 0 {
-		p.invalid(at("name"), "is no name of an environment variable: write letters, digits and _, such as DB_NAME, and what it is into value")
+		p.invalid(at("name"), "is no name of an environment variable: write letters, digits and _, such as DB_NAME, and its content into value")
 	}
 	if value := fields["value"]; value != nil {
 		p.textOf(at("value"), value)
@@ -247,7 +247,7 @@ func (p *parser) variable(path []string, fields map[string]any) {
 	p.typed(at("valueFrom"), source, &corev1.EnvVarSource{})
 }
 
-// volumes checks the names of volumes. The hook runs without those that the template does not have.
+// volumes checks the names of volumes. The hook runs without volumes that the template does not have.
 func (p *parser) volumes(path []string, value any) {
 	seen := map[string]bool{}
 	for i, item := range p.list(path, value, "the names of volumes of the template, such as [data]") {
@@ -270,11 +270,11 @@ func (p *parser) volumes(path []string, value any) {
 
 // unknownVolume reports a volume that the template does not have.
 func (p *parser) unknownVolume(path []string, name string) {
-	there := "it has none"
+	existing := "it has none"
 	if meant := nearest(name, p.template.volumes); meant != "" {
-		there = "did you mean " + meant + "?"
+		existing = "did you mean " + meant + "?"
 	} else if len(p.template.volumes) > 0 {
-		there = "it has " + printable.Few(p.template.volumes, 5)
+		existing = "it has " + printable.Few(p.template.volumes, 5)
 	}
-	p.report(RuleUnknownVolume, path, "%s is %q, and the template has no such volume, so the hook runs without it: %s", nameOf(path), printable.Truncate(name, maxQuoted), there)
+	p.report(RuleUnknownVolume, path, "%s is %q, and the template has no such volume, so the hook runs without it: %s", nameOf(path), printable.Truncate(name, maxQuoted), existing)
 }

@@ -10,11 +10,11 @@ import (
 const (
 	// Annotation has the hooks of a Deployment, as YAML.
 	Annotation = "runlevel.dev/lifecycle-hooks"
-	// StateAnnotation has what Runlevel remembers of hooks on the live Deployment. No manifest may have it.
+	// StateAnnotation has the State of the hooks on the live Deployment. No manifest may have it.
 	StateAnnotation = "runlevel.dev/lifecycle-hooks-state"
 )
 
-// DefaultTimeout is how long a pod of a hook may take, if the hook does not say.
+// DefaultTimeout is how long a pod of a hook may take if timeoutSeconds is not set.
 const DefaultTimeout = 10 * time.Minute
 
 // A Stage is when a hook runs.
@@ -23,14 +23,14 @@ type Stage string
 // The stages, in the order of a rollout.
 const (
 	Pre  Stage = "pre"  // before anything of the Deployment changes
-	Mid  Stage = "mid"  // when the old pods are gone, and no new one is there
+	Mid  Stage = "mid"  // when the old pods are gone, before the new ones are created
 	Post Stage = "post" // when the rollout is complete
 )
 
 // Stages are all stages, in the order of a rollout.
 var Stages = []Stage{Pre, Mid, Post}
 
-// Hooks are what a Deployment's annotation says.
+// Hooks are the content of a Deployment's annotation.
 type Hooks struct {
 	Pre  *Hook `json:"pre,omitempty"`
 	Mid  *Hook `json:"mid,omitempty"`
@@ -51,7 +51,7 @@ func (h *Hooks) Of(stage Stage) *Hook {
 	}
 }
 
-// A FailurePolicy says what follows when a hook fails.
+// A FailurePolicy is the reaction to the failure of a hook.
 type FailurePolicy string
 
 // The failure policies.
@@ -61,7 +61,7 @@ const (
 	Retry  FailurePolicy = "Retry"  // the hook runs again, until the progress deadline or BackoffLimit
 )
 
-// A KeepPolicy says which pods of a hook stay when they have ended.
+// A KeepPolicy is which pods of a hook are kept after they have ended.
 type KeepPolicy string
 
 // The policies for pods that have ended.
@@ -73,18 +73,18 @@ const (
 
 // A Hook is a command that runs in a pod of its own at one stage of a rollout.
 type Hook struct {
-	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"` // Retry, if nothing is said
+	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"` // default: Retry
 	ExecNewPod    *ExecNewPod   `json:"execNewPod,omitempty"`
-	// TimeoutSeconds is how long one pod may take to start, and then to end; 600 if nothing is said.
+	// TimeoutSeconds is how long one pod may take to start, and then to end. The default is 600.
 	TimeoutSeconds int64 `json:"timeoutSeconds,omitempty"`
 	// BackoffLimit is how many times Retry runs the hook again; until the progress deadline if it is nil.
 	BackoffLimit       *int32                       `json:"backoffLimit,omitempty"`
-	ServiceAccountName string                       `json:"serviceAccountName,omitempty"` // the template's, if nothing is said
-	Resources          *corev1.ResourceRequirements `json:"resources,omitempty"`          // the container's, if nothing is said
-	Keep               KeepPolicy                   `json:"keep,omitempty"`               // Failed, if nothing is said
+	ServiceAccountName string                       `json:"serviceAccountName,omitempty"` // default: the template's
+	Resources          *corev1.ResourceRequirements `json:"resources,omitempty"`          // default: the container's
+	Keep               KeepPolicy                   `json:"keep,omitempty"`               // default: Failed
 }
 
-// Policy returns what follows when the hook fails: Retry, if it does not say.
+// Policy returns the failure policy; Retry if it is not set.
 func (h *Hook) Policy() FailurePolicy { return cmp.Or(h.FailurePolicy, Retry) }
 
 // Timeout returns how long one pod may take to start, and then to end.
@@ -95,12 +95,12 @@ func (h *Hook) Timeout() time.Duration {
 	return time.Duration(h.TimeoutSeconds) * time.Second
 }
 
-// Watching returns which pods stay when they have ended: those that failed, if the hook does not say.
+// Keeps returns which pods are kept after they have ended; KeepFailed if it is not set.
 func (h *Hook) Keeps() KeepPolicy { return cmp.Or(h.Keep, KeepFailed) }
 
 // ExecNewPod is the pod of a hook, as far as it differs from the Deployment's pods.
 type ExecNewPod struct {
-	ContainerName string          `json:"containerName"` // of the container of the template whose image runs
+	ContainerName string          `json:"containerName"` // the container of the template whose image runs
 	Command       []string        `json:"command,omitempty"`
 	Args          []string        `json:"args,omitempty"`
 	Env           []corev1.EnvVar `json:"env,omitempty"`     // appended to the container's

@@ -15,8 +15,8 @@ const createOnlyAnnotation = "release.openshift.io/create-only"
 
 var deploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 
-// Check returns what is wrong with the hooks of a manifest of any kind: what Parse returns of a Deployment, and what
-// contradicts hooks outside of their annotation.
+// Check returns the problems of hooks in a manifest of any kind: those of Parse for a Deployment, and contradictions
+// between hooks and the rest of the manifest.
 func Check(manifest *unstructured.Unstructured) []HookProblem {
 	problems := misplaced(manifest.Object)
 	hooks, found := Parse(manifest)
@@ -27,7 +27,7 @@ func Check(manifest *unstructured.Unstructured) []HookProblem {
 	return problems
 }
 
-// misplaced finds annotations that are written like the one for hooks, and mean nothing.
+// misplaced reports annotations whose names resemble that of the annotation for hooks.
 func misplaced(manifest map[string]any) []HookProblem {
 	var problems []HookProblem
 	report := func(path []string, format string, args ...any) {
@@ -48,7 +48,7 @@ func misplaced(manifest map[string]any) []HookProblem {
 	return problems
 }
 
-// isMisspelt reports whether an annotation is hardly any other than the one for hooks.
+// isMisspelt reports whether an annotation is a misspelling of the one for hooks.
 func isMisspelt(key string) bool {
 	domain, name, _ := strings.Cut(key, "/")
 	if key == Annotation || !strings.HasSuffix(domain, "runlevel.dev") {
@@ -72,7 +72,7 @@ func wrongKind(object *unstructured.Unstructured) *HookProblem {
 		"only a Deployment of the group apps has hooks, and this is a %s: drop the annotation %s, or move it to a Deployment", name, Annotation)}
 }
 
-// withoutEffect finds what keeps hooks from running.
+// withoutEffect reports fields that keep hooks from running.
 func withoutEffect(deployment map[string]any, hooks *Hooks) []HookProblem {
 	var problems []HookProblem
 	if isPaused, _, _ := unstructured.NestedBool(deployment, "spec", "paused"); isPaused && (hooks.Mid != nil || hooks.Post != nil) {
@@ -86,7 +86,7 @@ func withoutEffect(deployment map[string]any, hooks *Hooks) []HookProblem {
 	return problems
 }
 
-// annotations are those of an object, not copied.
+// annotations returns the annotations of an object, not copied.
 func annotations(object map[string]any) map[string]any {
 	value, _, _ := unstructured.NestedFieldNoCopy(object, "metadata", "annotations")
 	found, _ := value.(map[string]any)

@@ -10,14 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What stands in the place of a value that may be secret, and of another one where two differ.
+// The masks of a value that may be secret, and of the second one if two differ.
 const (
 	masked      = "***"
 	maskedOther = "*** (changed)"
 )
 
-// Masked returns the text of an annotation without the values of environment variables, whose names stay. Values of
-// fields that no hook has are masked, too. A text without any is returned itself.
+// Masked returns the text of an annotation without the values of environment variables and of unknown fields. Names are
+// kept. A text without such values is returned unchanged.
 func Masked(annotation string) string {
 	text, _ := (&masker{}).mask(annotation)
 	return text
@@ -34,8 +34,8 @@ func MaskedChange(before, after string) (maskedBefore, maskedAfter string) {
 	return maskedBefore, maskedAfter
 }
 
-// A shown is what of a mapping, or of the items of a list, is shown: fields that are not in it are masked, and those
-// that have none of their own are shown as a whole.
+// A shown is the fields of a mapping, or of the items of a list, that are shown: other fields are masked. A field whose
+// own shown is nil is shown as a whole.
 type shown map[string]shown
 
 var shownHook = shown{
@@ -48,10 +48,10 @@ var shownHooks = shown{"pre": shownHook, "mid": shownHook, "post": shownHook}
 // A masker masks one text.
 type masker struct {
 	before map[string]string // the values of the text that it is compared with
-	values map[string]string // that were masked, by their paths
+	values map[string]string // the masked values, by their paths
 }
 
-// mask returns the masked text, and whether it could be read. One that can't be read is masked as a whole.
+// mask returns the masked text, and whether it could be read. A text that can't be read is masked as a whole.
 func (m *masker) mask(annotation string) (string, bool) {
 	read, err := readText(annotation)
 	if err != nil {
@@ -74,7 +74,7 @@ func (m *masker) mask(annotation string) (string, bool) {
 	return out.String(), true
 }
 
-// node masks what of a node is not shown. Comments are dropped: they may have values, too.
+// node masks the values of a node that are not shown. Comments are dropped: they may contain values, too.
 func (m *masker) node(node *yaml.Node, path string, open shown) {
 	node.HeadComment, node.LineComment, node.FootComment = "", "", ""
 	if node.Kind == yaml.ScalarNode {
@@ -102,7 +102,7 @@ func (m *masker) node(node *yaml.Node, path string, open shown) {
 	}
 }
 
-// scalar masks a value, which may be the same as before.
+// scalar masks a value, with another mask if it differs from the value before.
 func (m *masker) scalar(node *yaml.Node, path string) {
 	value := node.Value
 	m.values[path] = value
@@ -112,7 +112,7 @@ func (m *masker) scalar(node *yaml.Node, path string) {
 	}
 }
 
-// itemName tells an item of a list from others: by its name, or its place.
+// itemName returns the name of an item of a list, or else its index.
 func itemName(item *yaml.Node, place int) string {
 	if _, name := child(item, "name"); name != nil && name.Kind == yaml.ScalarNode {
 		return name.Value
@@ -128,10 +128,10 @@ func dropComments(node *yaml.Node) {
 	}
 }
 
-// shortestSecret is how long a value must be to be hidden where it is met in a text: "true" and "1" are no secrets.
+// shortestSecret is the length from which a value is hidden in a text: "true" and "1" are no secrets.
 const shortestSecret = 6
 
-// Masker returns what replaces the values of environment variables in answers of the server about pods of hooks.
+// Masker returns a replacer of the values of environment variables in responses of the server about pods of hooks.
 func (r Rollout) Masker() *strings.Replacer {
 	var values []string
 	add := func(env []corev1.EnvVar) {
@@ -151,7 +151,7 @@ func (r Rollout) Masker() *strings.Replacer {
 			add(container.Env)
 		}
 	}
-	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) }) // one may be a part of another
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) }) // a value may be a part of another
 	var pairs []string
 	for _, value := range values {
 		pairs = append(pairs, value, masked)

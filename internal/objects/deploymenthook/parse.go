@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// maxProblems is how many are reported of one annotation: a list may have a hundred thousand items.
+	// maxProblems bounds the problems of one annotation: a list may have a hundred thousand items.
 	maxProblems = 20
 	// maxQuoted is how much of a name is quoted, in bytes.
 	maxQuoted = 60
 )
 
-// Parse reads the hooks of a Deployment: nil if it has none, or if a problem is no warning. Nothing is filled in:
-// what a hook does not say, its methods return.
+// Parse reads the hooks of a Deployment: nil if it has none, or if a problem is no warning. Defaults are not filled in:
+// the methods of Hook return them.
 func Parse(deployment *unstructured.Unstructured) (*Hooks, []HookProblem) {
 	written, found := annotations(deployment.Object)[Annotation].(string)
 	if !found {
@@ -40,7 +40,7 @@ type parser struct {
 	text      *text
 	problems  []HookProblem
 	isRefused bool
-	meant     map[string]bool // fields that are there in another spelling
+	meant     map[string]bool // fields that exist in another spelling
 }
 
 // parse reads the text of the annotation.
@@ -67,14 +67,14 @@ func (p *parser) parse(written string) *Hooks {
 func (p *parser) report(rule HookRule, path []string, format string, args ...any) {
 	line, column := p.text.at(path)
 	problem := HookProblem{Rule: rule, Path: annotationPath(Annotation), Field: nameOf(path), Line: line, Column: column, Message: fmt.Sprintf(format, args...)}
-	isFirstError := !problem.IsWarning() && !p.isRefused // which is kept behind any number of warnings
+	isFirstError := !problem.IsWarning() && !p.isRefused // kept behind any number of warnings
 	p.isRefused = p.isRefused || isFirstError
 	if len(p.problems) < maxProblems || isFirstError {
 		p.problems = append(p.problems, problem)
 	}
 }
 
-// invalid adds a problem that a sentence about the field says.
+// invalid adds a problem whose message is a sentence about the field.
 func (p *parser) invalid(path []string, format string, args ...any) {
 	name := nameOf(path)
 	if name == "" {
@@ -86,7 +86,7 @@ func (p *parser) invalid(path []string, format string, args ...any) {
 // annotationPath is the path of an annotation.
 func annotationPath(key string) []string { return []string{"metadata", "annotations", key} }
 
-// typed reads a value into a type of Kubernetes, and reports what that type does not have.
+// typed reads a value into a type of Kubernetes, and reports fields that the type does not have.
 func (p *parser) typed(path []string, value, made any) {
 	written, err := json.Marshal(value)
 	if err != nil {
@@ -96,7 +96,7 @@ func (p *parser) typed(path []string, value, made any) {
 	unknown, err := kjson.UnmarshalStrict(written, made)
 	var wrongType *json.UnmarshalTypeError
 	if errors.As(err, &wrongType) {
-		field := strings.ReplaceAll(wrongType.Field, "LocalObjectReference.", "") // which is no field in YAML
+		field := strings.ReplaceAll(wrongType.Field, "LocalObjectReference.", "") // no field in YAML
 		p.invalid(path, "has a %s where it can't: %s", wrongType.Value, field)
 	} else if err != nil {
 		p.invalid(path, "can't be read: %s", err)
@@ -108,10 +108,10 @@ func (p *parser) typed(path []string, value, made any) {
 	}
 }
 
-// A template is what hooks refer to of a Deployment.
+// A template is the parts of a Deployment that hooks refer to.
 type template struct {
 	containers, initContainers, volumes []string
-	strategy                            string // Recreate, or RollingUpdate, which it is unless said
+	strategy                            string // Recreate or RollingUpdate, the default
 }
 
 const (
@@ -121,8 +121,8 @@ const (
 
 func readTemplate(deployment map[string]any) template {
 	t := template{strategy: rollingUpdate}
-	if said, _, _ := unstructured.NestedString(deployment, "spec", "strategy", "type"); said != "" {
-		t.strategy = said
+	if strategy, _, _ := unstructured.NestedString(deployment, "spec", "strategy", "type"); strategy != "" {
+		t.strategy = strategy
 	}
 	t.containers = names(deployment, "containers")
 	t.initContainers = names(deployment, "initContainers")

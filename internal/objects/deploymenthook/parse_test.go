@@ -222,7 +222,7 @@ pre:
 8:7 Invalid: pre.execNewPod.env[1].value: pre.execNewPod.env[1].value is a number, and must be a text: write it in quotes
 9:7 Invalid: pre.execNewPod.env[2].name: pre.execNewPod.env[2].name is missing: each environment variable has a name
 10:7 Invalid: pre.execNewPod.env[3].name: pre.execNewPod.env[3].name is MODE, as of pre.execNewPod.env[0]: keep one of them
-12:8 Invalid: pre.execNewPod.env[4].name: pre.execNewPod.env[4].name is no name of an environment variable: write letters, digits and _, such as DB_NAME, and what it is into value
+12:8 Invalid: pre.execNewPod.env[4].name: pre.execNewPod.env[4].name is no name of an environment variable: write letters, digits and _, such as DB_NAME, and its content into value
 13:36 Invalid: pre.execNewPod.env[5].valueFrom: pre.execNewPod.env[5].valueFrom stands beside a value: keep one of them
 14:46 Invalid: pre.execNewPod.env[6].valueFrom.secretKeyRef.nam: pre.execNewPod.env[6].valueFrom.secretKeyRef.nam is an unknown field: is it misspelt?
 15:20 Invalid: pre.execNewPod.env[7].valueFrom: pre.execNewPod.env[7].valueFrom has a number where it can't: secretKeyRef.name

@@ -19,10 +19,10 @@ const (
 	attemptLabel    = "runlevel.dev/hook-attempt"
 )
 
-// containerAnnotation names the container of the hook, beside which webhooks may put others. kubectl logs goes by it, too.
+// containerAnnotation names the container of the hook, because webhooks may add others. kubectl logs reads it, too.
 const containerAnnotation = "kubectl.kubernetes.io/default-container"
 
-// maxLabel is how long the value of a label may be, and the name of a host.
+// maxLabel is the maximum length of the value of a label, and of a host name.
 const maxLabel = 63
 
 // LabelOf returns the value of DeploymentLabel for a Deployment.
@@ -39,8 +39,8 @@ func shortened(name, suffix string) string {
 	return strings.TrimRight(name, "-.") + suffix
 }
 
-// pod returns the pod of an attempt. It has what the template says of where and as whom pods run, and of their
-// container the image and the environment; but nothing that keeps a pod alive, or makes it serve.
+// pod returns the pod of an attempt. It has the scheduling and security fields of the template, and the image and the
+// environment of its container, but no probes, lifecycle handlers or ports.
 func (s sequence) pod(attempt int) *corev1.Pod {
 	from := s.Desired.Spec.Template.Spec
 	suffix := fmt.Sprintf("-%s-%s-%d", s.stage, s.hash(), attempt)
@@ -72,8 +72,8 @@ func (s sequence) pod(attempt int) *corev1.Pod {
 	return pod
 }
 
-// owners returns with what the pod is collected: the new ReplicaSet, once there is one. It is no controller: a
-// ReplicaSet gives up pods that its selector does not match. Only the pod of a preview may have no owner yet.
+// owners returns the owner for garbage collection: the new ReplicaSet, once it exists. The owner is no controller: a
+// ReplicaSet releases pods that its selector does not match. Only the pod of a preview may have no owner yet.
 func (s sequence) owners() []metav1.OwnerReference {
 	switch live, set := s.seen.Live, s.seen.ReplicaSet; {
 	case set != nil:
@@ -102,7 +102,7 @@ func (s sequence) container() corev1.Container {
 	if s.hook.Resources != nil {
 		container.Resources = *s.hook.Resources
 	}
-	container.Resources.Claims = nil // of devices that the template claims, and the pod of the hook does not
+	container.Resources.Claims = nil // of devices: the pod of the hook has no resource claims
 	for _, mount := range from.VolumeMounts {
 		if slices.Contains(exec.Volumes, mount.Name) {
 			container.VolumeMounts = append(container.VolumeMounts, mount)

@@ -224,7 +224,7 @@ func TestAHookEndsWithItsContainer(t *testing.T) {
 	pod := action.Pod
 	pod.CreationTimestamp = metav1.NewTime(facts.Now)
 	pod.Status.Phase = corev1.PodRunning
-	for code, want := range map[int32]deploymenthook.Deed{0: deploymenthook.Save, 1: deploymenthook.Report} {
+	for code, want := range map[int32]deploymenthook.ActionType{0: deploymenthook.Save, 1: deploymenthook.Report} {
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
 			{Name: "proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 			{Name: "web", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}},

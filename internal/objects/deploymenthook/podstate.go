@@ -10,14 +10,14 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// deadlineExceeded is the reason in the status of a pod that the kubelet has ended because its time was up.
+// deadlineExceeded is the reason in the status of a pod that the kubelet has ended at its activeDeadlineSeconds.
 const deadlineExceeded = "DeadlineExceeded"
 
-// exitOf returns the exit code of the hook's container, once that has ended. The phase of the pod follows a moment later,
-// or never: containers that a webhook has put beside it may run for ever.
+// exitOf returns the exit code of the hook's container, once it has ended. The phase of the pod follows a moment later,
+// or never: containers that a webhook has added may run for ever.
 func exitOf(pod *corev1.Pod) (code int32, isEnded bool) {
 	container := pod.Annotations[containerAnnotation]
-	if container == "" && len(pod.Spec.Containers) > 0 { // it was created by a program that set none
+	if container == "" && len(pod.Spec.Containers) > 0 { // the creator of the pod has set none
 		container = pod.Spec.Containers[0].Name
 	}
 	for _, status := range pod.Status.ContainerStatuses {
@@ -28,7 +28,7 @@ func exitOf(pod *corev1.Pod) (code int32, isEnded bool) {
 	return 0, false
 }
 
-// HasEnded reports whether the pod of a hook has ended: by its phase, or as its container has.
+// HasEnded reports whether the pod of a hook has ended, by its phase or because its container has ended.
 func HasEnded(pod *corev1.Pod) bool { return hasSucceeded(pod) || hasFailed(pod) }
 
 func hasSucceeded(pod *corev1.Pod) bool {
@@ -41,12 +41,12 @@ func hasFailed(pod *corev1.Pod) bool {
 	return !hasSucceeded(pod) && (isEnded || pod.Status.Phase == corev1.PodFailed)
 }
 
-// isEndedByNode reports whether the kubelet has ended the pod, as by an eviction: a command may answer that with 0.
+// isEndedByNode reports whether the kubelet has ended the pod, as in an eviction: the exit code may be 0 then.
 func isEndedByNode(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason != ""
 }
 
-// failureOf says how a pod has failed: by its exit code, or as its status says, such as Evicted.
+// failureOf describes the failure of a pod: by its exit code, or by the message of its status.
 func failureOf(pod *corev1.Pod) string {
 	for _, status := range pod.Status.ContainerStatuses {
 		if ended := status.State.Terminated; ended != nil && ended.ExitCode != 0 && pod.Status.Reason == "" {
@@ -57,7 +57,7 @@ func failureOf(pod *corev1.Pod) string {
 	return fmt.Sprintf("pod %s has failed: %s", pod.Name, printable.Line(why))
 }
 
-// deletionOf says that a pod was deleted before it had ended, and why, as far as its status has it.
+// deletionOf describes the deletion of a pod before its end, with the reason if its status has it.
 func deletionOf(pod *corev1.Pod) string {
 	why := ""
 	for _, condition := range pod.Status.Conditions {
@@ -68,7 +68,7 @@ func deletionOf(pod *corev1.Pod) string {
 	return fmt.Sprintf("pod %s was deleted before it had ended%s", pod.Name, punctuated(why))
 }
 
-// known returns the reason of an exit code, if it tells more than that it is not 0.
+// known returns the reason of an exit code, unless it only means that the code is not 0.
 func known(reason string) string {
 	if reason == "" || reason == "Error" {
 		return ""
@@ -76,7 +76,7 @@ func known(reason string) string {
 	return " (" + printable.Line(reason) + ")"
 }
 
-// LastLines returns the end of the log of a pod that has failed, as far as its status has it.
+// LastLines returns the end of the log of a pod that has failed, if its status has it.
 func LastLines(pod *corev1.Pod) string {
 	for _, status := range pod.Status.ContainerStatuses {
 		if ended := status.State.Terminated; ended != nil {
@@ -86,7 +86,7 @@ func LastLines(pod *corev1.Pod) string {
 	return ""
 }
 
-// StateOf says how a pod stands that has not ended.
+// StateOf describes the state of a pod that has not ended.
 func StateOf(pod *corev1.Pod) string {
 	for _, status := range pod.Status.ContainerStatuses {
 		if waiting := status.State.Waiting; waiting != nil && waiting.Reason != "" {

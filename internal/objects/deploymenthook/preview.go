@@ -2,7 +2,7 @@ package deploymenthook
 
 import corev1 "k8s.io/api/core/v1"
 
-// Due returns the hooks that an apply would run, in their order. Facts say whether an apply changes the pod template.
+// Due returns the hooks that an apply would run, in their order. Facts must have IsChanged set.
 func (r Rollout) Due(facts RolloutFacts) []Stage {
 	facts.Pods = nil // those of other releases would be ended first
 	for action, isDecided := r.begin(facts); isDecided; action, isDecided = r.begin(facts) {

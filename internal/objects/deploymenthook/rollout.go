@@ -15,39 +15,39 @@ import (
 type Rollout struct {
 	Release  string
 	Hooks    *Hooks             // nil if the release has none any more for the Deployment
-	Desired  *appsv1.Deployment // as the release says
+	Desired  *appsv1.Deployment // of the release
 	Template string             // HashTemplate of it
 
-	// IsCreateOnly says that the Deployment is made where it is not there, and never changed.
+	// IsCreateOnly is true if the Deployment is only created, and never changed.
 	IsCreateOnly bool
 
 	Override Override
-	// Pause is how long a rollout is left alone that a hook has stopped; not at all if it is 0. Who applies a release
-	// again and again would otherwise run the hook again and again.
+	// Pause is how long a rollout that a hook has stopped is left alone; not at all if it is 0. It keeps a controller that
+	// applies a release again and again from running the hook each time.
 	Pause time.Duration
 }
 
-// An Override is what a user wants of the hooks of this apply.
+// An Override is a user's request to skip or rerun hooks in this apply.
 type Override struct {
 	Skip  []Stage // hooks that count as run
 	Rerun []Stage // hooks that run, though the template is not new
 	By    string  // the user
 }
 
-// IsEmpty reports whether the user wants nothing.
+// IsEmpty reports whether the user has requested nothing.
 func (o Override) IsEmpty() bool { return len(o.Skip)+len(o.Rerun) == 0 }
 
-// RolloutFacts is what was seen of a Deployment and of its hooks.
+// RolloutFacts is the observed state of a Deployment and of its hooks.
 type RolloutFacts struct {
 	Now         time.Time // by the server's clock
 	State       State
 	IsOverruled bool               // the Override is in the State
-	Live        *appsv1.Deployment // nil if it is not there
-	IsChanged   *bool              // whether an apply changes the live pod template; nil if that was not asked
+	Live        *appsv1.Deployment // nil if it does not exist
+	IsChanged   *bool              // whether an apply changes the live pod template; nil if unknown
 	Pods        []*corev1.Pod      // of its hooks
 	OldPods     []string           // names of its own pods, in the mid stage
 	ReplicaSet  *appsv1.ReplicaSet // of the live template, in the post stage; nil if there is none yet
-	LastState   string             // StateOf the pod under way when it was waited for last; "" if that is not known
+	LastState   string             // the last StateOf the running pod; "" if unknown
 	Refused     *Refusal           // of the next pod of the hook, if it could not be created
 }
 
@@ -59,19 +59,19 @@ type Refusal struct {
 	IsFinal bool // another try does not help
 }
 
-// A HookAction is the next thing to do about a hook.
+// A HookAction is the next action for a hook.
 type HookAction struct {
-	Do      Deed
+	Do      ActionType
 	State   *State // to be saved with it, if it is not nil
 	Message string // what is waited for, or why something is done
 
-	Pod      *corev1.Pod // to be created, or deleted; or that has ended, or is waited for
+	Pod      *corev1.Pod // to be created, deleted or waited for; or that has ended
 	Replicas *int32      // to scale the Deployment to
-	Until    time.Time   // when to look again at the latest; zero if something has to happen first
+	Until    time.Time   // when to call Next again at the latest; zero if only after a change
 	Reason   string      // of a failure
 	Attempt  int         // that has failed
 
-	IsOverruling bool // the State has what Override wants
+	IsOverruling bool // the State includes the Override
 }
 
 // WithLastLine returns an action that reports a failure, with the last line of the pod's log.
@@ -80,29 +80,29 @@ func (a HookAction) WithLastLine(stage Stage, log []string) HookAction {
 		a.Message += ": " + log[len(log)-1]
 	}
 	p := a.State.Hooks[stage]
-	p.Message = printable.Truncate(a.Message, mostMessage)
+	p.Message = printable.Truncate(a.Message, maxMessage)
 	a.State = a.State.with(stage, p)
 	return a
 }
 
-// mostMessage is how much of a failure is remembered.
-const mostMessage = 500
+// maxMessage is the maximum length of a saved message, in bytes.
+const maxMessage = 500
 
-// A Deed is what an HookAction does.
-type Deed string
+// An ActionType is the type of a HookAction.
+type ActionType string
 
-// What there is to do.
+// The types of actions.
 const (
-	Proceed    Deed = "proceed"     // the next step of the Deployment follows
-	Compare    Deed = "compare"     // find out whether an apply changes the live pod template
-	Save       Deed = "save"        // the State
-	MakePaused Deed = "make paused" // the Deployment, so that the pod of a hook has an owner
-	Scale      Deed = "scale"       // the Deployment
-	Create     Deed = "create"      // the Pod
-	Delete     Deed = "delete"      // the Pod
-	Report     Deed = "report"      // that an attempt has failed
-	Wait       Deed = "wait"
-	GiveUp     Deed = "give up" // the rollout stops; a Deployment that was scaled to 0 is scaled back
+	Proceed    ActionType = "proceed"     // the next step of the Deployment follows
+	Compare    ActionType = "compare"     // find out whether an apply changes the live pod template
+	Save       ActionType = "save"        // the State
+	MakePaused ActionType = "make paused" // the Deployment, so that the pod of a hook has an owner
+	Scale      ActionType = "scale"       // the Deployment
+	Create     ActionType = "create"      // the Pod
+	Delete     ActionType = "delete"      // the Pod
+	Report     ActionType = "report"      // the failure of an attempt
+	Wait       ActionType = "wait"
+	GiveUp     ActionType = "give up" // the rollout stops; a Deployment that was scaled to 0 is scaled back
 )
 
 // Next returns the next action of a stage.
@@ -118,7 +118,7 @@ func (r Rollout) NextApply(seen RolloutFacts) HookAction {
 	if action, isDecided := r.begin(seen); isDecided {
 		return action
 	}
-	if state := seen.State; state.Template != "" { // which the Deployment is about to lose
+	if state := seen.State; state.Template != "" { // the Deployment is about to get another one
 		state.Template = ""
 		return HookAction{Do: Save, State: &state}
 	}
@@ -152,9 +152,9 @@ func (r Rollout) complete(state State) *State {
 	return &State{Template: r.Template, Hooks: state.Hooks}
 }
 
-// begin decides whether there is a rollout to go on with, and begins one where there should be.
+// begin decides whether a rollout is under way, and begins one if it is needed.
 func (r Rollout) begin(seen RolloutFacts) (action HookAction, isDecided bool) {
-	if action, isDecided := r.tidy(seen); isDecided {
+	if action, isDecided := r.cleanUp(seen); isDecided {
 		return action, true
 	}
 	state := seen.State
@@ -170,13 +170,13 @@ func (r Rollout) begin(seen RolloutFacts) (action HookAction, isDecided bool) {
 	case state.Rollout == r.Template || state.Rollout == "" && state.Template == r.Template:
 		return HookAction{Do: Save, State: r.overruled(state), IsOverruling: true}, true
 	case state.Rollout != "" && state.Template == r.Template:
-		return r.goBack(seen), true
+		return r.endRollout(seen), true
 	case r.Hooks == nil && state.IsEmpty():
 		return HookAction{Do: Proceed}, true
 	case !isInstall && seen.IsChanged == nil:
 		return HookAction{Do: Compare}, true
 	case !isInstall && !*seen.IsChanged:
-		return r.goBack(seen), true
+		return r.endRollout(seen), true
 	}
 	return HookAction{Do: Save, State: &State{Template: state.Template, Rollout: r.Template, IsInstall: isInstall, Replicas: state.Replicas}}, true
 }
@@ -187,22 +187,22 @@ func (r Rollout) isBeingCreated(seen RolloutFacts) bool {
 	return state.Rollout != "" && state.IsInstall && (state.Rollout == r.Template || seen.Live.Spec.Paused)
 }
 
-// leave leaves a create-only Deployment as it is, which was there. A rollout of an earlier release ends.
+// leave keeps an existing create-only Deployment as it is. A rollout of an earlier release ends.
 func (r Rollout) leave(seen RolloutFacts) HookAction {
 	if seen.State.Rollout == "" {
-		return HookAction{Do: Proceed, Message: "the Deployment is create-only, and was there"}
+		return HookAction{Do: Proceed, Message: "the Deployment is create-only, and exists already"}
 	}
 	replicas, _ := seen.State.Restore(seen.Live)
 	return scaleBack(replicas, &State{Template: seen.State.Template})
 }
 
-// goBack ends a rollout, if there is one: the Deployment has the template that the release has.
-func (r Rollout) goBack(seen RolloutFacts) HookAction {
+// endRollout ends a rollout, if there is one: the Deployment already has the template of the release.
+func (r Rollout) endRollout(seen RolloutFacts) HookAction {
 	replicas, _ := seen.State.Restore(seen.Live)
 	return scaleBack(replicas, r.complete(State{}))
 }
 
-// scaleBack saves a state, and scales to what the Deployment had before its mid hook, unless that is nil.
+// scaleBack saves a state, and scales to the replicas before the mid hook, unless they are nil.
 func scaleBack(replicas *int32, state *State) HookAction {
 	if replicas == nil {
 		return HookAction{Do: Save, State: state}
@@ -210,7 +210,7 @@ func scaleBack(replicas *int32, state *State) HookAction {
 	return HookAction{Do: Scale, Replicas: replicas, State: state, Message: "as many as before its mid hook"}
 }
 
-// overruled returns a state that has what the user wants.
+// overruled returns a state that includes the Override.
 func (r Rollout) overruled(state State) *State {
 	next := &state
 	if len(r.Override.Rerun) > 0 && state.Rollout == "" {
@@ -228,10 +228,10 @@ func (r Rollout) overruled(state State) *State {
 	return next
 }
 
-// tidy ends pods that run for nothing: of another template, of a hook that was changed or skipped, of an attempt that
-// has failed. It awaits their end, so that two hooks of a Deployment never run at a time. Of the pods that have ended,
-// it deletes those that are not kept.
-func (r Rollout) tidy(seen RolloutFacts) (action HookAction, isDecided bool) {
+// cleanUp deletes pods that are not needed: of another template, of a hook that was changed or skipped, of an attempt that
+// has failed. It awaits their end, so that two hooks of a Deployment never run at a time. It also deletes pods that have
+// ended and are not kept.
+func (r Rollout) cleanUp(seen RolloutFacts) (action HookAction, isDecided bool) {
 	for _, pod := range seen.Pods {
 		switch {
 		case r.isCurrent(pod, seen.State):
@@ -247,7 +247,7 @@ func (r Rollout) tidy(seen RolloutFacts) (action HookAction, isDecided bool) {
 	return HookAction{}, false
 }
 
-// awaitEnd waits until a pod that was deleted has ended. If that takes too long, the rollout is given up.
+// awaitEnd waits until a deleted pod has ended. After the progress deadline, the rollout is given up.
 func (r Rollout) awaitEnd(pod *corev1.Pod, seen RolloutFacts) HookAction {
 	until := pod.DeletionTimestamp.Add(r.deadline())
 	words := fmt.Sprintf("pod %s of a hook was deleted, and has not ended", pod.Name)
@@ -260,15 +260,15 @@ func (r Rollout) awaitEnd(pod *corev1.Pod, seen RolloutFacts) HookAction {
 	return r.giveUp(seen, HookNotEnded, fmt.Sprintf("%s within %s", words, r.deadline()))
 }
 
-// giveUp ends the rollout: a Deployment that was scaled to 0 is scaled back, and the next apply begins again with the
-// hook that has no result.
+// giveUp ends the rollout: a Deployment that was scaled to 0 is scaled back, and the next apply starts with the first
+// hook without a result.
 func (r Rollout) giveUp(seen RolloutFacts, reason, why string) HookAction {
 	replicas, state := seen.State.Restore(seen.Live)
 	return HookAction{Do: GiveUp, Reason: reason, Message: why, Replicas: replicas, State: state.restarted()}
 }
 
-// isCurrent reports whether a pod is the one of the attempt that is under way: not while an earlier hook has no result,
-// because it runs again, or because the release has it only now; and not of an update of what is create-only since.
+// isCurrent reports whether a pod belongs to the current attempt. It does not while an earlier hook has no result,
+// because it runs again or is new in the release, nor after an update has made the Deployment create-only.
 func (r Rollout) isCurrent(pod *corev1.Pod, state State) bool {
 	stage := Stage(pod.Labels[stageLabel])
 	for _, earlier := range Stages[:max(0, slices.Index(Stages, stage))] {
@@ -283,14 +283,14 @@ func (r Rollout) isCurrent(pod *corev1.Pod, state State) bool {
 	return state.Rollout == r.Template && r.isOurs(pod) && p.Hash == r.hash(stage) && p.Began != nil && p.Result == "" && attemptOf(pod) > p.Attempt
 }
 
-// isOurs reports whether a pod is of a hook as the release has it, and of its template.
+// isOurs reports whether a pod is of the release's version of a hook and of the template.
 func (r Rollout) isOurs(pod *corev1.Pod) bool {
 	stage := Stage(pod.Labels[stageLabel])
 	return r.Hooks.Of(stage) != nil && pod.Labels[hashLabel] == r.hash(stage)
 }
 
-// isKept reports whether a pod that has ended is kept. One that has failed is kept until the rollout of another
-// template begins.
+// isKept reports whether a pod that has ended is kept. A failed pod is kept until the rollout of another template
+// begins.
 func (r Rollout) isKept(pod *corev1.Pod, state State) bool {
 	keeps := KeepFailed
 	if hook := r.Hooks.Of(Stage(pod.Labels[stageLabel])); hook != nil {
@@ -305,15 +305,15 @@ func (r Rollout) hash(stage Stage) string {
 	return hash(r.Release, r.Desired.Namespace, r.Desired.Name, r.Template, r.Hooks.Of(stage))
 }
 
-// deadline returns how long a rollout may make no progress.
+// deadline returns the progress deadline of a rollout.
 func (r Rollout) deadline() time.Duration {
 	if seconds := r.Desired.Spec.ProgressDeadlineSeconds; seconds != nil {
 		return time.Duration(*seconds) * time.Second
 	}
-	return 10 * time.Minute // what Kubernetes takes where nothing is said
+	return 10 * time.Minute // Kubernetes' default
 }
 
-// count returns how many replicas a Deployment is to have.
+// count returns the desired replicas of a Deployment.
 func count(deployment *appsv1.Deployment) int32 {
 	if deployment.Spec.Replicas == nil {
 		return 1

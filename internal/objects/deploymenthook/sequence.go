@@ -21,7 +21,7 @@ const (
 	NoReplicaSet = "NewReplicaSetMissing"  // before a post hook
 )
 
-// A sequence is one stage of a rollout that is under way.
+// A sequence is one stage of a rollout.
 type sequence struct {
 	Rollout
 	stage Stage
@@ -31,8 +31,8 @@ type sequence struct {
 
 func (s sequence) hash() string { return s.Rollout.hash(s.stage) }
 
-// progress returns how far the hook is. A hook that was changed starts over, unless it has a result: a
-// corrected timeout does not migrate a database again.
+// progress returns the progress of the hook. A changed hook starts over, unless it has a result: a corrected
+// timeout does not migrate a database again.
 func (s sequence) progress() HookProgress {
 	progress := s.seen.State.Hooks[s.stage]
 	if progress.Hash != s.hash() && progress.Result == "" {
@@ -60,8 +60,8 @@ func (s sequence) next() HookAction {
 		return HookAction{Do: MakePaused}
 	case p.Began == nil:
 		return s.start(p)
-	case s.seen.Live == nil: // it is being made again, or is not
-		return s.await(p, NoReplicaSet, "the Deployment is not there")
+	case s.seen.Live == nil: // it was deleted, and may be created again
+		return s.await(p, NoReplicaSet, "the Deployment does not exist")
 	case s.stage == Mid && count(s.seen.Live) > 0:
 		return s.scaleDown(p)
 	}
@@ -71,7 +71,7 @@ func (s sequence) next() HookAction {
 	return s.attempt(p)
 }
 
-// isLeftAlone reports whether the hook has stopped the rollout, and does not begin again yet. One that was fixed does.
+// isLeftAlone reports whether the hook has stopped the rollout, and Pause is not over. A changed hook begins at once.
 func (s sequence) isLeftAlone() bool {
 	stopped := s.seen.State.Stopped
 	return stopped != nil && stopped.Stage == s.stage && stopped.Hash == s.hash() && s.seen.Now.Before(stopped.Time.Add(s.Pause))
@@ -82,8 +82,8 @@ func (s sequence) saved(p HookProgress) HookAction {
 	return HookAction{Do: Save, State: s.seen.State.with(s.stage, p)}
 }
 
-// start notes that the hook begins. The pods that it has by now are of an earlier rollout of the template, or of an
-// earlier try: they do not count.
+// start saves that the hook begins. Its existing pods are of an earlier rollout of the template or of an earlier try, and
+// do not count.
 func (s sequence) start(p HookProgress) HookAction {
 	p.Began = &metav1.Time{Time: s.seen.Now}
 	for _, pod := range s.seen.Pods {
@@ -96,7 +96,7 @@ func (s sequence) start(p HookProgress) HookAction {
 	return action
 }
 
-// current returns the pod of the attempt that is under way; nil if there is none.
+// current returns the pod of the current attempt; nil if there is none.
 func (s sequence) current() *corev1.Pod {
 	for _, pod := range s.seen.Pods {
 		if Stage(pod.Labels[stageLabel]) == s.stage && s.isCurrent(pod, s.seen.State) {
@@ -106,7 +106,7 @@ func (s sequence) current() *corev1.Pod {
 	return nil
 }
 
-// scaleDown scales the Deployment to 0, and remembers its replicas. If another client scales it up again and again, the rollout
+// scaleDown scales the Deployment to 0, and saves its replicas. If another client scales it up again and again, the rollout
 // is given up.
 func (s sequence) scaleDown(p HookProgress) HookAction {
 	if !s.seen.Now.Before(p.Began.Add(s.deadline())) {
@@ -118,7 +118,7 @@ func (s sequence) scaleDown(p HookProgress) HookAction {
 	return HookAction{Do: Scale, Replicas: &none, State: &state, Message: "its mid hook runs while none of its pods does"}
 }
 
-// attempt begins the next attempt, if the failure policy has one. One whose pod was seen, and is gone, has failed.
+// attempt begins the next attempt, if the failure policy allows it. An attempt whose pod is gone has failed.
 func (s sequence) attempt(p HookProgress) HookAction {
 	if p.Pod != "" {
 		return s.failed(p, nil, HookFailed, fmt.Sprintf("pod %s is gone, and its end was not seen", s.pod(p.Attempt+1).Name))
@@ -141,7 +141,7 @@ func (s sequence) attempt(p HookProgress) HookAction {
 	return HookAction{Do: Create, Pod: pod}
 }
 
-// await waits for what has to be before the pod of the hook is created. If that takes too long, the rollout is given up.
+// await waits for a precondition of the hook's pod. After the progress deadline, the rollout is given up.
 func (s sequence) await(p HookProgress, reason, words string) HookAction {
 	until := p.Began.Add(s.deadline())
 	if s.seen.Now.Before(until) {
@@ -150,7 +150,7 @@ func (s sequence) await(p HookProgress, reason, words string) HookAction {
 	return s.giveUp(p, reason, fmt.Sprintf("after %s, %s", s.deadline(), words))
 }
 
-// afterFailure returns what follows from the last failure; undecided if that is another attempt, now.
+// afterFailure returns the reaction to the last failure; undecided if another attempt is due.
 func (s sequence) afterFailure(p HookProgress) (action HookAction, isDecided bool) {
 	switch policy, limit := s.hook.Policy(), s.hook.BackoffLimit; {
 	case policy == Ignore:
@@ -170,7 +170,7 @@ func (s sequence) afterFailure(p HookProgress) (action HookAction, isDecided boo
 	return HookAction{}, false
 }
 
-// times returns how many times something has happened, in words.
+// times returns a number of times in words.
 func times(count int) string {
 	if count == 1 {
 		return "once"
@@ -181,25 +181,25 @@ func times(count int) string {
 // longestPause is the longest time between two attempts.
 const longestPause = time.Minute
 
-// pause returns how long an attempt waits after some failures.
+// pause returns how long to wait before the next attempt, after a number of failures.
 func pause(failures int) time.Duration {
 	return min(longestPause, time.Second<<min(failures-1, 10))
 }
 
-// giveUp ends the rollout, and says what has failed last.
+// giveUp ends the rollout, and adds the last failure to the message.
 func (s sequence) giveUp(p HookProgress, reason, why string) HookAction {
 	if p.Message != "" {
 		why = p.Message + "; " + why
 	}
 	action := s.Rollout.giveUp(s.seen, reason, why)
 	action.State.Stopped = &StoppedRollout{
-		Stage: s.stage, Hash: s.hash(), Time: metav1.NewTime(s.seen.Now), Reason: reason, Message: printable.Truncate(why, mostMessage),
+		Stage: s.stage, Hash: s.hash(), Time: metav1.NewTime(s.seen.Now), Reason: reason, Message: printable.Truncate(why, maxMessage),
 	}
 	return action
 }
 
-// watch looks at the pod of the current attempt. A pod that was deleted has failed, as for a Job: how it ends then
-// may never be seen.
+// watch checks the pod of the current attempt. A deleted pod has failed, as for a Job: its end may never be
+// observed.
 func (s sequence) watch(p HookProgress, pod *corev1.Pod) HookAction {
 	until := s.timeOf(pod)
 	switch {
@@ -223,8 +223,8 @@ func (s sequence) watch(p HookProgress, pod *corev1.Pod) HookAction {
 	return HookAction{Do: Wait, Pod: pod, Until: until, Message: "pod " + pod.Name + " " + StateOf(pod)}
 }
 
-// timeOf returns when the time of a pod is up. A pod has it twice: to start, and then to end. The kubelet ends a pod that
-// has started, and keeps its log: that is given a moment.
+// timeOf returns when a pod times out. The timeout applies twice: to its start, and then to its end. The kubelet has a
+// few more seconds to end a started pod, because it keeps the log.
 func (s sequence) timeOf(pod *corev1.Pod) time.Time {
 	if pod.Status.StartTime != nil {
 		return pod.Status.StartTime.Add(s.hook.Timeout() + 5*time.Second)
@@ -232,8 +232,8 @@ func (s sequence) timeOf(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Add(s.hook.Timeout())
 }
 
-// timedOut reports that the time of a pod is up, and how it was until then: the status of a pod that the kubelet has ended
-// does not say any more that its image could not be pulled, for example.
+// timedOut reports that a pod has timed out, and its state until then: after the kubelet has ended a pod, its status has
+// no such state any more, for example that the image could not be pulled.
 func (s sequence) timedOut(p HookProgress, pod *corev1.Pod, state string) HookAction {
 	words := fmt.Sprintf("pod %s has not ended within %s", pod.Name, s.hook.Timeout())
 	if state != "" {

@@ -12,27 +12,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// FieldManager is the field manager of what is written about hooks: the state, the replicas of a mid hook, the condition.
+// FieldManager is the field manager of the fields that hooks need: the state, the replicas of a mid hook, the condition.
 const FieldManager = "runlevel-hooks"
 
-// A State is what is remembered of the hooks of a Deployment from one action to the next: in the Deployment's
-// annotation, which outlives the record, and in the record, which outlives the Deployment.
+// A State is the progress of the hooks of a Deployment. It is saved between actions in the Deployment's annotation,
+// which outlives the record, and in the record, which outlives the Deployment.
 type State struct {
 	// Template is the hash of the pod template that the Deployment has, and that was rolled out with its hooks.
 	Template string `json:"template,omitempty"`
 	// Rollout is the hash of the pod template whose rollout is under way; "" if none is.
 	Rollout string `json:"rollout,omitempty"`
-	// IsInstall says that the Deployment was not there when the rollout began.
+	// IsInstall is true if the Deployment did not exist when the rollout began.
 	IsInstall bool `json:"install,omitempty"`
-	// Replicas are what the Deployment had before it was scaled to 0 for its mid hook.
+	// Replicas are the replicas of the Deployment before it was scaled to 0 for its mid hook.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// Stopped is by which hook the rollout was given up last, until that begins again.
+	// Stopped is the hook because of which the rollout was given up last, until it begins again.
 	Stopped *StoppedRollout `json:"stopped,omitempty"`
-	// Hooks are how far the hooks of the rollout are, or, when it is complete, what came of them.
+	// Hooks are the progress of the hooks of the rollout, or, when it is complete, their results.
 	Hooks map[Stage]HookProgress `json:"hooks,omitempty"`
 }
 
-// A StoppedRollout is one that was given up.
+// A StoppedRollout is a rollout that was given up.
 type StoppedRollout struct {
 	Stage   Stage       `json:"stage"`
 	Hash    string      `json:"hash"` // of the hook and the template
@@ -41,10 +41,10 @@ type StoppedRollout struct {
 	Message string      `json:"message"`
 }
 
-// IsRolledOut reports whether a template was rolled out, and nothing else was begun since.
+// IsRolledOut reports whether a template was rolled out, and no other rollout has begun since.
 func (s State) IsRolledOut(template string) bool { return s.Template == template && s.Rollout == "" }
 
-// IsEmpty reports whether there is nothing to remember.
+// IsEmpty reports whether there is nothing to save.
 func (s State) IsEmpty() bool {
 	return s.Template == "" && s.Rollout == "" && s.Replicas == nil && len(s.Hooks) == 0
 }
@@ -59,12 +59,12 @@ func (s State) HasIgnored() bool {
 	return false
 }
 
-// A HookProgress is how far one hook of a rollout is.
+// A HookProgress is the progress of one hook of a rollout.
 type HookProgress struct {
 	Hash     string       `json:"hash,omitempty"`     // of the hook and the template
 	Began    *metav1.Time `json:"began,omitempty"`    // of this try; nil before, and when it was given up
-	Attempt  int          `json:"attempt,omitempty"`  // the last attempt that is over
-	Pod      types.UID    `json:"pod,omitempty"`      // of the attempt under way, once it was seen
+	Attempt  int          `json:"attempt,omitempty"`  // the last finished attempt
+	Pod      types.UID    `json:"pod,omitempty"`      // of the current attempt, once it was observed
 	Failures int          `json:"failures,omitempty"` // of this try
 	Failed   *metav1.Time `json:"failed,omitempty"`   // when the last attempt of this try failed
 	Message  string       `json:"message,omitempty"`  // of the last failure of this try
@@ -72,7 +72,7 @@ type HookProgress struct {
 	By       string       `json:"by,omitempty"`       // the user who has skipped it, or run it again
 }
 
-// A HookResult is what came of a hook.
+// A HookResult is the result of a hook.
 type HookResult string
 
 // The results.
@@ -104,8 +104,8 @@ func (s State) restarted() *State {
 	return next
 }
 
-// Restore returns a copy of a state without the replicas that it remembers, and those if the Deployment is still scaled
-// to 0. If another client has scaled it since, that is newer.
+// Restore returns the saved replicas, if the Deployment is still scaled to 0, and a copy of the state without them. If
+// another client has scaled it since, its replicas are kept.
 func (s State) Restore(live *appsv1.Deployment) (replicas *int32, next *State) {
 	if live != nil && count(live) == 0 {
 		replicas = s.Replicas
@@ -114,7 +114,7 @@ func (s State) Restore(live *appsv1.Deployment) (replicas *int32, next *State) {
 	return replicas, &s
 }
 
-// ReadState returns the state in a Deployment's annotation; none if there is none that can be read.
+// ReadState returns the state in a Deployment's annotation, if it exists and can be read.
 func ReadState(live metav1.Object) (state State, exists bool) {
 	text, exists := live.GetAnnotations()[StateAnnotation]
 	if !exists || json.Unmarshal([]byte(text), &state) != nil {
@@ -127,7 +127,7 @@ func ReadState(live metav1.Object) (state State, exists bool) {
 func (s State) Text() string {
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // of strings, numbers and times
+		panic(err) // a state has only strings, numbers and times
 	}
 	return string(text)
 }

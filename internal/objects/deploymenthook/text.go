@@ -14,13 +14,13 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A text is the YAML of an annotation: its value, as Kubernetes reads it, and its nodes, which have the lines.
+// A text is the YAML of an annotation: its value, as Kubernetes parses it, and its nodes, which have the lines.
 type text struct {
 	value any
 	root  *yaml.Node
 }
 
-// An errText says where a text can't be read.
+// An errText is an error in a line of a text.
 type errText struct {
 	line, column int
 	message      string
@@ -30,9 +30,9 @@ func (e *errText) Error() string { return e.message }
 
 var errorLine = regexp.MustCompile(`line (\d+): `)
 
-// readText reads a text of one document. Errors quote nothing of it, which may be secret.
+// readText reads a text of one document. Errors do not quote the text, which may be secret.
 func readText(written string) (*text, error) {
-	if at := strings.IndexAny(written, "\u0085\u2028\u2029\ufeff"); at >= 0 { // where one library sees a comment, the other may see a value
+	if at := strings.IndexAny(written, "\u0085\u2028\u2029\ufeff"); at >= 0 { // one library reads a comment, the other a value
 		return nil, &errText{1 + strings.Count(written[:at], "\n"), 1, "this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in hooks: write them as \\u2028 within double quotes"}
 	}
 	var document, rest yaml.Node
@@ -58,7 +58,7 @@ func readText(written string) (*text, error) {
 	return read, nil
 }
 
-// syntaxError says what is wrong with a text, and in which line.
+// syntaxError returns the syntax error of a text, with the line.
 func syntaxError(err error, written string) *errText {
 	message, _, _ := strings.Cut(err.Error(), "\n")
 	line := 1
@@ -83,8 +83,8 @@ func syntaxError(err error, written string) *errText {
 
 const aliasMessage = `anchors and aliases are not allowed in hooks: write out what they stand for, and put a text that begins with "&" or "*" in quotes`
 
-// ordinary returns an error for anchors, aliases, tags, and keys that stand twice in a mapping: what such a text
-// means is not what is seen of it.
+// ordinary returns an error for anchors, aliases, tags and duplicate keys of a mapping: readers would misunderstand
+// such a text.
 func ordinary(node *yaml.Node) error {
 	switch {
 	case node.Kind == yaml.AliasNode || node.Anchor != "":
@@ -107,8 +107,8 @@ func ordinary(node *yaml.Node) error {
 	return nil
 }
 
-// at returns where a field stands: its key, or the item of a list. Where the path leads to nothing, it is the last
-// thing that is there.
+// at returns the node of a field: its key, or the item of a list. If the path does not exist, it is the node of its
+// longest existing part.
 func (t *text) at(path []string) (line, column int) {
 	line, column, node := 1, 1, t.root
 	if node != nil {
@@ -140,7 +140,7 @@ func child(node *yaml.Node, step string) (place, value *yaml.Node) {
 	return nil, nil
 }
 
-// nameOf is how people write a path: pre.execNewPod.env[1].name.
+// nameOf returns a path as people write it: pre.execNewPod.env[1].name.
 func nameOf(path []string) string {
 	var name strings.Builder
 	for _, step := range path {
@@ -156,7 +156,7 @@ func nameOf(path []string) string {
 	return name.String()
 }
 
-// describe says what a value is, without the value.
+// describe returns the type of a value in words.
 func describe(value any) string {
 	switch value.(type) {
 	case nil:

@@ -1,11 +1,11 @@
-// Package fields knows what Kubernetes says of fields: how two objects differ, which
-// fields can't be changed once they are set, and which hold secrets.
+// Package fields compares the fields of objects: how two objects differ, which fields
+// are immutable, and which hold secrets.
 //
-// It knows objects only as they are written, reads no cluster, and decides nothing:
-// whether a difference matters is for the caller to decide.
+// It works on unstructured objects, reads no cluster, and decides nothing: the caller
+// decides whether a difference matters.
 //
-// Diff is the call to start from. Immutable says which of two objects' differences
-// an API server refuses, and Mask takes the secrets out of an object.
+// Diff is the call to start from. Immutable returns the differences of two objects
+// that an API server refuses, and Mask removes the secrets from an object.
 package fields
 
 import (
@@ -15,8 +15,8 @@ import (
 	"strconv"
 )
 
-// A Difference is one field that differs. Old is nil for one that is new, and New for one
-// that is gone. Values of Secrets, and those in hooks of Deployments, are masked.
+// A Difference is one field that differs. Old is nil for an added field, and New for a
+// removed one. Values of Secrets and in hooks of Deployments are masked.
 type Difference struct {
 	Path Path `json:"path"`
 	Old  any  `json:"old,omitempty"`
@@ -24,9 +24,9 @@ type Difference struct {
 }
 
 // Diff returns how two objects differ, in the order of their fields. Items of lists
-// are compared with those of the same name, port or the like where all items have
-// one, and else by their places. A field that is null is one that is not there.
-// Neither object is changed, and what is returned may share values with both.
+// are matched by their name, port or another key if all items have one, and else by
+// their index. A field that is null counts as missing. Neither object is changed, and
+// the result may share values with both.
 func Diff(before, after map[string]any) []Difference {
 	d := differ{}
 	d.compareMappings(nil, before, after)
@@ -83,7 +83,7 @@ func (d *differ) compareLists(path Path, before, after []any) {
 		return
 	}
 	old, changed := placesByIdentity(key, before), placesByIdentity(key, after)
-	var kept, keptAfter []any // what is in both lists, in the order of each
+	var kept, keptAfter []any // the items that are in both lists, in the order of each
 	for i, item := range before {
 		value := identityOf(key, item)
 		step := PathStep{Key: key, Value: value, Index: i}
@@ -108,10 +108,10 @@ func (d *differ) compareLists(path Path, before, after []any) {
 	}
 }
 
-// compareByPlace compares lists whose items nothing tells apart. What is the same at
-// their ends stays out of it, so that an item that is put in does not make others of
-// all that are behind it. Lists of the same length need no such care, and it would be
-// paid for at each depth of lists in lists.
+// compareByPlace compares lists whose items have no key. Equal items at the start and
+// the end are skipped, so that an inserted item does not change all items behind it.
+// Lists of the same length are compared without that: its cost would multiply with the
+// depth of nested lists.
 func (d *differ) compareByPlace(path Path, before, after []any) {
 	same := 0
 	for len(before) != len(after) && same < min(len(before), len(after)) && reflect.DeepEqual(before[len(before)-1-same], after[len(after)-1-same]) {
@@ -130,12 +130,12 @@ func itemAt(list []any, i int) any {
 	return nil
 }
 
-// identities are the fields that tell items of a list apart, the most telling first.
-// Kubernetes' own lists have one of them where an item is more than its place.
+// identities are the fields that may be the key of a list's items, the best first. The
+// lists of built-in kinds have one of them if their items have a key.
 var identities = []string{"name", "mountPath", "containerPort", "port", "key", "type", "ip"}
 
-// identity is the field that all items of two lists have, each with a value of its
-// own; "" if there is none.
+// identity returns the field that all items of two lists have, with unique values; ""
+// if there is none.
 func identity(lists ...[]any) string {
 	for _, key := range identities {
 		if !slices.ContainsFunc(lists, func(list []any) bool { return len(placesByIdentity(key, list)) != len(list) }) {
@@ -145,8 +145,8 @@ func identity(lists ...[]any) string {
 	return ""
 }
 
-// placesByIdentity finds items by a field. It has fewer than the list if two have the
-// same value, or one has none.
+// placesByIdentity returns the indexes of items by the value of a field: fewer than the
+// list has items if two have the same value, or one has none.
 func placesByIdentity(key string, list []any) map[string]int {
 	found := make(map[string]int, len(list))
 	for i, item := range list {
@@ -162,7 +162,7 @@ func placesByIdentity(key string, list []any) map[string]int {
 func identityOf(key string, item any) string {
 	fields, _ := item.(map[string]any)
 	if isSecret(fields, false) {
-		return "" // what it has of that name may be secret
+		return "" // its fields of that name may be secret
 	}
 	switch value := fields[key].(type) {
 	case string:
@@ -174,12 +174,12 @@ func identityOf(key string, item any) string {
 	}
 }
 
-// ofServers are the fields of metadata that only the server says: each write changes them,
-// a dry run makes them up, and a manifest has them that was copied from a cluster.
-var ofServers = []string{"uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields"}
+// serverFields are the fields of metadata that only the API server sets: each write changes
+// them, a dry run invents them, and a manifest that was copied from a cluster has them.
+var serverFields = []string{"uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields"}
 
-// WithoutServers is an object without what is the server's in its metadata. It shares all
-// else with the object, which stays whole.
+// WithoutServers returns an object without the fields of its metadata that the API server
+// sets. The object is not changed, and shares its other fields with the result.
 func WithoutServers(object map[string]any) map[string]any {
 	metadata, isMapping := object["metadata"].(map[string]any)
 	if !isMapping {
@@ -187,7 +187,7 @@ func WithoutServers(object map[string]any) map[string]any {
 	}
 	trimmed := maps.Clone(object)
 	metadata = maps.Clone(metadata)
-	for _, field := range ofServers {
+	for _, field := range serverFields {
 		delete(metadata, field)
 	}
 	trimmed["metadata"] = metadata

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Immutable returns those of the changes from one object to another, as Diff has
-// found them, that an API server refuses. It knows Kubernetes' own kinds: what a
-// custom resource forbids is in the rules of its CustomResourceDefinition.
+// Immutable returns the changes from one object to another, as returned by Diff, that
+// an API server refuses. It knows the built-in kinds; for custom resources see the
+// rules of their CustomResourceDefinitions.
 func Immutable(before, after map[string]any, changes []Difference) []Difference {
 	kind := groupKind(after)
 	if groupKind(before) != kind {
@@ -33,21 +33,20 @@ func groupKind(object map[string]any) schema.GroupKind {
 	return schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind()
 }
 
-// An immutable is a field that can't be changed once it is set, with all that is in
-// it.
+// An immutable is a field that can't be changed once it is set, with all fields in it.
 type immutable struct {
-	field  string   // keys with dots between them
+	field  string   // keys, separated by dots
 	except []string // parts of the field that can be changed; "*" is any item of a list
 	when   func(before, after map[string]any) bool
-	// removable says that it can be taken away: then it stays as it is.
+	// removable is true if the field may be missing from an apply: its value is kept.
 	removable bool
-	// fallback is what it is where it is not set, and defaults what parts of it are.
+	// fallback is the default of the field, and defaults are those of its parts.
 	fallback any
 	defaults map[string]any
-	ofPods   bool // it is, or has in it, the spec of a pod, whose defaults are known
+	ofPods   bool // it is or contains the spec of a pod, whose defaults are known
 }
 
-// refuses says whether a change is one of this field.
+// refuses reports whether a change is one of this field.
 func (f immutable) refuses(before, after map[string]any, change Difference) bool {
 	if !change.Path.touches(f.field) || f.when != nil && !f.when(before, after) {
 		return false
@@ -74,7 +73,7 @@ func (f immutable) refuses(before, after map[string]any, change Difference) bool
 	return !reflect.DeepEqual(was, is)
 }
 
-// at is what a value has below some keys.
+// at returns the value below some keys.
 func at(value any, keys []string) any {
 	for _, key := range keys {
 		fields, _ := value.(map[string]any)
@@ -90,36 +89,36 @@ func or(value, fallback any) any {
 	return value
 }
 
-// isMarkedImmutable says whether a ConfigMap or Secret can't be changed any more.
+// isMarkedImmutable reports whether a ConfigMap or Secret has immutable: true.
 func isMarkedImmutable(before, _ map[string]any) bool { return before["immutable"] == true }
 
-// hasAddress says whether a Service had one: only those with an external name have
-// none.
+// hasAddress reports whether a Service had a cluster IP: only ExternalName Services
+// have none.
 func hasAddress(before, _ map[string]any) bool { return at(before, typeOfService) != "ExternalName" }
 
-// staysLoadBalancer says whether a Service was one for a load balancer, and is one.
+// staysLoadBalancer reports whether a Service is a LoadBalancer before and after.
 func staysLoadBalancer(before, after map[string]any) bool {
 	return at(before, typeOfService) == "LoadBalancer" && at(after, typeOfService) == "LoadBalancer"
 }
 
-// isNotElastic says whether a Job can't have other completions. One can, where each
-// completion is a pod of its own.
+// isNotElastic reports whether the completions of a Job are immutable: those of an
+// Indexed Job may change together with its parallelism.
 func isNotElastic(_, after map[string]any) bool {
 	spec := func(field string) any { return at(after, []string{"spec", field}) }
 	return spec("completionMode") != "Indexed" || !reflect.DeepEqual(spec("completions"), spec("parallelism"))
 }
 
-// typeOfService is where a Service says what it is.
+// typeOfService is the field with the type of a Service.
 var typeOfService = []string{"spec", "type"}
 
-// workloadSelector is the one of the kinds that make pods.
+// workloadSelector is the selector of workloads.
 var workloadSelector = []immutable{{field: "spec.selector"}}
 
-// roleRef is the one of bindings.
+// roleRef is the role of bindings.
 var roleRef = []immutable{{field: "roleRef", defaults: map[string]any{"apiGroup": "rbac.authorization.k8s.io"}}}
 
-// immutables are the fields that API servers refuse to change, by kind. Tests
-// compare the table with a real one.
+// immutables are the fields that API servers refuse to change, by kind. A test
+// compares the table with a real API server.
 var immutables = map[schema.GroupKind][]immutable{
 	kindOf("ConfigMap"): {
 		{field: "data", when: isMarkedImmutable}, {field: "binaryData", when: isMarkedImmutable}, {field: "immutable", when: isMarkedImmutable},
@@ -177,28 +176,28 @@ var immutables = map[schema.GroupKind][]immutable{
 	},
 }
 
-// kindOf reads KIND.GROUP.
+// kindOf parses KIND.GROUP.
 func kindOf(text string) schema.GroupKind {
 	kind, group, _ := strings.Cut(text, ".")
 	return schema.GroupKind{Kind: kind, Group: group}
 }
 
-// podDefaults are what fields of pods are where they are not set, wherever they stand in
-// a pod. What else may be written out, such as a serviceAccount beside the
-// serviceAccountName, is not known here.
+// podDefaults are the defaults of fields of pods, at any depth. Fields that the API
+// server derives from others, such as serviceAccount from serviceAccountName, are
+// missing.
 var podDefaults = map[string]any{
 	"terminationGracePeriodSeconds": int64(30), "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
 	"schedulerName": "default-scheduler", "enableServiceLinks": true, "securityContext": map[string]any{},
 	"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
-	"imagePullPolicy": "IfNotPresent", // of all images that are not the latest
+	"imagePullPolicy": "IfNotPresent", // of images with a tag other than latest
 	"resources":       map[string]any{}, "protocol": "TCP", "defaultMode": int64(420), "scheme": "HTTP",
 	"successThreshold": int64(1), "failureThreshold": int64(3), "periodSeconds": int64(10), "timeoutSeconds": int64(1),
 }
 
-// freeKeys are the mappings whose keys have no fixed names.
+// freeKeys are the mappings whose keys are not field names.
 var freeKeys = []string{"labels", "annotations", "nodeSelector", "matchLabels"}
 
-// isPodDefault says whether a change only writes out a default, or takes it away.
+// isPodDefault reports whether a change only adds or removes a default.
 func isPodDefault(change Difference) bool {
 	last := change.Path[len(change.Path)-1]
 	value, known := podDefaults[last.Key]
@@ -208,8 +207,8 @@ func isPodDefault(change Difference) bool {
 	return change.Old == nil && reflect.DeepEqual(change.New, value) || change.New == nil && reflect.DeepEqual(change.Old, value)
 }
 
-// isSameQuantity says whether a change only writes a quantity in another way: 1Gi is
-// 1024Mi.
+// isSameQuantity reports whether a change only writes a quantity in another way: 1Gi
+// is 1024Mi.
 func isSameQuantity(change Difference) bool {
 	keys := change.Path.Keys()
 	if len(keys) < 3 || keys[len(keys)-3] != "resources" || !slices.Contains([]string{"requests", "limits"}, keys[len(keys)-2]) {

@@ -12,7 +12,7 @@ type Misfit struct {
 	Err  error
 }
 
-// maxMisfits is how many are found in one object: a list may have a million.
+// maxMisfits bounds the misfits of one object: a list may have a million.
 const maxMisfits = 20
 
 // Misfits returns the smallest parts of an object that can't be read. The errors of readers name no field, or none in a
@@ -29,7 +29,7 @@ type misfitFinder struct {
 	found []Misfit
 }
 
-// find looks at a value, which around puts in its place in an object.
+// find searches a value. The function around returns an object with the value in its place.
 func (f *misfitFinder) find(value any, path []string, around func(any) any) {
 	if len(f.found) >= maxMisfits {
 		return
@@ -45,7 +45,7 @@ func (f *misfitFinder) find(value any, path []string, around func(any) any) {
 	switch value := value.(type) {
 	case map[string]any:
 		if f.try(around(map[string]any{})) != nil {
-			break // no mapping can stand here
+			break // no mapping is allowed here
 		}
 		for _, key := range slices.Sorted(maps.Keys(value)) {
 			at(key, value[key], func(kept any) any { return map[string]any{key: kept} })
@@ -58,7 +58,7 @@ func (f *misfitFinder) find(value any, path []string, around func(any) any) {
 			at(strconv.Itoa(i), item, func(kept any) any { return []any{kept} })
 		}
 	}
-	if len(f.found) == before { // nothing inside alone, so it is this
+	if len(f.found) == before { // no part fails alone, so the value itself does
 		f.found = append(f.found, Misfit{path, err})
 	}
 }

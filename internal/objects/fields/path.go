@@ -11,20 +11,19 @@ type Path []PathStep
 
 // A PathStep is one part of a path: a key of a mapping, or an item of a list.
 type PathStep struct {
-	Key   string // of a mapping; or the field that tells an item from others, such as "name"
+	Key   string // of a mapping; or the field that is the key of an item, such as "name"
 	Value string // of that field
 	Index int    // of an item in its list; none for a key of a mapping
 }
 
-// none is the index of what is no item of a list.
+// none is the index of a step that is no item of a list.
 const none = -1
 
-// IsItem says whether a step leads to an item of a list.
+// IsItem reports whether a step leads to an item of a list.
 func (s PathStep) IsItem() bool { return s.Index != none }
 
-// In is what a step leads to within a value; nil if there is nothing. Of an item of a list
-// it says its place in that list, which may be another than in the one that it was compared
-// with.
+// In returns the value at a step, nil if there is none, and the index of an item in this
+// list, which may differ from the index in the list that it was compared with.
 func (s PathStep) In(value any) (inner any, place int) {
 	if !s.IsItem() {
 		fields, _ := value.(map[string]any)
@@ -44,8 +43,8 @@ func (s PathStep) In(value any) (inner any, place int) {
 	return list[at], at
 }
 
-// String writes a path as people do: spec.containers[name=web].args[0], with quotes
-// around keys and names that have dots and the like in them.
+// String returns a path as people write it: spec.containers[name=web].args[0], with
+// quotes around keys and names that have dots or other special characters.
 func (p Path) String() string {
 	var out strings.Builder
 	for _, step := range p {
@@ -66,7 +65,7 @@ func (p Path) String() string {
 	return out.String()
 }
 
-// last is the key that a path ends with; "" if it ends with an item of a list.
+// last returns the key that a path ends with; "" if it ends with an item of a list.
 func (p Path) last() string {
 	if len(p) == 0 || p[len(p)-1].IsItem() {
 		return ""
@@ -74,7 +73,7 @@ func (p Path) last() string {
 	return p[len(p)-1].Key
 }
 
-// quoted is a text with quotes around it, if it could be taken for something else.
+// quoted returns a text in quotes, if it would be ambiguous without them.
 func quoted(text string) string {
 	if text == "" || strings.ContainsAny(text, `.[]"= `) {
 		return strconv.Quote(text)
@@ -85,8 +84,8 @@ func quoted(text string) string {
 // MarshalText writes a path into JSON and YAML.
 func (p Path) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// Keys are the steps as they stand in a document: keys, and indexes of items in the
-// newer of the two lists that were compared, or in the older one if they are gone.
+// Keys returns the steps as in a document: keys, and indexes of items in the newer of
+// the two lists that were compared, or in the older one if they were removed.
 func (p Path) Keys() []string {
 	keys := make([]string, len(p))
 	for i, step := range p {
@@ -98,15 +97,15 @@ func (p Path) Keys() []string {
 	return keys
 }
 
-// isWithin says whether a path is a field, written with dots, or leads into it.
+// isWithin reports whether a path is a field, written with dots, or leads into it.
 func (p Path) isWithin(field string) bool {
 	return matches(p, strings.Split(field, ".")) && len(p) > strings.Count(field, ".")
 }
 
-// touches says whether a path is within a field, or the field within the path.
+// touches reports whether a path is within a field, or the field within the path.
 func (p Path) touches(field string) bool { return matches(p, strings.Split(field, ".")) }
 
-// matches compares as many steps as both have. Any item of a list is "*".
+// matches compares as many steps as both have. "*" matches any item of a list.
 func matches(p Path, keys []string) bool {
 	for i, key := range keys[:min(len(p), len(keys))] {
 		isItem := p[i].Index != none

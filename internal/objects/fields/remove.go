@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Remove takes a field, or an item of a list, out of an object, by the path with which
-// the API server names it: .spec.containers[name="web"].image. It says whether it was
-// there.
+// Remove removes a field, or an item of a list, from an object, by its path as the API
+// server writes it: .spec.containers[name="web"].image. It reports whether the field
+// existed.
 func Remove(object map[string]any, path string) bool {
 	return editKey(object, path, func(any) (any, bool) { return nil, false })
 }
 
-// EmptyToNull makes null of a mapping or a list that has nothing in it. It says whether
-// there was one.
+// EmptyToNull replaces an empty mapping or list by null. It reports whether it has
+// replaced one.
 func EmptyToNull(object map[string]any, path string) bool {
 	wasEmpty := false
 	editKey(object, path, func(value any) (any, bool) {
@@ -27,7 +27,7 @@ func EmptyToNull(object map[string]any, path string) bool {
 	return wasEmpty
 }
 
-// Has says whether an object has a field, or an item of a list, by such a path.
+// Has reports whether an object has a field, or an item of a list, by such a path.
 func Has(object map[string]any, path string) bool {
 	return editKey(object, path, func(value any) (any, bool) { return value, true })
 }
@@ -43,11 +43,11 @@ func isEmpty(value any) bool {
 	}
 }
 
-// An edit says what is to be in the place of a value, and whether anything is.
+// An edit returns the new value of a field, and whether the field remains.
 type edit func(value any) (instead any, stays bool)
 
-// at leads to what a path means within a value, and edits it there. It returns what is
-// then in the place of the value, whether anything is, and whether the path led anywhere.
+// at edits the field at a path within a value. It returns the new value, whether it
+// remains, and whether the path was found.
 func (e edit) at(value any, path string) (instead any, stays, found bool) {
 	if path == "" {
 		instead, stays = e(value)
@@ -64,8 +64,8 @@ func (e edit) at(value any, path string) (instead any, stays, found bool) {
 	}
 }
 
-// editKey edits a field of a mapping. Keys may have dots, which the path does not set
-// off: the longest key that is there is meant.
+// editKey edits a field of a mapping. Keys may have dots, which the path does not
+// escape: the longest existing key is meant.
 func editKey(fields map[string]any, path string, e edit) bool {
 	path, isKey := strings.CutPrefix(path, ".")
 	if !isKey {
@@ -93,7 +93,7 @@ func editKey(fields map[string]any, path string, e edit) bool {
 	return false
 }
 
-// editItem edits an item of a list, and returns the list as it is then.
+// editItem edits an item of a list, and returns the new list.
 func editItem(items []any, path string, e edit) ([]any, bool) {
 	at, rest := findItem(items, path)
 	if at < 0 {
@@ -107,9 +107,9 @@ func editItem(items []any, path string, e edit) ([]any, bool) {
 	return items, found
 }
 
-// findItem finds the item of a list that a path leads to: [2], of a list that has an order;
-// [name="web"], of one whose items have keys; [="a"], of one of values. It is -1 if there
-// is none.
+// findItem returns the index of the item that a path leads to: [2] of an atomic list,
+// [name="web"] of a list of type map, [="a"] of a list of type set. It is -1 if there is
+// none.
 func findItem(items []any, path string) (at int, rest string) {
 	if index, rest, ok := cutIndex(path); ok && index < len(items) {
 		return index, rest
@@ -119,21 +119,20 @@ func findItem(items []any, path string) (at int, rest string) {
 		return -1, ""
 	}
 	at = slices.IndexFunc(items, func(item any) bool { return isItem(item, selector, false) })
-	if at < 0 { // a default need not be written
+	if at < 0 { // a key that has its default may be missing
 		at = slices.IndexFunc(items, func(item any) bool { return isItem(item, selector, true) })
 	}
 	return at, rest
 }
 
-// cutIndex takes the [2] off the front of a path.
+// cutIndex cuts [2] off the front of a path.
 func cutIndex(path string) (index int, rest string, ok bool) {
 	inner, rest, _ := strings.Cut(strings.TrimPrefix(path, "["), "]")
 	number, err := strconv.ParseUint(inner, 10, 31)
 	return int(number), rest, err == nil
 }
 
-// cutSelector takes the [name="web"] off the front of a path, or the [="a"], whose key is
-// empty.
+// cutSelector cuts [name="web"] off the front of a path, or [="a"], whose key is empty.
 func cutSelector(path string) (selector map[string]any, rest string, ok bool) {
 	inner, isItem := strings.CutPrefix(path, "[")
 	if !isItem {
@@ -161,8 +160,8 @@ func cutSelector(path string) (selector map[string]any, rest string, ok bool) {
 	}
 }
 
-// isItem says whether an item of a list is the one that a selector means, maybe without
-// all of its keys.
+// isItem reports whether an item of a list matches a selector. The item may lack some of
+// its keys.
 func isItem(item any, selector map[string]any, inPart bool) bool {
 	if wanted, isValue := selector[""]; isValue && len(selector) == 1 {
 		return isSame(item, wanted)
@@ -179,7 +178,7 @@ func isItem(item any, selector map[string]any, inPart bool) bool {
 	return true
 }
 
-// isSame compares values of any types of numbers.
+// isSame compares values, numbers of different types included.
 func isSame(a, b any) bool {
 	is, _ := json.Marshal(a)
 	want, _ := json.Marshal(b)

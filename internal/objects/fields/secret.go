@@ -8,17 +8,17 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 )
 
-// What stands in the place of a secret, and of another one where two differ.
+// The masks of a secret, and of the second one if two differ.
 const (
 	masked      = "***"
 	maskedOther = "*** (changed)"
 )
 
-// A secretValue can be compared, and is never shown.
+// A secretValue can be compared, but is never shown.
 type secretValue struct{ value any }
 
-// Mask returns a copy of an object without the values of Secrets, be it one or have some in it, and without those of hooks
-// of Deployments.
+// Mask returns a copy of an object without the values of Secrets, whether it is a Secret or contains some, and without those
+// of hooks of Deployments.
 func Mask(object map[string]any) map[string]any {
 	if object == nil {
 		return nil
@@ -27,14 +27,14 @@ func Mask(object map[string]any) map[string]any {
 	return open
 }
 
-// HoldsSecrets reports whether an object is a Secret with values, or has some in it. Hooks are not looked at.
+// HoldsSecrets reports whether an object is or contains a Secret with values. Hooks are not checked.
 func HoldsSecrets(object map[string]any) bool { return hasSecret(hideWhole(object)) }
 
-// IsMask says whether a value only stands in the place of a secret.
+// IsMask reports whether a value is the mask of a secret.
 func IsMask(value any) bool { return value == masked || value == maskedOther }
 
-// isSecret says whether a mapping is a Secret, in whatever version: "/v1" is the same as
-// "v1". What is within something else may only name one.
+// isSecret reports whether a mapping is a Secret, in any version: "/v1" is the same as
+// "v1". A nested mapping may be only a reference to a Secret.
 func isSecret(fields map[string]any, isWhole bool) bool {
 	if fields["kind"] != "Secret" || groupKind(fields) != kindOf("Secret") {
 		return false
@@ -111,7 +111,7 @@ func hideMetadata(metadata map[string]any) map[string]any {
 	return closed
 }
 
-// isShown says whether an annotation of a Secret is one that decides what becomes of it.
+// isShown reports whether an annotation of a Secret is one that Runlevel or OpenShift acts on.
 func isShown(annotation string) bool {
 	domain, _, _ := strings.Cut(annotation, "/")
 	return slices.Contains([]string{"release.openshift.io", "capability.openshift.io", "runlevel.dev"}, domain) ||
@@ -154,8 +154,8 @@ func hasSecret(value any) bool {
 	return false
 }
 
-// maskAt returns a copy of the value of a key, in which the mask stands in the place of hidden values, of those of Secrets,
-// and of what hooks of Deployments may have of secrets.
+// maskAt returns a copy of the value of a key, in which hidden values, values of Secrets, and values in hooks of Deployments
+// that may be secret are masked.
 func maskAt(key string, value any) any {
 	switch value := value.(type) {
 	case secretValue:
@@ -185,7 +185,7 @@ func maskAt(key string, value any) any {
 // copyAnnotation has a copy of the object that kubectl has applied, its annotations included.
 const copyAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 
-// maskedAnnotation returns the value of an annotation without what it may have of secrets in hooks.
+// maskedAnnotation returns the value of an annotation without values in hooks that may be secret.
 func maskedAnnotation(key, text string) string {
 	switch {
 	case key == deploymenthook.Annotation:

@@ -10,13 +10,13 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// ObjectCounts says how many objects there are, and of which kinds.
+// ObjectCounts is the number of objects, in total and by kind.
 type ObjectCounts struct {
 	Objects int     `json:"objects"`
-	Kinds   []Count `json:"kinds,omitempty"` // the most objects first
+	Kinds   []Count `json:"kinds,omitempty"` // the most frequent first
 }
 
-// A Count is how many objects there are of one kind.
+// A Count is the number of objects of one kind.
 type Count struct {
 	Group    string `json:"group,omitempty"`
 	Kind     string `json:"kind"`
@@ -36,10 +36,10 @@ func NewObjectCounts(counts []Count) ObjectCounts {
 	return sum
 }
 
-// mostKinds bounds how many kinds are named to people.
-const mostKinds = 4
+// maxKinds bounds how many kinds String lists.
+const maxKinds = 4
 
-// String is the counts as people read it: "5 objects: 3 Pods, ReplicaSet, Secret".
+// String returns the counts for people: "5 objects: 3 Pods, ReplicaSet, Secret".
 func (t ObjectCounts) String() string {
 	text := printable.Count(t.Objects, "object")
 	if t.Objects == 0 {
@@ -47,7 +47,7 @@ func (t ObjectCounts) String() string {
 	}
 	var named []string
 	rest := t.Objects
-	for _, kind := range t.Kinds[:min(mostKinds, len(t.Kinds))] {
+	for _, kind := range t.Kinds[:min(maxKinds, len(t.Kinds))] {
 		named = append(named, t.name(kind))
 		rest -= kind.Objects
 	}
@@ -57,8 +57,8 @@ func (t ObjectCounts) String() string {
 	return printable.Line(text)
 }
 
-// name is a number of objects of a kind. Their group is told only where another kind has
-// the same name.
+// name returns the count with the kind. The group is added only if another kind has the
+// same name.
 func (t ObjectCounts) name(of Count) string {
 	text := of.Kind
 	if of.Objects > 1 {
@@ -71,8 +71,8 @@ func (t ObjectCounts) name(of Count) string {
 	return text
 }
 
-// Plural writes the plural of a kind, which is the name of its resource, the way the kind
-// is written: Policies of Policy.
+// Plural returns the plural of a kind, which is the name of its resource, in the case of
+// the kind: Policies of Policy.
 func Plural(kind, resource string) string {
 	same := 0
 	for same < min(len(kind), len(resource)) && strings.EqualFold(kind[:same+1], resource[:same+1]) {

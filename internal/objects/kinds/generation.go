@@ -2,14 +2,14 @@ package kinds
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// CountsChanges says whether each change of an object of one of Kubernetes' own kinds,
-// other than of its metadata and status, raises its generation. A generation of 0 counts
-// nothing: servers before the kind got generations left it so.
+// CountsChanges reports whether each change of an object of a built-in kind, other than
+// of its metadata and status, raises its generation. With a generation of 0 none does:
+// the object is from a server whose version of the kind had no generations.
 func CountsChanges(kind schema.GroupKind) bool { return countsChanges[kind] }
 
-// countsChanges are the kinds of which that is known. Kinds with a generation are missing
-// for a reason: a Pod is bound to its node and a PriorityClass described again behind the
-// back of it, and a CSIDriver has none until it first changes.
+// countsChanges are the kinds of which that is known. Some kinds with a generation are
+// missing: binding a Pod to its node and changing the description of a PriorityClass do
+// not raise it, and a CSIDriver has none until its first change.
 var countsChanges = map[schema.GroupKind]bool{
 	{Kind: "PodTemplate"}:                                                             true,
 	{Kind: "ReplicationController"}:                                                   true,

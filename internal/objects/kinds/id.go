@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// An ID says which object is meant, whatever its version.
+// An ID identifies an object, in any version.
 type ID struct {
 	Group     string `json:"group,omitempty"`
 	Kind      string `json:"kind"`
@@ -18,10 +18,10 @@ type ID struct {
 	Name      string `json:"name"`
 }
 
-// GroupKind is the kind of the object.
+// GroupKind returns the kind of the object.
 func (id ID) GroupKind() schema.GroupKind { return schema.GroupKind{Group: id.Group, Kind: id.Kind} }
 
-// String is the object as people write it: "Deployment my-namespace/my-name".
+// String returns the object as people write it: "Deployment my-namespace/my-name".
 func (id ID) String() string {
 	name := id.Name
 	if id.Namespace != "" {
@@ -30,8 +30,8 @@ func (id ID) String() string {
 	return printable.Line(id.Kind + " " + name)
 }
 
-// Without returns a text about the object without its name: of several objects with one cause, all
-// such texts are the same.
+// Without returns a text about the object without its name, so that the texts of several objects with
+// one cause are equal.
 func (id ID) Without(text string) string {
 	return strings.NewReplacer(id.String(), id.Kind, strconv.Quote(id.Name), `"…"`).Replace(text)
 }

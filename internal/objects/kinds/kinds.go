@@ -1,9 +1,9 @@
-// Package kinds names objects by their kinds, and knows what Kubernetes says of its own
-// kinds: which there are, in which versions, whether their objects are in a namespace,
-// which Services the API server calls because of them, and whose generations count every
-// change. A Tally counts objects by their kinds.
+// Package kinds identifies objects, and knows the built-in kinds of Kubernetes: their
+// versions, whether they are namespaced, which Services the API server calls because of
+// their objects, and which raise their generation at every change. ObjectCounts counts
+// objects by their kinds.
 //
-// It says nothing of custom resources: their CustomResourceDefinitions do.
+// It knows no custom resources: see their CustomResourceDefinitions.
 //
 // ScopeOf, Scheme and CalledServices are the calls to start from.
 package kinds
@@ -23,7 +23,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
-// Kinds that rules and orders know by name.
+// Kinds that other packages refer to.
 var (
 	Deployment               = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	Namespace                = schema.GroupKind{Kind: "Namespace"}
@@ -34,8 +34,8 @@ var (
 	ClusterVersion           = schema.GroupKind{Group: "config.openshift.io", Kind: "ClusterVersion"}
 )
 
-// Scheme has the types of all kinds and versions, removed ones too: those say
-// themselves since when.
+// Scheme has the types of all kinds and versions, removed ones included: the types have
+// the version of Kubernetes that removed them.
 var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensionsv1.AddToScheme, apiextensionsv1beta1.AddToScheme} {
@@ -44,23 +44,23 @@ var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	return scheme
 })
 
-// A Scope says whether objects of a kind are in a namespace.
+// A Scope is whether objects of a kind are in a namespace.
 type Scope string
 
 // The scopes, as CustomResourceDefinitions write them.
 const (
-	Unknown    Scope = "" // it is no kind of Kubernetes' own
+	Unknown    Scope = "" // not a built-in kind
 	Namespaced Scope = "Namespaced"
 	Cluster    Scope = "Cluster"
 )
 
-// ScopeOf is the scope of a kind.
+// ScopeOf returns the scope of a kind.
 func ScopeOf(kind schema.GroupKind) Scope { return scopes()[kind] }
 
-// scopes are read off Kubernetes' client: what makes a client of a kind takes a
-// namespace, or does not.
+// scopes returns the scopes from Kubernetes' client: the constructor of the client of a
+// namespaced kind has a namespace parameter.
 var scopes = sync.OnceValue(func() map[schema.GroupKind]Scope {
-	found := map[schema.GroupKind]Scope{CustomResourceDefinition: Cluster, APIService: Cluster} // which have clients of their own
+	found := map[schema.GroupKind]Scope{CustomResourceDefinition: Cluster, APIService: Cluster} // which are in other clients
 	clients := reflect.TypeFor[kubernetes.Interface]()
 	for i := range clients.NumMethod() {
 		group := clients.Method(i).Type
@@ -80,7 +80,7 @@ var scopes = sync.OnceValue(func() map[schema.GroupKind]Scope {
 	return found
 })
 
-// kindsOf are the kinds that the client of one kind creates, as in
+// kindsOf returns the kinds that the client of one kind creates, as in
 // Create(ctx, *v1.Pod, options).
 func kindsOf(getter reflect.Type) []schema.GroupKind {
 	if getter.NumOut() != 1 || getter.Out(0).Kind() != reflect.Interface {
@@ -105,8 +105,8 @@ func kindsOf(getter reflect.Type) []schema.GroupKind {
 	return kinds
 }
 
-// DefinedBy returns the kind that a CustomResourceDefinition defines. What the definition does not say, as a tombstone
-// need not, is empty.
+// DefinedBy returns the kind that a CustomResourceDefinition defines. Group and kind may be empty, as in a tombstone without
+// a spec.
 func DefinedBy(definition *unstructured.Unstructured) schema.GroupKind {
 	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// CalledServices are those that the API server calls because of an object: a webhook
-// configuration or an APIService.
+// CalledServices returns the Services that the API server calls because of an object: a
+// webhook configuration or an APIService.
 func CalledServices(object *unstructured.Unstructured) []types.NamespacedName {
 	switch kind := object.GroupVersionKind().GroupKind(); {
 	case strings.HasSuffix(kind.Kind, "WebhookConfiguration") && kind.Group == "admissionregistration.k8s.io":
@@ -34,7 +34,7 @@ func CalledServices(object *unstructured.Unstructured) []types.NamespacedName {
 	}
 }
 
-// serviceAt reads a reference to a Service, if there is one.
+// serviceAt returns the Service of a reference, if there is one.
 func serviceAt(fields map[string]any, path ...string) []types.NamespacedName {
 	reference, _, _ := unstructured.NestedFieldNoCopy(fields, path...)
 	named, isMapping := reference.(map[string]any)
@@ -46,7 +46,7 @@ func serviceAt(fields map[string]any, path ...string) []types.NamespacedName {
 	return []types.NamespacedName{{Namespace: namespace, Name: name}}
 }
 
-// ReadyEndpoints returns how many endpoints of a slice are ready. Nil conditions mean that they are.
+// ReadyEndpoints returns how many endpoints of a slice are ready. Nil conditions mean ready.
 func ReadyEndpoints(slice *discoveryv1.EndpointSlice) int {
 	ready := 0
 	for _, endpoint := range slice.Endpoints {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// checkConditions judges a custom resource by what most of them have in common. One that
-// says nothing of itself is ready: there is no telling it from one that never will.
+// checkConditions checks a custom resource by the common conditions, as kstatus does. A
+// custom resource without conditions is ready: many never have any.
 func checkConditions(object *unstructured.Unstructured) Verdict {
 	o := live(object.Object)
 	if o.isUnseen() {
@@ -27,10 +27,10 @@ func checkConditions(object *unstructured.Unstructured) Verdict {
 		return ready()
 	case status.TerminatingStatus:
 		return waiting(beingDeleted)
-	case status.FailedStatus: // its controller may still find a way
-		return waiting("it says that it is stuck: %s", cmp.Or(message, cause, "not why"))
+	case status.FailedStatus: // its controller may still recover
+		return waiting("it is stuck: %s", cmp.Or(message, cause, "its status has no reason"))
 	case status.InProgressStatus:
-		return waiting("%s", cmp.Or(message, "it says that it is not ready: "+cmp.Or(cause, "not why")))
+		return waiting("%s", cmp.Or(message, "it is not ready: "+cmp.Or(cause, "its status has no reason")))
 	default:
 		return waiting("its status is %s", result.Status)
 	}

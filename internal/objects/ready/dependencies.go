@@ -15,20 +15,20 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Dependencies are objects that pods depend on, as far as Needs names them and they could be read.
+// Dependencies are objects that pods depend on: those in Needs that could be read.
 type Dependencies struct {
 	Nodes          []corev1.Node // that pods are on
-	MissingNodes   []string      // that pods are on, and that do not exist
+	MissingNodes   []string      // that pods are on, but that do not exist
 	AllNodes       []corev1.Node // of the cluster
 	Claims         []corev1.PersistentVolumeClaim
 	Classes        []storagev1.StorageClass // of the cluster; nil if they could not be listed
-	MissingSecrets []string                 // that pods name to pull images, and that do not exist
+	MissingSecrets []string                 // image pull secrets of pods that do not exist
 }
 
 // Needs names the Dependencies that may keep pods from being ready.
 type Needs struct {
 	Nodes    []string // that pods are on, those with the most first
-	AllNodes bool     // the scheduler says that nodes are cordoned or tainted
+	AllNodes bool     // the scheduler reports cordoned or tainted nodes
 	Claims   []string // of pods that have no node because of a volume
 	Secrets  []string // to pull images with
 }
@@ -62,8 +62,8 @@ func NeedsOf(pods []corev1.Pod) Needs {
 	return needs
 }
 
-// isSuspect says whether the node of a pod may keep it from being ready, or from ending: its
-// containers are not to blame.
+// isSuspect reports whether the node may be why a pod is not ready or does not end: its
+// containers have not failed.
 func isSuspect(pod *corev1.Pod) bool {
 	if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false
@@ -75,7 +75,7 @@ func isSuspect(pod *corev1.Pod) bool {
 	return len(found) > 0 && !slices.ContainsFunc(found, func(f finding) bool { return f.rank < unready })
 }
 
-// refusalOf is what the scheduler says of a pod that has no node.
+// refusalOf returns the scheduler's message about a pod without a node.
 func refusalOf(pod *corev1.Pod) string {
 	if condition := podCondition(&pod.Status, corev1.PodScheduled); condition.Status == corev1.ConditionFalse {
 		return condition.Message
@@ -95,8 +95,8 @@ func pullSecretsOf(pod *corev1.Pod) []string {
 	return names
 }
 
-// claimsOf names the PersistentVolumeClaims of a pod. That of an ephemeral volume is named after
-// the pod.
+// claimsOf returns the names of the PersistentVolumeClaims of a pod. The claim of an ephemeral
+// volume is named after the pod.
 func claimsOf(pod *corev1.Pod) []string {
 	var names []string
 	for _, volume := range pod.Spec.Volumes {
@@ -110,9 +110,9 @@ func claimsOf(pod *corev1.Pod) []string {
 	return names
 }
 
-// troublesOfNodes are about nodes that are not ready, or are gone, and the pods on them. The
-// troubles of those pods are not told.
-func (d Dependencies) troublesOfNodes(pods []corev1.Pod) (found []finding, isTold map[string]bool) {
+// troublesOfNodes returns findings about nodes that are not ready or do not exist, and the
+// pods on them, whose own troubles are not reported.
+func (d Dependencies) troublesOfNodes(pods []corev1.Pod) (found []finding, isReported map[string]bool) {
 	states := map[string]string{}
 	for _, name := range d.MissingNodes {
 		states[name] = "it does not exist any more"
@@ -122,7 +122,7 @@ func (d Dependencies) troublesOfNodes(pods []corev1.Pod) (found []finding, isTol
 			states[d.Nodes[i].Name] = "it has been NotReady since " + moment(ready.LastTransitionTime.Time)
 		}
 	}
-	unready, leaving, isTold := map[string]int{}, map[string]int{}, map[string]bool{}
+	unready, leaving, isReported := map[string]int{}, map[string]int{}, map[string]bool{}
 	for i := range pods {
 		node := pods[i].Spec.NodeName
 		switch {
@@ -131,7 +131,7 @@ func (d Dependencies) troublesOfNodes(pods []corev1.Pod) (found []finding, isTol
 			leaving[node]++
 		default:
 			unready[node]++
-			isTold[pods[i].Name] = true
+			isReported[pods[i].Name] = true
 		}
 	}
 	for name, state := range states {
@@ -144,7 +144,7 @@ func (d Dependencies) troublesOfNodes(pods []corev1.Pod) (found []finding, isTol
 		}
 		found = append(found, dependency("Node "+name, message))
 	}
-	return found, isTold
+	return found, isReported
 }
 
 func nodeReady(node *corev1.Node) corev1.NodeCondition {
@@ -153,13 +153,13 @@ func nodeReady(node *corev1.Node) corev1.NodeCondition {
 			return condition
 		}
 	}
-	return corev1.NodeCondition{LastTransitionTime: node.CreationTimestamp} // it has never been
+	return corev1.NodeCondition{LastTransitionTime: node.CreationTimestamp} // it has never been ready
 }
 
 func moment(when time.Time) string { return when.UTC().Format(time.RFC3339) }
 
-// unfit says which nodes do not take a pod because they are cordoned, not ready or tainted, and
-// since when, as far as a taint tells.
+// unfit lists the nodes that a pod can't be scheduled to because they are cordoned, not ready or
+// tainted, and since when, if the taint has a time.
 func (d Dependencies) unfit(pod *corev1.Pod) string {
 	nodes := map[string][]string{}
 	for i := range d.AllNodes {
@@ -169,30 +169,30 @@ func (d Dependencies) unfit(pod *corev1.Pod) string {
 			if taint.Effect == corev1.TaintEffectPreferNoSchedule || slices.ContainsFunc(pod.Spec.Tolerations, isTolerated) {
 				continue
 			}
-			what, since, ready := "taint "+taint.ToString(), taint.TimeAdded, nodeReady(node)
+			taintState, since, ready := "taint "+taint.ToString(), taint.TimeAdded, nodeReady(node)
 			switch taint.Key {
 			case corev1.TaintNodeUnschedulable:
-				what = "cordoned"
+				taintState = "cordoned"
 			case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable:
-				what, since = "NotReady", &ready.LastTransitionTime
+				taintState, since = "NotReady", &ready.LastTransitionTime
 			}
 			name := node.Name
 			if since != nil {
 				name += " since " + moment(since.Time)
 			}
-			if !slices.Contains(nodes[what], name) {
-				nodes[what] = append(nodes[what], name)
+			if !slices.Contains(nodes[taintState], name) {
+				nodes[taintState] = append(nodes[taintState], name)
 			}
 		}
 	}
 	text := ""
-	for _, what := range slices.Sorted(maps.Keys(nodes)) {
-		text += "; " + what + ": " + printable.Few(nodes[what], 3)
+	for _, taintState := range slices.Sorted(maps.Keys(nodes)) {
+		text += "; " + taintState + ": " + printable.Few(nodes[taintState], 3)
 	}
 	return text
 }
 
-// taintsOf are the taints of a node. Its controller adds that of a cordoned one a moment later.
+// taintsOf returns the taints of a node. The taint of a cordoned node is added by a controller a moment later.
 func taintsOf(node *corev1.Node) []corev1.Taint {
 	isCordon := func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable }
 	if !node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, isCordon) {
@@ -201,14 +201,14 @@ func taintsOf(node *corev1.Node) []corev1.Taint {
 	return append([]corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}, node.Spec.Taints...)
 }
 
-// troublesOfClaims are about claims that are not bound because of their StorageClass, or because
-// no volume could be made.
-func (d Dependencies) troublesOfClaims(newest map[occasion]*corev1.Event) []finding {
+// troublesOfClaims returns findings about claims that are not bound because of their
+// StorageClass, or because provisioning a volume failed.
+func (d Dependencies) troublesOfClaims(newest map[eventKey]*corev1.Event) []finding {
 	var found []finding
 	for i := range d.Claims {
 		claim := &d.Claims[i]
 		message := d.withoutClass(claim)
-		if event := newest[occasion{"PersistentVolumeClaim", claim.Namespace, claim.Name, "ProvisioningFailed"}]; event != nil && message == "" {
+		if event := newest[eventKey{"PersistentVolumeClaim", claim.Namespace, claim.Name, "ProvisioningFailed"}]; event != nil && message == "" {
 			message = event.Message
 		}
 		if claim.Status.Phase != corev1.ClaimBound && message != "" {
@@ -218,7 +218,7 @@ func (d Dependencies) troublesOfClaims(newest map[occasion]*corev1.Event) []find
 	return found
 }
 
-// withoutClass says that the StorageClass of a claim does not exist, and which do.
+// withoutClass returns a message if the StorageClass of a claim does not exist, with those that do.
 func (d Dependencies) withoutClass(claim *corev1.PersistentVolumeClaim) string {
 	name := claim.Spec.StorageClassName
 	var names []string
@@ -229,21 +229,21 @@ func (d Dependencies) withoutClass(claim *corev1.PersistentVolumeClaim) string {
 		}
 		names = append(names, class.Name)
 	}
-	there := "there are none"
+	existing := "there are none"
 	if len(names) > 0 {
-		there = "there are " + printable.Few(names, 3)
+		existing = "there are " + printable.Few(names, 3)
 	}
 	switch {
-	case d.Classes == nil || name != nil && *name == "": // which asks for a volume without a class
+	case d.Classes == nil || name != nil && *name == "": // a claim of a volume without a class
 		return ""
 	case name == nil:
-		return "it names no StorageClass, and none is the default; " + there
+		return "it names no StorageClass, and none is the default; " + existing
 	default:
-		return "StorageClass " + *name + " does not exist; " + there
+		return "StorageClass " + *name + " does not exist; " + existing
 	}
 }
 
-// troublesOfSecrets are about pull secrets that do not exist, and the pods that name them.
+// troublesOfSecrets returns findings about pull secrets that do not exist, and the pods that refer to them.
 func (d Dependencies) troublesOfSecrets(pods []corev1.Pod) []finding {
 	var found []finding
 	for _, name := range d.MissingSecrets {
@@ -258,8 +258,8 @@ func (d Dependencies) troublesOfSecrets(pods []corev1.Pod) []finding {
 	return found
 }
 
-// dependency is a trouble of an object that pods depend on. Claims are alike by their messages;
-// each node and each Secret has a name that counts.
+// dependency returns a finding about an object that pods depend on. Claims with the same message
+// are grouped; nodes and Secrets are not.
 func dependency(object, message string) finding {
 	alike := message
 	if !strings.HasPrefix(object, "PersistentVolumeClaim ") {

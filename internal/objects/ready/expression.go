@@ -17,11 +17,11 @@ import (
 // Annotation has an expression that is true when the object is ready, or None.
 const Annotation = "runlevel.dev/ready"
 
-// None says that the object is not waited for.
+// None is the value of the annotation for objects that are not waited for.
 const None = "none"
 
-// base is the API server's own set of functions, with the object as "self". It brings the
-// API server's limit of what an evaluation may cost, too: about a tenth of a second.
+// base is the API server's own set of functions, with the object as "self". It has the
+// API server's cost limit, too: about a tenth of a second.
 var base = sync.OnceValues(func() (*cel.Env, error) {
 	version := environment.DefaultCompatibilityVersion()
 	set, err := environment.MustBaseEnvSet(version).Extend(environment.VersionedOptions{
@@ -34,11 +34,11 @@ var base = sync.OnceValues(func() (*cel.Env, error) {
 	return set.StoredExpressionsEnv(), nil
 })
 
-// programs are the expressions that were met last, by their text: an object is looked at
-// many times before it is ready.
+// programs is a cache of compiled expressions: an object is checked many times before it
+// is ready.
 var programs = lru.New(256)
 
-// Validate says what is wrong with a value of the annotation, in one line.
+// Validate returns what is wrong with a value of the annotation, in one line.
 func Validate(text string) error {
 	if text == None {
 		return nil
@@ -47,7 +47,7 @@ func Validate(text string) error {
 	return err
 }
 
-// compile makes a program of an expression.
+// compile compiles an expression.
 func compile(text string) (cel.Program, error) {
 	if made, isKnown := programs.Get(text); isKnown {
 		return made.(cel.Program), nil
@@ -78,8 +78,8 @@ func compile(text string) (cel.Program, error) {
 	return program, nil
 }
 
-// checkExpression judges an object by what its manifest says. A field that is not there
-// yet is no mistake: most of a status comes later.
+// checkExpression checks an object by the expression of its annotation. A missing field
+// is no failure: most of a status comes later.
 func checkExpression(object *unstructured.Unstructured, text string) Verdict {
 	program, err := compile(text)
 	if err != nil {
@@ -90,7 +90,7 @@ func checkExpression(object *unstructured.Unstructured, text string) Verdict {
 	}
 	result, _, err := program.Eval(map[string]any{"self": object.Object})
 	if err != nil {
-		return waiting("%s %s", shown(text), withoutAnswer(object, err))
+		return waiting("%s %s", shown(text), evaluationFailure(object, err))
 	}
 	switch result.Value() {
 	case true:
@@ -102,9 +102,9 @@ func checkExpression(object *unstructured.Unstructured, text string) Verdict {
 	}
 }
 
-// withoutAnswer is why an expression is neither true nor false. An error may quote values,
-// which those of Secrets must not be.
-func withoutAnswer(object *unstructured.Unstructured, err error) string {
+// evaluationFailure returns why an expression is neither true nor false. An error may quote
+// values, so it is left out for Secrets.
+func evaluationFailure(object *unstructured.Unstructured, err error) string {
 	why := ": " + err.Error()
 	if object.GetKind() == "Secret" {
 		why = ""
@@ -119,7 +119,7 @@ func withoutAnswer(object *unstructured.Unstructured, err error) string {
 	}
 }
 
-// shown is an expression in one line, or the beginning of a long one.
+// shown returns an expression in one line, shortened if it is long.
 func shown(text string) string {
 	const enough = 201
 	return printable.Shorten(strings.Join(strings.Fields(text), " "), enough)

@@ -28,9 +28,9 @@ func FuzzCheck(f *testing.F) {
 			return
 		}
 		object := &unstructured.Unstructured{Object: fields}
-		around := ready.Related{Manifest: object}
+		related := ready.Related{Manifest: object}
 		for _, standard := range []ready.Standard{ready.Full, ready.Upstream} {
-			verdict := ready.Check(object, standard, around)
+			verdict := ready.Check(object, standard, related)
 			switch verdict.State {
 			case ready.Ready:
 				if verdict != (ready.Verdict{State: ready.Ready}) {

@@ -9,11 +9,11 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A live object is read without a type: what is missing, or not what it should be, is as
-// good as not there yet.
+// A live object is read without a type: fields that are missing or of another type count
+// as not set yet.
 type live map[string]any
 
-// number is a whole number, or the given one where there is none.
+// number returns a whole number, or the fallback if there is none.
 func (o live) number(fallback int64, path ...string) int64 {
 	value, _, _ := unstructured.NestedFieldNoCopy(o, path...)
 	switch number := value.(type) {
@@ -21,7 +21,7 @@ func (o live) number(fallback int64, path ...string) int64 {
 		return number
 	case int:
 		return int64(number)
-	case float64: // as JSON has it unless asked for more
+	case float64: // as encoding/json decodes it
 		return int64(number)
 	default:
 		return fallback
@@ -38,7 +38,7 @@ func (o live) flag(path ...string) bool {
 	return flag
 }
 
-// list is a list of mappings.
+// list returns the mappings in a list.
 func (o live) list(path ...string) []live {
 	value, _, _ := unstructured.NestedFieldNoCopy(o, path...)
 	items, _ := value.([]any)
@@ -51,7 +51,7 @@ func (o live) list(path ...string) []live {
 	return found
 }
 
-// A condition is one of an object's status, without anything if it is not there.
+// A condition is a condition of an object's status; empty if it does not exist.
 type condition struct{ status, reason, message string }
 
 func (o live) condition(kind string) condition {
@@ -66,7 +66,7 @@ func (o live) condition(kind string) condition {
 func (c condition) isTrue() bool  { return c.status == "True" }
 func (c condition) isFalse() bool { return c.status == "False" }
 
-// why is what a condition says, or the given words if it says nothing.
+// why returns the message or the reason of a condition, or the fallback if it has neither.
 func (c condition) why(otherwise string) string {
 	switch {
 	case c.message != "":
@@ -78,7 +78,7 @@ func (c condition) why(otherwise string) string {
 	}
 }
 
-// fullWhy has the reason before the message.
+// fullWhy returns the reason and the message.
 func (c condition) fullWhy(otherwise string) string {
 	if c.reason == "" || c.message == "" {
 		return c.why(otherwise)
@@ -86,19 +86,19 @@ func (c condition) fullWhy(otherwise string) string {
 	return c.reason + ": " + sentence(c.message)
 }
 
-// isUnseen says whether the controller has not looked at the object since it was changed,
-// by what its status says. Many custom resources don't say.
+// isUnseen reports whether the observedGeneration is behind the generation. Many custom
+// resources have no observedGeneration.
 func (o live) isUnseen() bool {
 	generation := o.number(0, "metadata", "generation")
 	return o.number(generation, "status", "observedGeneration") < generation
 }
 
-// longest is how much of a message is shown: more than the longest of Kubernetes' own,
-// and little enough to be read in a list.
+// longest is the maximum length of a shown message: more than the longest of Kubernetes'
+// own, but short enough for a list.
 const longest = 601 // characters
 
-// sentence makes a message of others one line of ours: in lower case, unless it begins
-// with a name, and without a full stop.
+// sentence converts a foreign message to one line of our messages: in lower case, unless
+// it begins with a name, and without a full stop.
 func sentence(text string) string {
 	text = printable.Line(printable.Shorten(strings.TrimRight(strings.Join(strings.Fields(text), " "), "."), longest))
 	first, _, _ := strings.Cut(text, " ")

@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// troublesOfPod are what keeps one pod from being ready.
-func troublesOfPod(pod *corev1.Pod, newest map[occasion]*corev1.Event) []finding {
+// troublesOfPod returns findings about why one pod is not ready.
+func troublesOfPod(pod *corev1.Pod, newest map[eventKey]*corev1.Event) []finding {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
 		return nil
 	}
@@ -32,16 +32,16 @@ func troublesOfPod(pod *corev1.Pod, newest map[occasion]*corev1.Event) []finding
 	return p.found
 }
 
-// isReplaced says whether another pod has taken the place of one that failed. A ReplicaSet
-// leaves it there all the same.
+// isReplaced reports whether another pod replaces a failed one. A ReplicaSet does not
+// delete the failed pod.
 func isReplaced(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Kind == "ReplicaSet" })
 }
 
-// A podView is one pod, and what is found to be wrong with it.
+// A podView is one pod, and the findings about it.
 type podView struct {
 	pod    *corev1.Pod
-	newest map[occasion]*corev1.Event
+	newest map[eventKey]*corev1.Event
 	found  []finding
 }
 
@@ -54,23 +54,23 @@ func (p *podView) ofContainers() {
 	}
 }
 
-// ofPod is about a pod whose containers are not to blame.
+// ofPod adds a finding about a pod whose containers have not failed.
 func (p *podView) ofPod() {
 	status := &p.pod.Status
 	scheduled, ready := podCondition(status, corev1.PodScheduled), podCondition(status, corev1.PodReady)
 	obstacle := p.obstacle()
 	switch {
 	case status.Phase == corev1.PodFailed:
-		p.add(ended, "it has failed: %s", condition{reason: status.Reason, message: status.Message}.fullWhy("the node does not say why"))
+		p.add(ended, "it has failed: %s", condition{reason: status.Reason, message: status.Message}.fullWhy("the node reports no reason"))
 	case scheduled.Status == corev1.ConditionFalse:
-		p.add(homeless, "%s", withoutNode(condition{reason: scheduled.Reason, message: scheduled.Message}))
+		p.add(unscheduled, "%s", unscheduledMessage(condition{reason: scheduled.Reason, message: scheduled.Message}))
 	case ready.Status == corev1.ConditionTrue:
 	case p.pod.Spec.NodeName == "":
 		p.add(slow, "no scheduler has looked at it yet")
 	case len(status.ContainerStatuses) == 0 && obstacle == "":
 		p.add(slow, "node %s has not begun with it yet", p.pod.Spec.NodeName)
 	case status.Phase == corev1.PodRunning:
-		p.add(unready, "it is not ready: %s", sentence(cmp.Or(ready.Message, ready.Reason, "the node does not say why")))
+		p.add(unready, "it is not ready: %s", sentence(cmp.Or(ready.Message, ready.Reason, "the node reports no reason")))
 	case obstacle != "":
 		p.add(unstarted, "its containers can't be created: %s", obstacle)
 	default:
@@ -82,7 +82,7 @@ func (p *podView) add(rank rank, format string, args ...any) *finding {
 	return p.addFor("", rank, format, args...)
 }
 
-// addFor finds something of one container. Pods that are alike differ in their names.
+// addFor adds a finding about a container. For grouping, the name of the pod is left out.
 func (p *podView) addFor(container string, rank rank, format string, args ...any) *finding {
 	message := sentence(fmt.Sprintf(format, args...))
 	p.found = append(p.found, finding{
@@ -92,7 +92,7 @@ func (p *podView) addFor(container string, rank rank, format string, args ...any
 	return &p.found[len(p.found)-1]
 }
 
-// ofInitContainer is about one that runs first. Those that stay are as good as any other.
+// ofInitContainer adds a finding about an init container. Sidecars are checked as containers.
 func (p *podView) ofInitContainer(status *corev1.ContainerStatus) {
 	isStaying := slices.ContainsFunc(p.pod.Spec.InitContainers, func(c corev1.Container) bool {
 		return c.Name == status.Name && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
@@ -105,7 +105,7 @@ func (p *podView) ofInitContainer(status *corev1.ContainerStatus) {
 	p.addFor(status.Name, slow, "init container %s still runs", status.Name).WantsLog = true
 }
 
-// ofContainer is what is wrong with one container, called as its kind.
+// ofContainer adds a finding about a container or init container.
 func (p *podView) ofContainer(kind string, status *corev1.ContainerStatus) {
 	name := kind + " " + status.Name
 	waiting, last := status.State.Waiting, status.LastTerminationState.Terminated
@@ -126,25 +126,25 @@ func (p *podView) ofContainer(kind string, status *corev1.ContainerStatus) {
 	}
 }
 
-// isIdle says that a container waits for something that is not its own.
+// isIdle reports whether a container waits for another cause than its own.
 func isIdle(reason string) bool {
 	return reason == "" || reason == "ContainerCreating" || reason == "PodInitializing"
 }
 
-// IsImageMissing reports whether what is said of a pod is that an image can't be pulled, which no apply of the same release
+// IsImageMissing reports whether the trouble of a pod is that an image can't be pulled, which no apply of the same release
 // changes.
 func IsImageMissing(trouble string) bool { return strings.Contains(trouble, pullFailed) }
 
 const pullFailed = " can't pull image "
 
-// pullFailures are the reasons for which there is no image.
+// pullFailures are the waiting reasons of containers without an image.
 var pullFailures = []string{
 	"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull",
 	"ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
 }
 
-// ofCrash is about a container that is started again and again. How often that was
-// differs between pods that are alike.
+// ofCrash adds a finding about a container that is restarted again and again. For
+// grouping, the number of restarts is left out.
 func (p *podView) ofCrash(name string, status *corev1.ContainerStatus) {
 	f := p.addFor(status.Name, ended, "%s crashes: %s", name, exit(status.LastTerminationState.Terminated))
 	if status.RestartCount > 0 {
@@ -153,11 +153,11 @@ func (p *podView) ofCrash(name string, status *corev1.ContainerStatus) {
 	f.WantsLog, f.Previous = true, true
 }
 
-// exit is how a container ended.
+// exit returns how a container ended.
 func exit(last *corev1.ContainerStateTerminated) string {
 	switch {
 	case last == nil:
-		return "the node does not say how"
+		return "the exit code is not known"
 	case last.Reason == "" || last.Reason == "Error" || last.Reason == "Completed":
 		return fmt.Sprintf("exit code %d", last.ExitCode)
 	default: // OOMKilled, ContainerCannotRun
@@ -165,8 +165,8 @@ func exit(last *corev1.ContainerStateTerminated) string {
 	}
 }
 
-// ofUnready does not quote what a probe said: that is output of the container, or of a
-// server.
+// ofUnready adds a finding about a container that is not ready. It does not quote the
+// output of the probe.
 func (p *podView) ofUnready(name string, status *corev1.ContainerStatus) {
 	why := ""
 	if p.newest[p.about("Unhealthy")] != nil {
@@ -175,13 +175,13 @@ func (p *podView) ofUnready(name string, status *corev1.ContainerStatus) {
 	p.addFor(status.Name, unready, "%s runs, but is not ready%s", name, why).WantsLog = true
 }
 
-// obstacles are the reasons of events that say why a node creates no container, the most
-// telling first.
+// obstacles are the reasons of events about why a node creates no container, the most
+// specific first.
 var obstacles = []string{
 	"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "FailedPodSandBoxStatus", "NetworkNotReady",
 }
 
-// obstacle is what the pod's node said of it.
+// obstacle returns the message of the kubelet's event about a pod.
 func (p *podView) obstacle() string {
 	for _, reason := range obstacles {
 		if event := p.newest[p.about(reason)]; event != nil {
@@ -191,21 +191,21 @@ func (p *podView) obstacle() string {
 	return ""
 }
 
-// progress is what the pod's node is doing about it.
+// progress returns what the pod's node is doing.
 func (p *podView) progress() string {
 	pulling, pulled := p.newest[p.about("Pulling")], p.newest[p.about("Pulled")]
 	if pulling != nil && (pulled == nil || timeOf(pulled).Before(timeOf(pulling))) {
 		return ": node " + p.pod.Spec.NodeName + " is " + sentence(pulling.Message)
 	}
-	return ", and node " + p.pod.Spec.NodeName + " does not say why"
+	return ", and node " + p.pod.Spec.NodeName + " reports no reason"
 }
 
-func (p *podView) about(reason string) occasion {
-	return occasion{"Pod", p.pod.Namespace, p.pod.Name, reason}
+func (p *podView) about(reason string) eventKey {
+	return eventKey{"Pod", p.pod.Namespace, p.pod.Name, reason}
 }
 
-// withoutValues masks what the pod's environment variables are set to: a node may quote
-// a command in which they were filled in. Values that are shorter are words and numbers.
+// withoutValues masks the values of the pod's environment variables: a node may quote a
+// command that contains them. Shorter values are words and numbers.
 func (p *podView) withoutValues(message string) string {
 	const shortest = 4
 	for _, containers := range [][]corev1.Container{p.pod.Spec.InitContainers, p.pod.Spec.Containers} {

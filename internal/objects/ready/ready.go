@@ -1,16 +1,14 @@
-// Package ready says whether an object is ready, and if not, what it is waiting for,
+// Package ready checks whether an object is ready, and if not, what it is waiting for,
 // in one line that a person can act on.
 //
-// What it knows of Kubernetes' own kinds and of ClusterOperators is in a table, rule by
-// rule; a custom resource is judged by its conditions, as kstatus does; and any manifest
-// can say itself what ready means, in the annotation runlevel.dev/ready: CEL over the
-// object, with the functions that the API server has for it too. PodProblems says why
-// the pods of a workload do not come up.
+// Built-in kinds and ClusterOperators have rules in a table; a custom resource is checked
+// by its conditions, as kstatus does; and any manifest can define ready in the annotation
+// runlevel.dev/ready, as a CEL expression over the object with the API server's
+// functions. PodProblems returns why the pods of a workload do not become ready.
 //
-// It asks no cluster, looks at no clock, and waits for nothing: who calls it brings what
-// it needs to know.
+// It reads no cluster and no clock, and does not wait: the caller passes all facts.
 //
-// Check is the call to start from; Validate says what is wrong with an annotation.
+// Check is the call to start from; Validate returns what is wrong with an annotation.
 package ready
 
 import (
@@ -24,16 +22,16 @@ import (
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
-// A Standard is how much must be true of an object before what comes after it goes on.
+// A Standard is how much must be true of an object before later objects are applied.
 type Standard string
 
 // The standards.
 const (
-	Full     Standard = "ready"    // it is rolled out, and does what it is for
-	Upstream Standard = "upstream" // the cluster-version operator would go on: it awaits no rollout
+	Full     Standard = "ready"    // it is rolled out and works
+	Upstream Standard = "upstream" // as for the cluster-version operator, which awaits no rollout
 )
 
-// A ReadyState is what is known of an object's readiness.
+// A ReadyState is the state of an object's readiness.
 type ReadyState string
 
 // The states.
@@ -43,34 +41,34 @@ const (
 	Failed  ReadyState = "failed" // waiting longer will not help
 )
 
-// A Verdict is what is said of one object.
+// A Verdict is the result of checking one object.
 type Verdict struct {
 	State   ReadyState
 	Message string        // what it waits for, or why it failed: one line in lower case; empty when it is ready
-	Reason  string        // the cluster-version operator's, where that has one
+	Reason  string        // the cluster-version operator's, if it has one
 	Effect  reason.Effect // the same
 }
 
-// Related is what a verdict needs to know beside the object itself.
+// Related is the facts that a verdict needs beside the object itself.
 type Related struct {
-	// Manifest is the object as the release has it. Its status says which versions a
-	// ClusterOperator is to report.
+	// Manifest is the object in the release. Its status has the versions that a
+	// ClusterOperator has to report.
 	Manifest *unstructured.Unstructured
 
-	// Serving says of the Services that the API server calls for the object, as
-	// kinds.CalledServices finds them, whether anything serves them.
+	// Serving is true for Services that have ready endpoints, of those that the API server
+	// calls for the object, as returned by kinds.CalledServices.
 	Serving map[types.NamespacedName]bool
 
-	// Installing says that the release is being installed. The cluster-version operator
-	// looks at ClusterOperators only then, and does not ask for their versions.
+	// Installing is true if the release is being installed. The cluster-version operator
+	// then checks only ClusterOperators, and not their versions.
 	Installing bool
 }
 
-// A rule judges the objects of a kind.
-type rule func(object live, around Related) Verdict
+// A rule checks the objects of a kind.
+type rule func(object live, related Related) Verdict
 
-// full are the kinds that Full has rules for. Other kinds of Kubernetes are ready at
-// once, a PersistentVolumeClaim too: it may have to wait for a pod, which comes later.
+// full are the rules of Full. Other built-in kinds are ready at once, also a
+// PersistentVolumeClaim: it may have to wait for a pod that comes later.
 var full = map[schema.GroupKind]rule{
 	{Group: "apps", Kind: "Deployment"}:  checkDeployment,
 	{Group: "apps", Kind: "ReplicaSet"}:  checkReplicaSet,
@@ -87,26 +85,26 @@ var full = map[schema.GroupKind]rule{
 	kinds.Namespace:                checkNamespace,
 }
 
-// Check says whether an object is ready: as it was last seen on the cluster, or nil if
-// it was not.
-func Check(object *unstructured.Unstructured, standard Standard, around Related) Verdict {
+// Check returns whether a live object is ready. The object is nil if it does not
+// exist.
+func Check(object *unstructured.Unstructured, standard Standard, related Related) Verdict {
 	if object == nil || object.Object == nil {
-		return waiting("it is not there yet")
+		return waiting("it does not exist yet")
 	}
 	kind := object.GroupVersionKind().GroupKind()
 	expression, isMarked := object.GetAnnotations()[Annotation]
-	judge, isKnown := full[kind]
+	check, isKnown := full[kind]
 	switch {
 	case expression == None:
 		return ready()
 	case standard == Upstream && !isMarked:
-		return checkUpstream(kind, live(object.Object), around)
+		return checkUpstream(kind, live(object.Object), related)
 	case object.GetDeletionTimestamp() != nil:
 		return waiting(beingDeleted)
 	case isMarked:
 		return checkExpression(object, expression)
 	case isKnown:
-		return judge(live(object.Object), around)
+		return check(live(object.Object), related)
 	case kinds.ScopeOf(kind) != kinds.Unknown:
 		return ready()
 	default:
@@ -114,8 +112,8 @@ func Check(object *unstructured.Unstructured, standard Standard, around Related)
 	}
 }
 
-// Awaits says whether an object can be other than ready, unless it is being deleted: the
-// others need not be watched.
+// Awaits reports whether an object can be other than ready, unless it is being deleted:
+// other objects need not be watched.
 func Awaits(object *unstructured.Unstructured, standard Standard) bool {
 	kind := object.GroupVersionKind().GroupKind()
 	expression, isMarked := object.GetAnnotations()[Annotation]
@@ -137,7 +135,7 @@ func Awaits(object *unstructured.Unstructured, standard Standard) bool {
 	}
 }
 
-// What more than one rule says.
+// Messages of more than one rule.
 const (
 	beingDeleted = "it is being deleted"
 	notSeen      = "the controller has not seen the change yet"

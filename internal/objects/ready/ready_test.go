@@ -12,7 +12,7 @@ import (
 func TestWhatIsNotThereIsAwaited(t *testing.T) {
 	for _, object := range []*unstructured.Unstructured{nil, {}} {
 		for _, standard := range []ready.Standard{ready.Full, ready.Upstream} {
-			want := ready.Verdict{State: ready.Waiting, Message: "it is not there yet"}
+			want := ready.Verdict{State: ready.Waiting, Message: "it does not exist yet"}
 			if got := ready.Check(object, standard, ready.Related{}); got != want {
 				t.Errorf("%+v, want %+v", got, want)
 			}

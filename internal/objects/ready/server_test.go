@@ -55,11 +55,13 @@ spec:
     spec: {containers: [{name: web, image: "registry.example/web:1"}]}
 `
 
-func workloadOf(version, kind string, told ...string) string {
-	return fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: web}}", version, kind) + "\n---" + fmt.Sprintf(workload, strings.Join(told, ", "))
+func workloadOf(version, kind string, annotations ...string) string {
+	return fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: web}}", version, kind) + "\n---" + fmt.Sprintf(workload, strings.Join(annotations, ", "))
 }
 
-func told(what, value string) string { return fmt.Sprintf("sandbox.runlevel.dev/%s: %q", what, value) }
+func told(name, value string) string {
+	return fmt.Sprintf("sandbox.runlevel.dev/%s: %q", name, value)
+}
 
 func TestVerdictsOfARollout(t *testing.T) {
 	late := told("start-after", "1s")
@@ -124,9 +126,9 @@ func TestVerdictsOfARollout(t *testing.T) {
 	}
 }
 
-func job(told ...string) string {
+func job(annotations ...string) string {
 	return "{apiVersion: batch/v1, kind: Job, metadata: {name: web}}\n---\nspec:\n  backoffLimit: 0\n  template:\n    metadata: {annotations: {" +
-		strings.Join(told, ", ") + "}}\n    spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/web}]}\n"
+		strings.Join(annotations, ", ") + "}}\n    spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/web}]}\n"
 }
 
 func TestVerdictsOfWhatDoesNotComeUp(t *testing.T) {

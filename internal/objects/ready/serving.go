@@ -9,11 +9,11 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// These rules are about what extends the API server: it has to know it, and to reach who
-// answers for it.
+// These rules are for extensions of the API server: it has to know them, and to reach
+// their servers.
 
-// checkDefinition looks at names too: a definition that changes them is served under the
-// old ones for as long as another has the new ones.
+// checkDefinition checks names, too: a definition with changed names is served under the
+// old names while another definition has the new ones.
 func checkDefinition(o live, _ Related) Verdict {
 	names, established := o.condition("NamesAccepted"), o.condition("Established")
 	switch {
@@ -37,7 +37,7 @@ func checkNamespace(o live, _ Related) Verdict {
 	}
 }
 
-// checkAPIService takes one that the API server answers itself as it is.
+// checkAPIService checks an APIService with a Service. A local one is always ready.
 func checkAPIService(o live, _ Related) Verdict {
 	isLocal := len(kinds.CalledServices(&unstructured.Unstructured{Object: o})) == 0
 	available := o.condition("Available")
@@ -47,12 +47,12 @@ func checkAPIService(o live, _ Related) Verdict {
 	return waiting("it is not available: %s", available.why("the API server has not tried it yet"))
 }
 
-// checkWebhooks asks for Services only: what else the API server calls is outside the
-// cluster, and is not known there.
-func checkWebhooks(o live, around Related) Verdict {
+// checkWebhooks checks the Services of webhooks. Webhooks with a URL are outside of the
+// cluster, and are not checked.
+func checkWebhooks(o live, related Related) Verdict {
 	var silent []string
 	for _, service := range kinds.CalledServices(&unstructured.Unstructured{Object: o}) {
-		if !around.Serving[service] {
+		if !related.Serving[service] {
 			silent = append(silent, service.String())
 		}
 	}
@@ -66,7 +66,7 @@ func checkWebhooks(o live, around Related) Verdict {
 	}
 }
 
-// callsServices says whether objects of a kind wait for nothing but Services.
+// callsServices reports whether objects of a kind wait only for Services.
 func callsServices(kind schema.GroupKind) bool {
 	return kind == kinds.APIService || kind.Group == "admissionregistration.k8s.io" && strings.HasSuffix(kind.Kind, "WebhookConfiguration")
 }

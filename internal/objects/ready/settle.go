@@ -14,9 +14,9 @@ var settling = map[schema.GroupKind]bool{
 	kinds.Deployment: true, {Group: "apps", Kind: "StatefulSet"}: true, {Group: "apps", Kind: "DaemonSet"}: true, {Group: "apps", Kind: "ReplicaSet"}: true,
 }
 
-// WithoutProbe returns the containers that Kubernetes counts as ready as soon as they have started, if their workload does
-// not set minReadySeconds: they have neither a readiness probe nor a startup probe. A manifest with a rule of its own says
-// itself when it is ready.
+// WithoutProbe returns the containers of a workload that are ready as soon as they have started: they have neither a
+// readiness probe nor a startup probe. It returns none if the workload sets minReadySeconds, or has the annotation
+// runlevel.dev/ready.
 func WithoutProbe(manifest *unstructured.Unstructured) []string {
 	o := live(manifest.Object)
 	_, isMarked := manifest.GetAnnotations()[Annotation]
@@ -34,7 +34,7 @@ func WithoutProbe(manifest *unstructured.Unstructured) []string {
 	return names
 }
 
-// AvailableSince returns since when a Deployment has all of its replicas, as its conditions tell; zero if they do not.
+// AvailableSince returns since when a Deployment has all of its replicas, according to its conditions; zero if unknown.
 func AvailableSince(object *unstructured.Unstructured) time.Time {
 	var since time.Time
 	if object.GroupVersionKind().GroupKind() != kinds.Deployment {

@@ -44,7 +44,7 @@ func transcripts(t testing.TB, pattern string) map[string]*txtar.Archive {
 func TestVerdicts(t *testing.T) {
 	for name, archive := range transcripts(t, "verdicts/*") {
 		t.Run(strings.TrimSuffix(strings.TrimPrefix(name, "testdata/verdicts/"), ".txtar"), func(t *testing.T) {
-			around := readAround(t, archive)
+			related := readAround(t, archive)
 			var got strings.Builder
 			for _, file := range archive.Files {
 				if !strings.HasSuffix(file.Name, ".yaml") || file.Name == "around.yaml" || file.Name == "manifest.yaml" {
@@ -53,7 +53,7 @@ func TestVerdicts(t *testing.T) {
 				object := readObject(t, file.Data)
 				fmt.Fprintln(&got, strings.TrimSuffix(file.Name, ".yaml"))
 				for _, standard := range []ready.Standard{ready.Full, ready.Upstream} {
-					verdict := ready.Check(object, standard, around)
+					verdict := ready.Check(object, standard, related)
 					fmt.Fprintf(&got, "\t%s: %s\n", standard, show(verdict))
 					if verdict.State != ready.Ready && object.GetDeletionTimestamp() == nil && !ready.Awaits(object, standard) {
 						t.Errorf("%s: nobody would watch it, by standard %s", file.Name, standard)
@@ -117,11 +117,11 @@ func showTrouble(trouble ready.PodProblem) string {
 
 func readAround(t testing.TB, archive *txtar.Archive) ready.Related {
 	t.Helper()
-	var around ready.Related
+	var related ready.Related
 	for _, file := range archive.Files {
 		switch file.Name {
 		case "manifest.yaml":
-			around.Manifest = readObject(t, file.Data)
+			related.Manifest = readObject(t, file.Data)
 		case "around.yaml":
 			var written struct {
 				Installing bool
@@ -130,14 +130,14 @@ func readAround(t testing.TB, archive *txtar.Archive) ready.Related {
 			if err := yaml.UnmarshalStrict(file.Data, &written); err != nil {
 				t.Fatal(err)
 			}
-			around.Installing, around.Serving = written.Installing, map[types.NamespacedName]bool{}
+			related.Installing, related.Serving = written.Installing, map[types.NamespacedName]bool{}
 			for _, service := range written.Serving {
 				namespace, name, _ := strings.Cut(service, "/")
-				around.Serving[types.NamespacedName{Namespace: namespace, Name: name}] = true
+				related.Serving[types.NamespacedName{Namespace: namespace, Name: name}] = true
 			}
 		}
 	}
-	return around
+	return related
 }
 
 // readObject reads an object as a client does, numbers and all.

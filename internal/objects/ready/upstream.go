@@ -13,7 +13,7 @@ import (
 
 // These rules are the cluster-version operator's own.
 
-// The reasons that it gives.
+// The reasons of the cluster-version operator.
 const (
 	ReasonNoVersions             = "ClusterOperatorNoVersions"
 	ReasonNotAvailable           = "ClusterOperatorNotAvailable"
@@ -23,7 +23,7 @@ const (
 	ReasonWorkloadNotAvailable   = "WorkloadNotAvailable"
 )
 
-// upstream are the kinds that it looks at once they are applied.
+// upstream are the kinds that the cluster-version operator checks after it has applied them.
 var upstream = map[schema.GroupKind]rule{
 	{Group: "apps", Kind: "Deployment"}: checkDeploymentUpstream,
 	{Group: "apps", Kind: "DaemonSet"}:  checkDaemonSetUpstream,
@@ -32,13 +32,13 @@ var upstream = map[schema.GroupKind]rule{
 	kinds.CustomResourceDefinition:      checkDefinitionUpstream,
 }
 
-func checkUpstream(kind schema.GroupKind, o live, around Related) Verdict {
-	judge, isKnown := upstream[kind]
+func checkUpstream(kind schema.GroupKind, o live, related Related) Verdict {
+	check, isKnown := upstream[kind]
 	isOperator := kind.Kind == "ClusterOperator"
-	if !isKnown || around.Installing && !isOperator {
+	if !isKnown || related.Installing && !isOperator {
 		return ready()
 	}
-	return judge(o, around)
+	return check(o, related)
 }
 
 func checkDeploymentUpstream(o live, _ Related) Verdict {
@@ -48,11 +48,11 @@ func checkDeploymentUpstream(o live, _ Related) Verdict {
 	case o.text("metadata", "deletionTimestamp") != "":
 		return waiting(beingDeleted)
 	case failure.isTrue():
-		return waiting("pods can't be made: %s", failure.fullWhy("the controller does not say why")).because(ReasonWorkloadNotProgressing, "")
+		return waiting("pods can't be made: %s", failure.fullWhy("the controller reports no reason")).because(ReasonWorkloadNotProgressing, "")
 	case available.isFalse() && isLate:
 		return failed("it is not available and makes no progress: %s", progress.fullWhy("")).because(ReasonWorkloadNotAvailable, "")
 	case available.isFalse() && progress.isFalse():
-		return waiting("it is not available and makes no progress: %s", progress.fullWhy("the controller does not say why")).because(ReasonWorkloadNotAvailable, "")
+		return waiting("it is not available and makes no progress: %s", progress.fullWhy("the controller reports no reason")).because(ReasonWorkloadNotAvailable, "")
 	case isLate:
 		return failed("it makes no progress: %s", progress.fullWhy("")).because(ReasonWorkloadNotProgressing, "")
 	default:
@@ -81,40 +81,40 @@ func checkDefinitionUpstream(o live, _ Related) Verdict {
 	return checkDefinition(o, Related{})
 }
 
-// checkClusterOperator is the one rule that both standards have: what such an object is
-// for is to tell the cluster-version operator how its component is. Whether it says that
-// it is progressing does not matter.
-func checkClusterOperator(o live, around Related) Verdict {
+// checkClusterOperator is the only rule of both standards: a ClusterOperator reports the
+// state of its component to the cluster-version operator. The condition Progressing does
+// not matter.
+func checkClusterOperator(o live, related Related) Verdict {
 	var expected []live
-	if around.Manifest != nil {
-		expected = live(around.Manifest.Object).list("status", "versions")
+	if related.Manifest != nil {
+		expected = live(related.Manifest.Object).list("status", "versions")
 	}
 	available, degraded := o.condition("Available"), o.condition("Degraded")
 	undone := undoneVersions(expected, o.list("status", "versions"))
 	switch {
 	case len(expected) == 0:
-		return failed("its manifest does not say in status.versions which versions it is to report").because(ReasonNoVersions, reason.Fail)
+		return failed("its manifest has no status.versions: list the versions that it has to report").because(ReasonNoVersions, reason.Fail)
 	case !available.isTrue():
-		return waiting("it is not available: %s", available.fullWhy("it has not said so yet")).because(ReasonNotAvailable, reason.Fail)
+		return waiting("it is not available: %s", available.fullWhy("it has not reported Available=True yet")).because(ReasonNotAvailable, reason.Fail)
 	case !degraded.isFalse():
 		effect := reason.FailAfterInterval
-		if around.Installing {
+		if related.Installing {
 			effect = reason.Report
 		}
-		return waiting("it is degraded: %s", degraded.fullWhy("it has not said yet that it is not")).because(ReasonDegraded, effect)
-	case len(undone) > 0 && !around.Installing:
+		return waiting("it is degraded: %s", degraded.fullWhy("it has not reported Degraded=False yet")).because(ReasonDegraded, effect)
+	case len(undone) > 0 && !related.Installing:
 		return waiting("%s", strings.Join(undone, ", ")).because(ReasonUpdating, reason.None)
 	default:
 		return ready()
 	}
 }
 
-// undoneVersions says of what a version is not yet reported as expected.
+// undoneVersions returns messages about the versions that are not yet reported as expected.
 func undoneVersions(expected, reported []live) []string {
 	var undone []string
 	for _, want := range expected {
 		name, at := want.text("name"), ""
-		for _, have := range slices.Backward(reported) { // the first of a name counts
+		for _, have := range slices.Backward(reported) { // the first version of a name counts
 			if have.text("name") == name {
 				at = have.text("version")
 			}
@@ -131,7 +131,7 @@ func undoneVersions(expected, reported []live) []string {
 	return undone
 }
 
-// because adds what the cluster-version operator calls this.
+// because adds the cluster-version operator's reason and effect.
 func (v Verdict) because(name string, effect reason.Effect) Verdict {
 	v.Reason, v.Effect = name, effect
 	return v

@@ -10,8 +10,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// These rules are about what runs pods. A workload is ready when all of its pods are of
-// the last change, and there for as long as they have to be.
+// These rules are for workloads. A workload is ready when all of its pods are updated and
+// available.
 
 func checkDeployment(o live, _ Related) Verdict {
 	missing := missingOfDeployment(o)
@@ -29,8 +29,8 @@ func checkDeployment(o live, _ Related) Verdict {
 	}
 }
 
-// missingOfDeployment is what a Deployment lacks to be rolled out. Those of its replicas
-// that are available may be old ones, so these have to go first.
+// missingOfDeployment returns what a Deployment lacks to be rolled out. Available replicas
+// may be old ones, so the old ones have to go first.
 func missingOfDeployment(o live) string {
 	want, total := wanted(o), o.number(0, "status", "replicas")
 	updated, available := o.number(0, "status", "updatedReplicas"), o.number(0, "status", "availableReplicas")
@@ -64,7 +64,7 @@ func checkStatefulSet(o live, _ Related) Verdict {
 	}
 	want, partition := wanted(o), o.number(0, "spec", "updateStrategy", "rollingUpdate", "partition")
 	updated, toUpdate := o.number(0, "status", "updatedReplicas"), want-partition
-	isOnDelete := o.text("spec", "updateStrategy", "type") == "OnDelete" // others replace its pods, at a time of theirs
+	isOnDelete := o.text("spec", "updateStrategy", "type") == "OnDelete" // its pods are deleted by others, at any time
 	switch {
 	case isOnDelete || updated >= toUpdate:
 	case partition > 0:
@@ -111,14 +111,14 @@ func checkJob(o live, _ Related) Verdict {
 	return waiting("%s", message)
 }
 
-// HasSucceeded says whether an object is a Job that has run to its end. It may be removed
-// then, and stays done.
+// HasSucceeded reports whether an object is a Job that is complete. It stays done when it
+// is deleted.
 func HasSucceeded(object *unstructured.Unstructured) bool {
 	kind := object.GroupVersionKind().GroupKind()
 	return kind == kinds.Job && live(object.Object).condition("Complete").isTrue()
 }
 
-// failureOfJob is why a Job is given up. FailureTarget says so while its pods still end.
+// failureOfJob returns why a Job has failed. FailureTarget is set while its pods still end.
 func failureOfJob(o live) (string, bool) {
 	for _, kind := range []string{"Failed", "FailureTarget"} {
 		if c := o.condition(kind); c.isTrue() {
@@ -139,28 +139,28 @@ func checkPod(o live, _ Related) Verdict {
 	case isReady.isTrue():
 		return ready()
 	case scheduled.isFalse():
-		return waiting("%s", withoutNode(scheduled))
+		return waiting("%s", unscheduledMessage(scheduled))
 	default:
 		return waiting("it is not ready: %s", isReady.why("its containers have not started yet"))
 	}
 }
 
-// withoutNode is why no node takes a pod. After its first sentence, the scheduler says
-// whether others could go instead, about which little can be done.
-func withoutNode(scheduled condition) string {
+// unscheduledMessage returns why a pod can't be scheduled. The scheduler's sentences after the
+// first one, about preemption, are left out.
+func unscheduledMessage(scheduled condition) string {
 	scheduled.message, _, _ = strings.Cut(scheduled.message, ". ")
-	return "it has no node: " + scheduled.why("the scheduler does not say why")
+	return "it has no node: " + scheduled.why("the scheduler reports no reason")
 }
 
-// isUnknownToController says whether a workload's controller has not looked at it since
-// it was changed, or ever. These controllers always say what they have seen.
+// isUnknownToController reports whether the observedGeneration of a workload is behind its
+// generation, or missing: the controllers of workloads always set it.
 func isUnknownToController(o live) bool {
 	return o.number(0, "status", "observedGeneration") < o.number(0, "metadata", "generation")
 }
 
 func wanted(o live) int64 { return o.number(1, "spec", "replicas") }
 
-// missingReplicas is what is wrong with the number of replicas, whatever their version.
+// missingReplicas returns what is wrong with the number of replicas of any version.
 func missingReplicas(want, total, available int64) string {
 	switch {
 	case available < want:
@@ -172,7 +172,7 @@ func missingReplicas(want, total, available int64) string {
 	}
 }
 
-// withFailure adds why pods can't be made, if the controller says so: a quota, say.
+// withFailure adds why pods can't be created, if the controller reports it: a quota, for example.
 func withFailure(o live, missing string) string {
 	if failure := o.condition("ReplicaFailure"); failure.isTrue() {
 		return missing + ": " + failure.why("pods can't be made")
@@ -180,7 +180,9 @@ func withFailure(o live, missing string) string {
 	return missing
 }
 
-func share(have, want int64, what string) string { return fmt.Sprintf("%d of %d %s", have, want, what) }
+func share(have, want int64, text string) string {
+	return fmt.Sprintf("%d of %d %s", have, want, text)
+}
 
 func thereAre(n int64, thing string) string {
 	if n == 1 {

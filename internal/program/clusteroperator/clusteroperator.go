@@ -1,8 +1,8 @@
-// Package clusteroperator writes how a controller stands into the status of its ClusterOperator: whether it is at work, with
-// which version, what an administrator has to see to, and whether a minor update may come. It finds out itself which rights
-// the controller lacks, from what the API server refuses.
+// Package clusteroperator reports the state of a controller in the status of its ClusterOperator: whether it is available,
+// its version, what an administrator has to fix, and whether a minor update is allowed. It finds out which rights the
+// controller lacks from the requests that the API server refuses.
 //
-// What the controller works on it does not know: ReporterOptions.Stand says how that stands.
+// It does not know the work of the controller: ReporterOptions.Status returns its state.
 //
 // NewReporter is the call to start from.
 package clusteroperator
@@ -26,30 +26,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// reportEvery is how often it is looked whether the status is still right. The ClusterOperator itself is read each time,
-// since others may have changed it.
+// reportEvery is how often the status is checked. The ClusterOperator itself is read each time, because other clients may
+// have changed it.
 const reportEvery = 10 * time.Second
 
-// ReporterOptions say for which controller is reported. All have to be set.
+// ReporterOptions describe the controller. All are required.
 type ReporterOptions struct {
 	Name           string // of the ClusterOperator, and of the controller's service account
 	Namespace      string // of the service account
 	Version        string // of the release
 	RelatedObjects []configv1.ObjectReference
-	// Stand returns how the controller stands. It is called often, and is to read from caches.
-	Stand   func(context.Context) (ControllerStanding, error)
+	// Status returns the state of the controller. It is called often, and should read from caches.
+	Status  func(context.Context) (ControllerStatus, error)
 	Denials *Denials // of the controller's connection
 }
 
-// A StatusReporter writes the status of the ClusterOperator, when it changes. It is a runnable of a manager, for the replica
-// that leads.
+// A StatusReporter writes the status of the ClusterOperator, when it changes. It is a runnable of a manager, for the
+// leader.
 type StatusReporter struct {
 	ReporterOptions
-	client client.Client // which has no cache
-	said   string        // why the status can't be written; it is logged when it changes
+	client    client.Client // without a cache
+	lastError string        // why the status can't be written; it is logged when it changes
 }
 
-// NewReporter returns a reporter, whose own requests are not among those that are looked at for missing rights.
+// NewReporter returns a reporter. Its own requests are not checked for missing rights.
 func NewReporter(connection *rest.Config, o ReporterOptions) (*StatusReporter, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(configv1.Install(scheme), authorizationv1.AddToScheme(scheme)); err != nil {
@@ -75,19 +75,19 @@ func (r *StatusReporter) log(ctx context.Context, err error) {
 	default:
 		now = err.Error()
 	}
-	if now != "" && now != r.said {
+	if now != "" && now != r.lastError {
 		ctrl.LoggerFrom(ctx).Info("status not reported", "reason", now)
 	}
-	r.said = now
+	r.lastError = now
 }
 
-// report writes the status, if it is to change.
+// report writes the status if it has changed.
 func (r *StatusReporter) report(ctx context.Context) error {
 	lacking, err := r.Denials.stillLacking(ctx, r.client)
 	if err != nil {
 		return err
 	}
-	standing, err := r.Stand(ctx)
+	status, err := r.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (r *StatusReporter) report(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next := r.next(found.Status, standing, lacking, metav1.Now())
+	next := r.next(found.Status, status, lacking, metav1.Now())
 	if equality.Semantic.DeepEqual(found.Status, next) {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (r *StatusReporter) report(ctx context.Context) error {
 	return nil
 }
 
-// clusterOperator returns the ClusterOperator, which is made if there is none.
+// clusterOperator returns the ClusterOperator. It creates one if there is none.
 func (r *StatusReporter) clusterOperator(ctx context.Context) (*configv1.ClusterOperator, error) {
 	found := &configv1.ClusterOperator{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: r.Name}, found)

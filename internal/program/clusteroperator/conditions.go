@@ -10,27 +10,26 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// The reasons of conditions that each controller has.
+// The reasons of conditions of every controller.
 const (
 	ReasonAsExpected    = "AsExpected"
 	ReasonStarting      = "Starting"
 	ReasonRightsMissing = "RightsMissing"
 )
 
-// A ControllerStanding is what a controller knows of itself and of its work at a moment.
-type ControllerStanding struct {
-	// Awaits is what the controller has not seen yet; empty once it is at work.
+// A ControllerStatus is the state of a controller and of its work.
+type ControllerStatus struct {
+	// Awaits is what the controller waits for at its start; empty once it is available.
 	Awaits string
-	// Degraded is what an administrator has to see to, NotUpgradeable what forbids a minor update.
+	// Degraded is what an administrator has to fix, NotUpgradeable what prevents a minor update.
 	Degraded, NotUpgradeable ControllerProblem
 }
 
 // A ControllerProblem is the reason and the message of a condition; without a reason, there is no problem.
 type ControllerProblem struct{ Reason, Message string }
 
-// next returns the status that follows from the one before it, from how the controller stands, and from the rights that it
-// lacks.
-func (o ReporterOptions) next(before configv1.ClusterOperatorStatus, s ControllerStanding, lacking []string, now metav1.Time) configv1.ClusterOperatorStatus {
+// next returns the next status, from the status before, the state of the controller, and the rights that it lacks.
+func (o ReporterOptions) next(before configv1.ClusterOperatorStatus, s ControllerStatus, lacking []string, now metav1.Time) configv1.ClusterOperatorStatus {
 	after := *before.DeepCopy()
 	if s.Awaits == "" {
 		after.Versions = []configv1.OperandVersion{{Name: "operator", Version: o.Version}}
@@ -53,7 +52,7 @@ func (o ReporterOptions) next(before configv1.ClusterOperatorStatus, s Controlle
 	return after
 }
 
-// condition returns a condition that has one status if there is a problem, and the other one if there is none.
+// condition returns a condition with the status ofProblem if there is a problem, and the opposite status if there is none.
 func condition(name configv1.ClusterStatusConditionType, ofProblem configv1.ConditionStatus, p ControllerProblem) configv1.ClusterOperatorStatusCondition {
 	c := configv1.ClusterOperatorStatusCondition{Type: name, Status: ofProblem, Reason: p.Reason, Message: p.Message}
 	if p.Reason != "" {
@@ -66,7 +65,7 @@ func condition(name configv1.ClusterStatusConditionType, ofProblem configv1.Cond
 	return c
 }
 
-func (s ControllerStanding) available() configv1.ClusterOperatorStatusCondition {
+func (s ControllerStatus) available() configv1.ClusterOperatorStatusCondition {
 	var p ControllerProblem
 	if s.Awaits != "" {
 		p = ControllerProblem{ReasonStarting, s.Awaits}
@@ -74,7 +73,7 @@ func (s ControllerStanding) available() configv1.ClusterOperatorStatusCondition 
 	return condition(configv1.OperatorAvailable, configv1.ConditionFalse, p)
 }
 
-func (o ReporterOptions) progressing(before configv1.ClusterOperatorStatus, s ControllerStanding) configv1.ClusterOperatorStatusCondition {
+func (o ReporterOptions) progressing(before configv1.ClusterOperatorStatus, s ControllerStatus) configv1.ClusterOperatorStatusCondition {
 	isNew := !slices.ContainsFunc(before.Versions, func(v configv1.OperandVersion) bool { return v.Name == "operator" && v.Version == o.Version })
 	var p ControllerProblem
 	if isNew && s.Awaits != "" {
@@ -83,8 +82,8 @@ func (o ReporterOptions) progressing(before configv1.ClusterOperatorStatus, s Co
 	return condition(configv1.OperatorProgressing, configv1.ConditionTrue, p)
 }
 
-// degraded tells of missing rights first: all else may follow from them.
-func (o ReporterOptions) degraded(s ControllerStanding, lacking []string) configv1.ClusterOperatorStatusCondition {
+// degraded reports missing rights first: they may be the cause of other problems.
+func (o ReporterOptions) degraded(s ControllerStatus, lacking []string) configv1.ClusterOperatorStatusCondition {
 	p := s.Degraded
 	if len(lacking) > 0 {
 		p = ControllerProblem{ReasonRightsMissing, fmt.Sprintf("service account %s/%s lacks the right to %s", o.Namespace, o.Name, List(lacking))}
@@ -92,10 +91,10 @@ func (o ReporterOptions) degraded(s ControllerStanding, lacking []string) config
 	return condition(configv1.OperatorDegraded, configv1.ConditionTrue, p)
 }
 
-// mostNames is how many names a message has.
-const mostNames = 5
+// maxNames bounds the names in a message.
+const maxNames = 5
 
-// List returns names in their order, and how many more there are.
+// List returns the first names in order, and how many more there are.
 func List(names []string) string {
-	return printable.Few(slices.Sorted(slices.Values(names)), mostNames)
+	return printable.Few(slices.Sorted(slices.Values(names)), maxNames)
 }

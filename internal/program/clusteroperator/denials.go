@@ -16,13 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Denials are the rights that a controller has lacked. A policy that refuses a request is none.
+// Denials are the rights that a controller has lacked. Refusals by admission policies are not counted.
 type Denials struct {
 	mu      sync.Mutex
 	lacking map[denial]bool
 }
 
-// A denial is a right that was lacked.
+// A denial is a right that the controller has lacked.
 type denial struct{ verb, resource, subresource, group, namespace string }
 
 func (d denial) String() string {
@@ -36,20 +36,20 @@ func (d denial) String() string {
 	return text
 }
 
-// denied is how the API server's authorizer refuses a request.
+// denied is the message of the API server's authorizer for a refused request.
 var denied = regexp.MustCompile(`cannot ([a-z]+) resource \\?"([a-z]+)(?:/([a-z]+))?\\?" in API group \\?"([a-z0-9.-]*)\\?"(?: in the namespace \\?"([a-z0-9-]+)\\?")?`)
 
-// mostOfAnswer is how much of a refusal is read: it is a sentence or two.
-const mostOfAnswer = 16 << 10
+// maxRefusal bounds how much of a refusal is read, in bytes: it is a sentence or two.
+const maxRefusal = 16 << 10
 
-// Watch returns a connection whose refused requests are noted.
+// Watch returns a connection that records refused requests.
 func (d *Denials) Watch(connection *rest.Config) *rest.Config {
 	connection = rest.CopyConfig(connection)
 	connection.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
 			answer, err := next.RoundTrip(request)
 			if err == nil && answer.StatusCode == http.StatusForbidden {
-				text, _ := io.ReadAll(io.LimitReader(answer.Body, mostOfAnswer))
+				text, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
 				answer.Body = readCloser{io.MultiReader(bytes.NewReader(text), answer.Body), answer.Body}
 				d.note(text)
 			}
@@ -63,7 +63,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// A readCloser reads what was read already, and then the rest.
+// A readCloser reads the part that was read already, and then the rest.
 type readCloser struct {
 	io.Reader
 	io.Closer
@@ -84,14 +84,14 @@ func (d *Denials) note(answer []byte) {
 	}] = true
 }
 
-// stillLacking asks the API server for the rights that were lacked, forgets those that are given by now, and returns the others
-// in words.
+// stillLacking reviews the denials with the API server, forgets those that are granted by now, and returns the others as
+// text.
 func (d *Denials) stillLacking(ctx context.Context, c client.Client) ([]string, error) {
 	d.mu.Lock()
-	asked := slices.Collect(maps.Keys(d.lacking))
+	denials := slices.Collect(maps.Keys(d.lacking))
 	d.mu.Unlock()
 	var words []string
-	for _, denial := range asked {
+	for _, denial := range denials {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Verb: denial.verb, Group: denial.group, Resource: denial.resource, Subresource: denial.subresource, Namespace: denial.namespace,

@@ -1,9 +1,9 @@
-// Package leader runs the controllers of a program in one of its replicas. It elects that one by a Lease, and keeps one that has
-// lost the Lease from writing: a replica that was asleep, while another one took over, finds out too late from the election
-// itself. It answers the kubelet and serves metrics in all replicas, and reports a ClusterOperator.
+// Package leader runs the controllers of a program in one of its replicas. It elects the leader by a Lease, and prevents a
+// replica that has lost the Lease from writing: the election alone notices too late that another replica took over while the
+// process was asleep. It serves probes and metrics in all replicas, and reports a ClusterOperator.
 //
-// It is for programs of controller-runtime, and knows no controllers: a Program says which there are. The lock of a release,
-// which outlives its process, is package lock's.
+// It is for programs of controller-runtime, and knows no controllers: a Program adds them. The lock of a release, which
+// outlives its process, is package lock's.
 //
 // Program.Run is the call to start from.
 package leader
@@ -25,16 +25,16 @@ import (
 	"github.com/runlevel/runlevel/internal/record/bootclock"
 )
 
-// An ElectionLease is the lock of leader election. It notes when it was last renewed.
+// An ElectionLease is the lock of leader election. It records when it was last renewed.
 type ElectionLease struct {
 	resourcelock.Interface
-	duration time.Duration
-	renewed  atomic.Int64 // when, by package bootclock, before the request was sent; 0 if it is not held
-	asked    atomic.Int64 // when a request was sent last, by the same clock; 0 if none was
+	duration  time.Duration
+	renewed   atomic.Int64 // when, by package bootclock, before the request was sent; 0 if it is not held
+	requested atomic.Int64 // when a request was sent last, by the same clock; 0 if none was
 }
 
-// newLease returns the Lease of a program, which is not held yet. Its holder is given a suffix: two processes of one name are
-// two replicas.
+// newLease returns the Lease of a program, not held yet. The name of its holder gets a random suffix: two processes with the
+// same name are two replicas.
 func newLease(connection *rest.Config, program string, o Options) (*ElectionLease, error) {
 	l := &ElectionLease{duration: o.LeaseDuration}
 	connection = rest.CopyConfig(connection)
@@ -51,27 +51,27 @@ func newLease(connection *rest.Config, program string, o Options) (*ElectionLeas
 	return l, nil
 }
 
-// renewDeadline is how long a leader tries to renew its Lease until it gives up: less than another one waits.
+// renewDeadline is how long a leader tries to renew its Lease until it gives up: less than other replicas wait.
 func (l *ElectionLease) renewDeadline() time.Duration { return l.duration * 2 / 3 }
 
 // Get reads the Lease.
 func (l *ElectionLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	l.asked.Store(int64(bootclock.Now()))
+	l.requested.Store(int64(bootclock.Now()))
 	return l.Interface.Get(ctx)
 }
 
-// checkElection is a probe. It fails when the election hangs: a leader and a replica that waits ask for the Lease all the
-// time, whether there is an answer or not.
+// checkElection is a probe. It fails if the election hangs: leaders and waiting replicas request the Lease all the time,
+// whether the API server answers or not.
 func (l *ElectionLease) checkElection(*http.Request) error {
-	asked := l.asked.Load()
-	silent := bootclock.Now() - time.Duration(asked)
-	if asked == 0 || silent < 4*l.renewDeadline() {
+	requested := l.requested.Load()
+	silent := bootclock.Now() - time.Duration(requested)
+	if requested == 0 || silent < 4*l.renewDeadline() {
 		return nil
 	}
 	return fmt.Errorf("no request for the Lease was sent for %s", silent.Round(time.Second))
 }
 
-// Create makes the Lease.
+// Create creates the Lease.
 func (l *ElectionLease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.note(record, func() error { return l.Interface.Create(ctx, record) })
 }
@@ -83,7 +83,7 @@ func (l *ElectionLease) Update(ctx context.Context, record resourcelock.LeaderEl
 
 func (l *ElectionLease) note(record resourcelock.LeaderElectionRecord, send func() error) error {
 	begun := int64(bootclock.Now())
-	l.asked.Store(begun)
+	l.requested.Store(begun)
 	err := send()
 	switch {
 	case err != nil:
@@ -95,16 +95,16 @@ func (l *ElectionLease) note(record resourcelock.LeaderElectionRecord, send func
 	return err
 }
 
-// IsHeld returns whether the Lease was renewed so lately that no other replica can have taken it.
+// IsHeld reports whether the Lease was renewed so recently that no other replica can have acquired it.
 func (l *ElectionLease) IsHeld() bool {
 	renewed := l.renewed.Load()
 	return renewed != 0 && bootclock.Now()-time.Duration(renewed) < l.renewDeadline()
 }
 
-// ErrFenced is why nothing is written without the Lease.
+// ErrFenced is the error of writes without the Lease.
 var ErrFenced = errors.New("the Lease was not renewed in time, so that another replica may be at work: nothing is written")
 
-// fence returns a connection that writes only while the Lease is held.
+// fence returns a connection that refuses writes while the Lease is not held.
 func (l *ElectionLease) fence(connection *rest.Config) *rest.Config {
 	connection = rest.CopyConfig(connection)
 	connection.Wrap(func(next http.RoundTripper) http.RoundTripper {

@@ -44,7 +44,7 @@ func TestALeaseAgesByTheClockSinceBoot(t *testing.T) {
 	if err := l.note(resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	for what, at := range map[string]int64{"renewed": l.renewed.Load(), "asked": l.asked.Load()} {
+	for what, at := range map[string]int64{"renewed": l.renewed.Load(), "asked": l.requested.Load()} {
 		if noted := time.Duration(at); noted < before || noted > bootclock.Now() {
 			t.Errorf("%s at %s, which is not between %s and %s since the start of the machine", what, noted, before, bootclock.Now())
 		}
@@ -57,11 +57,11 @@ func TestElectionThatHangs(t *testing.T) {
 	if err := l.checkElection(nil); err != nil {
 		t.Errorf("before the first request: %v", err)
 	}
-	l.asked.Store(int64(bootclock.Now() - time.Minute))
+	l.requested.Store(int64(bootclock.Now() - time.Minute))
 	if err := l.checkElection(nil); err != nil {
 		t.Errorf("while a request is under way: %v", err)
 	}
-	l.asked.Store(int64(bootclock.Now() - time.Hour))
+	l.requested.Store(int64(bootclock.Now() - time.Hour))
 	if err := l.checkElection(nil); err == nil || err.Error() != "no request for the Lease was sent for 1h0m0s" {
 		t.Errorf("after an hour of silence: %v", err)
 	}

@@ -8,9 +8,9 @@ import (
 
 // ControllerMetrics are the metrics of a program, beside those of controller-runtime.
 type ControllerMetrics struct {
-	Leads   string                         // the name of the metric that says whether the replica leads
-	Collect func(chan<- prometheus.Metric) // what the replica that leads tells, when it is asked
-	Counted []prometheus.Collector         // what is counted when it happens
+	Leads   string                         // the name of the metric that is 1 for the leader
+	Collect func(chan<- prometheus.Metric) // collects the metrics of the leader
+	Counted []prometheus.Collector         // counters of events
 }
 
 func (c ControllerMetrics) gatherer(m ctrl.Manager) prometheus.Gatherer {
@@ -23,17 +23,17 @@ func (c ControllerMetrics) gatherer(m ctrl.Manager) prometheus.Gatherer {
 	return prometheus.Gatherers{own, metrics.Registry}
 }
 
-// A leaderCollector says whether the replica leads, and only then what the controllers tell.
+// A leaderCollector collects whether the replica is the leader, and in the leader the metrics of the controllers.
 type leaderCollector struct {
 	leads   *prometheus.Desc
 	elected <-chan struct{} // closed once this replica leads
 	collect func(chan<- prometheus.Metric)
 }
 
-// Describe tells nothing: which metrics there are depends on what there is.
+// Describe sends no descriptors: which metrics exist depends on the cluster.
 func (c *leaderCollector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect tells how things are at the moment.
+// Collect sends the current metrics.
 func (c *leaderCollector) Collect(to chan<- prometheus.Metric) {
 	select {
 	case <-c.elected:

@@ -16,7 +16,7 @@ import (
 // syncedWithin is how long a readiness probe waits for caches.
 const syncedWithin = time.Second
 
-// checks are what the kubelet is answered with. They are there before there is a manager.
+// checks are the probes of a replica. They are served before the manager exists.
 type checks struct {
 	lease   *ElectionLease
 	manager atomic.Pointer[ctrl.Manager] // nil until it is set up
@@ -30,8 +30,8 @@ func (c *checks) probes() startup.Probes {
 	}
 }
 
-// checkCaches fails until the controllers have seen all objects. Those of a replica that waits for the Lease have not
-// begun: it is ready once it can take over.
+// checkCaches fails until the caches are synced. A replica that waits for the Lease has not started its controllers: it is
+// ready once it can take over.
 func (c *checks) checkCaches(request *http.Request) error {
 	m := c.manager.Load()
 	if m == nil {

@@ -22,36 +22,36 @@ import (
 	"github.com/runlevel/runlevel/internal/program/startup"
 )
 
-// A Program is controllers that run in the replica that leads.
+// A Program is controllers that run in the leader of its replicas.
 type Program struct {
 	Name      string       // of the Lease, of the ClusterOperator and of the service account
 	Namespace string       // of the service account
-	Manager   ctrl.Options // the scheme, and what is cached
-	// SetUp adds the controllers to a manager, and returns what is told of them. Whether the replica leads at the moment, it is
-	// told for writes that are not to the API server, which are fenced.
+	Manager   ctrl.Options // the scheme, and the caches
+	// SetUp adds the controllers to a manager, and returns what is reported about them. Writes to the API server are fenced;
+	// isLeader is for other writes.
 	SetUp func(ctx context.Context, m ctrl.Manager, isLeader func() bool) (Controllers, error)
 }
 
-// Controllers are those of a program, as monitoring and the ClusterOperator see them.
+// Controllers are what metrics and the ClusterOperator report about the controllers of a program.
 type Controllers struct {
 	Metrics        ControllerMetrics
 	RelatedObjects []configv1.ObjectReference
-	// Awaited is an object of the kind of which the controllers have to have seen all until they are at work, and Awaits what is
-	// said until then.
+	// Awaited is an object of the kind whose cache has to be synced before the controllers are available, and Awaits the message
+	// until then.
 	Awaited client.Object
 	Awaits  string
-	// Stand returns how the controllers stand that are at work. It is called often, and is to read from caches.
-	Stand func(context.Context) (clusteroperator.ControllerStanding, error)
+	// Status returns the state of available controllers. It is called often, and should read from caches.
+	Status func(context.Context) (clusteroperator.ControllerStatus, error)
 }
 
-// Options say how a replica runs. The zero value works.
+// Options configure a replica. The zero value works.
 type Options struct {
 	Namespace string // of the Lease; that of the program if it is empty
 	Name      string // of this process, as the holder of the Lease; its host name if it is empty
 	Version   string // of the release, which the ClusterOperator reports
 	Listen    string // the address of /healthz and /readyz; empty for none
 	Metrics   metricsserver.Serving
-	// LeaseDuration is how long the Lease outlives a leader that died; 15 seconds if it is 0.
+	// LeaseDuration is how long the Lease outlives a dead leader; 15 seconds if it is 0.
 	LeaseDuration time.Duration
 }
 
@@ -63,24 +63,24 @@ func (p Program) Run(ctx context.Context, connection *rest.Config, o Options) er
 		o.Name, _ = os.Hostname()
 	}
 	connection = rest.CopyConfig(connection)
-	connection.QPS = -1 // the API server's own flow control says how much is too much
+	connection.QPS = -1 // unlimited: the API server has its own flow control
 	lease, err := newLease(connection, p.Name, o)
 	if err != nil {
 		return fmt.Errorf("prepare leader election: %w", err)
 	}
-	answers := &checks{lease: lease}
+	health := &checks{lease: lease}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return answers.probes().Serve(ctx, o.Listen) })
-	group.Go(func() error { return p.run(ctx, connection, o, answers) })
+	group.Go(func() error { return health.probes().Serve(ctx, o.Listen) })
+	group.Go(func() error { return p.run(ctx, connection, o, health) })
 	return group.Wait()
 }
 
 // run sets up the controllers once the API server answers, and runs them.
-func (p Program) run(ctx context.Context, connection *rest.Config, o Options, answers *checks) error {
+func (p Program) run(ctx context.Context, connection *rest.Config, o Options, health *checks) error {
 	if err := startup.AwaitServer(ctx, connection); err != nil || ctx.Err() != nil {
 		return err
 	}
-	lease, denials := answers.lease, &clusteroperator.Denials{}
+	lease, denials := health.lease, &clusteroperator.Denials{}
 	m, err := ctrl.NewManager(denials.Watch(lease.fence(connection)), p.managerOptions(lease))
 	if err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
@@ -94,8 +94,8 @@ func (p Program) run(ctx context.Context, connection *rest.Config, o Options, an
 	}
 	reporter, err := clusteroperator.NewReporter(connection, clusteroperator.ReporterOptions{
 		Name: p.Name, Namespace: p.Namespace, Version: o.Version, RelatedObjects: controllers.RelatedObjects, Denials: denials,
-		Stand: func(ctx context.Context) (clusteroperator.ControllerStanding, error) {
-			return controllers.stand(ctx, m.GetCache())
+		Status: func(ctx context.Context) (clusteroperator.ControllerStatus, error) {
+			return controllers.status(ctx, m.GetCache())
 		},
 	})
 	if err != nil {
@@ -104,16 +104,16 @@ func (p Program) run(ctx context.Context, connection *rest.Config, o Options, an
 	if err := m.Add(reporter); err != nil {
 		return err
 	}
-	answers.manager.Store(&m)
+	health.manager.Store(&m)
 	return m.Start(ctx)
 }
 
-// managerOptions has a manager run its controllers while it holds the Lease.
+// managerOptions returns the options of a manager that runs its controllers while it holds the Lease.
 func (p Program) managerOptions(lease *ElectionLease) ctrl.Options {
 	o := p.Manager
 	o.Controller = ControllerConfig()
 	o.Cache.DefaultTransform = cache.TransformStripManagedFields()
-	o.Metrics = server.Options{BindAddress: "0"} // which package metricsserver serves
+	o.Metrics = server.Options{BindAddress: "0"} // package metricsserver serves them
 	o.LeaderElection = true
 	o.LeaderElectionID = p.Name
 	o.LeaderElectionResourceLockInterface = lease
@@ -124,12 +124,12 @@ func (p Program) managerOptions(lease *ElectionLease) ctrl.Options {
 	return o
 }
 
-// ControllerConfig is what holds for each of the controllers.
+// ControllerConfig returns the configuration of all controllers.
 func ControllerConfig() config.Controller {
 	return config.Controller{
 		SkipNameValidation: ptr.To(true), // a process may have one manager after another
-		// An informer that can't be filled, for want of rights or of a definition, costs its controller and no other one: it
-		// is tried again, and Degraded tells.
+		// An informer that can't sync, for lack of rights or of a definition, stops only its own controller: it is retried, and
+		// reported in Degraded.
 		CacheSyncTimeout: 1000 * time.Hour,
 		// When the priority queue of controller-runtime is shut down while it hands out an item, workers wait in it for good,
 		// and the process ends only after 30 s (kubernetes-sigs/controller-runtime#3538, fixed in 0.25).
@@ -137,11 +137,11 @@ func ControllerConfig() config.Controller {
 	}
 }
 
-// stand returns how the controllers stand.
-func (c Controllers) stand(ctx context.Context, objects cache.Cache) (clusteroperator.ControllerStanding, error) {
+// status returns the state of the controllers.
+func (c Controllers) status(ctx context.Context, objects cache.Cache) (clusteroperator.ControllerStatus, error) {
 	informer, err := objects.GetInformer(ctx, c.Awaited, cache.BlockUntilSynced(false))
 	if err != nil || !informer.HasSynced() { // the kind may not be served yet
-		return clusteroperator.ControllerStanding{Awaits: c.Awaits}, nil
+		return clusteroperator.ControllerStatus{Awaits: c.Awaits}, nil
 	}
-	return c.Stand(ctx)
+	return c.Status(ctx)
 }

@@ -1,7 +1,7 @@
-// Package metricsserver serves the metrics of a controller manager over TLS, to clients that the API server knows and
-// allows to get them. Which metrics there are, the controller says: this package has none.
+// Package metricsserver serves the metrics of a controller manager over TLS, to clients that the API server authenticates
+// and authorizes. It has no metrics of its own: the controllers add them.
 //
-// The certificate may be missing, come later, and change at any time.
+// The certificate may be missing, be added later, and change at any time.
 //
 // Serve is the call to start from.
 package metricsserver
@@ -25,15 +25,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 )
 
-// A Serving says where metrics are served, and with which certificate.
+// A Serving is the address of metrics, and the certificate of the server.
 type Serving struct {
 	Address           string // of /metrics; empty for none
-	CertFile, KeyFile string // are read again when they change; while there are none, a certificate of its own is used
+	CertFile, KeyFile string // reloaded when they change; while they are missing, a self-signed certificate is used
 }
 
-// Serve has a manager serve metrics over TLS, to clients that the API server knows by their token and allows to get
-// /metrics. It asks the API server by the connection, which has to let through reviews, also of a replica that does not lead.
-// Program is the name in the certificate that is made where there is none.
+// Serve adds a metrics server to a manager. Clients need a token that the API server authenticates, and the right to get
+// /metrics. The connection is used for the reviews, and has to allow them in replicas that are not the leader, too. Program is
+// the name in the self-signed certificate.
 func Serve(m ctrl.Manager, connection *rest.Config, program string, metrics prometheus.Gatherer, o Serving) error {
 	if o.Address == "" {
 		return nil
@@ -46,7 +46,7 @@ func Serve(m ctrl.Manager, connection *rest.Config, program string, metrics prom
 	if err != nil {
 		return err
 	}
-	// A component that reports nonsense, such as a condition twice, costs that metric and no other one.
+	// An invalid metric, such as a duplicate condition of a component, does not hide other metrics.
 	handler, err := protect(ctrl.Log.WithName("metrics"), promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	if err != nil {
 		return err
@@ -64,17 +64,17 @@ func Serve(m ctrl.Manager, connection *rest.Config, program string, metrics prom
 	})
 }
 
-// certificates are what the server of metrics proves itself with.
+// certificates are the certificates of the metrics server.
 type certificates struct {
 	files Serving
-	own   func() (*tls.Certificate, error) // where there are no files
+	own   func() (*tls.Certificate, error) // used if there are no files
 
 	mu     sync.Mutex
 	looked time.Time
-	last   *tls.Certificate // of the files; nil until they could be read
+	last   *tls.Certificate // of the files; nil until they were read successfully
 }
 
-// selfSigned makes a certificate that proves nothing, so that what is scraped is at least encrypted.
+// selfSigned creates a self-signed certificate, so that metrics are at least encrypted.
 func selfSigned(program string) (*tls.Certificate, error) {
 	public, private, err := cert.GenerateSelfSignedCertKey(program, nil, nil)
 	if err != nil {
@@ -84,7 +84,7 @@ func selfSigned(program string) (*tls.Certificate, error) {
 	return &own, err
 }
 
-// get returns the certificate of the files as they are now. Where they are wrong, the last good one stays.
+// get returns the current certificate of the files. If they are invalid, it returns the last valid one.
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

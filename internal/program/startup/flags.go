@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// setFromFile sets the flags of a command that a file names and the command line does not. A file that is missing sets
-// none: the ConfigMap that it is from may be made at any time.
+// setFromFile sets the flags of a command from a file, except those set on the command line. A missing file sets none:
+// its ConfigMap may be created at any time.
 func setFromFile(command *cobra.Command, path string) error {
 	flags := command.Flags()
 	text, err := os.ReadFile(path)
@@ -45,7 +45,7 @@ func setFromFile(command *cobra.Command, path string) error {
 	return nil
 }
 
-// logFlags logs what each flag is, wherever it is from. None is secret.
+// logFlags logs the value of each flag, from any source. None is secret.
 func logFlags(flags *pflag.FlagSet) {
 	var values []any
 	flags.VisitAll(func(f *pflag.Flag) {

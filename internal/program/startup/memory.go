@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// limitMemory makes the garbage collector keep the process within the limit of its container, less a tenth for what the
-// collector does not count. The limit is in a file: a number of bytes, or "max". Where there is none, or GOMEMLIMIT is set,
-// nothing changes.
+// limitMemory makes the garbage collector keep the process within the memory limit of its container, less a tenth for memory
+// that the collector does not count. The limit is in a file: a number of bytes, or "max". Without a limit, or if GOMEMLIMIT
+// is set, nothing changes.
 func limitMemory(file string) {
 	text, err := os.ReadFile(file)
 	if err != nil || os.Getenv("GOMEMLIMIT") != "" {

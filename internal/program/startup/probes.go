@@ -15,13 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Probes are what the kubelet is answered with: the checks of /healthz and of /readyz, by name.
+// Probes are the checks of /healthz and of /readyz, by name.
 type Probes struct {
 	Alive, Ready map[string]healthz.Checker
 }
 
-// Serve answers at an address until ctx ends; an empty one is none. It needs no manager: a program that waits for the API
-// server has none yet, and is alive.
+// Serve serves the probes at an address, unless it is empty, until ctx ends. It needs no manager: a program that waits for
+// the API server has none yet, and is alive.
 func (p Probes) Serve(ctx context.Context, address string) error {
 	if address == "" {
 		<-ctx.Done()
@@ -40,8 +40,8 @@ func (p Probes) Serve(ctx context.Context, address string) error {
 	return server.Start(ctx)
 }
 
-// AwaitServer waits until the API server is ready. Controllers can't be set up before, and a program that ended for want of an
-// answer would be started again after longer and longer pauses. It returns early if ctx ends.
+// AwaitServer waits until the API server is ready. Controllers can't be set up before, and a program that exits because the
+// server is not ready would be restarted after longer and longer pauses. It returns early if ctx ends.
 func AwaitServer(ctx context.Context, connection *rest.Config) error {
 	connection = rest.CopyConfig(connection)
 	connection.Timeout = 10 * time.Second
@@ -49,18 +49,18 @@ func AwaitServer(ctx context.Context, connection *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	isTold := false
+	isReported := false
 	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) { // fails only at the end of ctx
 		err := client.Discovery().RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
-		if err == nil || apierrors.IsForbidden(err) { // to those without the right to ask; and at first to all, until the server has read its roles
+		if err == nil || apierrors.IsForbidden(err) { // for users without the right; and at first for all, until the server has loaded its roles
 			_, err = client.Discovery().ServerGroups()
 		}
-		if err == nil || apierrors.IsUnauthorized(err) { // which is an answer
+		if err == nil || apierrors.IsUnauthorized(err) { // Unauthorized is a response, too
 			return true, nil
 		}
-		if !isTold && ctx.Err() == nil {
+		if !isReported && ctx.Err() == nil {
 			ctrl.Log.Info("waiting for the API server", "reason", err.Error())
-			isTold = true
+			isReported = true
 		}
 		return false, nil
 	})

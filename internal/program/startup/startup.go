@@ -1,7 +1,7 @@
-// Package startup is what the programs that run in a cluster do when they start: they read flags from a file, log which
-// ones count, keep the garbage collector within the limit of their container, answer the kubelet, and wait for the API server.
+// Package startup is the start of the programs that run in a cluster: they read flags from a file, log their values, keep the
+// garbage collector within the limit of their container, serve probes, and wait for the API server.
 //
-// It decides nothing, and reads nothing from the cluster: the programs in cmd/ have their controllers do that.
+// It decides nothing, and reads nothing from the cluster: that is for the controllers of the programs in cmd/.
 //
 // Main is the call to start from.
 package startup
@@ -51,7 +51,7 @@ func configurable(command *cobra.Command) *cobra.Command {
 	return command
 }
 
-// AddServingFlags adds the flags that say where a program serves its probes and its metrics.
+// AddServingFlags adds the flags for the addresses of probes and metrics.
 func AddServingFlags(flags *pflag.FlagSet, probes *string, metrics *metricsserver.Serving) {
 	flags.StringVar(probes, "listen", "", "the address of /healthz and /readyz, such as :8080")
 	flags.StringVar(&metrics.Address, "metrics-listen", "", "the address of /metrics, such as :9099, which is served over TLS to those whom the API server allows to get it")

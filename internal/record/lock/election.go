@@ -18,23 +18,23 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// An election is client-go's leader election for a lock. It differs in how it ends: client-go expects a leader
-// to exit when it is deposed, and here what runs under the lock ends first, and is told why. So client-go gets
-// an election in the place of its LeaseLock, and each reading and writing of the Lease is looked at.
+// An election is client-go's leader election for a lock. It differs in its end: client-go expects a leader to
+// exit when it has lost the Lease, and here the work under the lock ends first, and gets the reason. So the
+// election implements the interface of client-go's LeaseLock, and checks each read and write of the Lease.
 type election struct {
 	*resourcelock.LeaseLock
 	lock    Lock
 	options Options
 
 	elected chan struct{}
-	// ended is the context that the election runs under. Its cause says why the election has ended.
+	// ended is the context of the election. Its cause is why the election has ended.
 	ended context.Context
 	end   context.CancelCauseFunc
 	gone  chan struct{} // closed when the election's goroutine has returned
 
 	fence fence
 
-	// The following fields belong to the election's goroutine, until that has returned.
+	// The following fields belong to the election's goroutine until it has returned.
 	seen     *resourcelock.LeaderElectionRecord // the first record of another holder
 	holds    bool                               // the Lease is ours
 	sent     bool                               // the Lease may be ours: a write was sent
@@ -64,13 +64,13 @@ func (l Lock) elect(ctx context.Context, o Options) (*election, error) {
 			OnStartedLeading: func(context.Context) { close(e.elected) },
 			OnStoppedLeading: func() {},
 		},
-		// ReleaseOnCancel would release a Lease while what runs under it may not have ended, and one that
-		// another process has taken.
+		// ReleaseOnCancel would release the Lease while the work under it may not have ended, or after
+		// another process has acquired it.
 	})
 	if err != nil {
 		return nil, fmt.Errorf("lock release %q: %w", l.Release, err)
 	}
-	// The election outlives ctx, because what runs under the lock may. What client-go logs is not for users.
+	// The election outlives ctx, because the work under the lock may. The logs of client-go are not for users.
 	ctx = klog.NewContext(context.WithoutCancel(ctx), klog.New(nil))
 	e.ended, e.end = context.WithCancelCause(ctx)
 	go func() {
@@ -81,8 +81,8 @@ func (l Lock) elect(ctx context.Context, o Options) (*election, error) {
 	return e, nil
 }
 
-// leave ends the election, and frees the Lease if it is ours. If that fails, the lock is free after its
-// duration, so the error is not worth telling.
+// leave ends the election, and releases the Lease if it is ours. If that fails, the lock expires after its
+// duration, so the error is ignored.
 func (e *election) leave() {
 	e.end(nil)
 	<-e.gone
@@ -119,22 +119,22 @@ func (e *election) notRenewed() error {
 	return e.lost(how)
 }
 
-// lost returns the error of a lock that is lost.
+// lost returns the error of a lost lock.
 func (e *election) lost(how string) error {
 	return fmt.Errorf("release %q: %w: %s", e.lock.Release, ErrLost, how)
 }
 
-// Get reads the Lease, and ends the election if the Lease is not the one that was won.
+// Get reads the Lease, and ends the election if it is not the acquired Lease any more.
 func (e *election) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := e.LeaseLock.Get(ctx)
 	e.answered = e.answered || err == nil || apierrors.IsNotFound(err)
 	switch {
-	case e.holds && apierrors.IsNotFound(err): // client-go would create it again, and so win what another holder may have had
+	case e.holds && apierrors.IsNotFound(err): // client-go would create it again, although another process may have held it meanwhile
 		err = e.lost("its Lease was deleted")
 		e.end(err)
 	case err != nil:
 		e.note(ctx, "get", err)
-	case e.holds && e.takenBy(record) != "": // client-go would win a Lease again that is free by now
+	case e.holds && e.takenBy(record) != "": // client-go would acquire a Lease again that is free by now
 		err = takenError{e.lost(e.takenBy(record))}
 		e.end(err)
 	case !e.holds:
@@ -143,8 +143,8 @@ func (e *election) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord,
 	return record, raw, err
 }
 
-// takenBy returns how a Lease differs from the one that was won, since another process has it or had it in
-// the meantime. It returns "" for the same Lease.
+// takenBy returns how a Lease differs from the acquired one, because another process holds it or has held it
+// meanwhile. It returns "" for the same Lease.
 func (e *election) takenBy(record *resourcelock.LeaderElectionRecord) string {
 	switch {
 	case record.HolderIdentity == "":
@@ -158,7 +158,7 @@ func (e *election) takenBy(record *resourcelock.LeaderElectionRecord) string {
 	}
 }
 
-// look ends an election that is not to wait, once another process is seen to hold the Lease and to renew it.
+// look ends an election without Options.Wait, once another process has renewed the Lease.
 func (e *election) look(record *resourcelock.LeaderElectionRecord) {
 	if record.HolderIdentity == "" || record.HolderIdentity == e.options.Holder {
 		return
@@ -173,11 +173,11 @@ func (e *election) look(record *resourcelock.LeaderElectionRecord) {
 	}
 }
 
-// Create makes the Lease, held by this process, and its namespace if there is none.
+// Create creates the Lease, held by this process, and its namespace if there is none.
 func (e *election) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return e.write(ctx, "create", record, func(record resourcelock.LeaderElectionRecord) error {
 		_, err := e.lock.Client.CoreV1().Namespaces().Get(ctx, e.lock.Namespace, metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) { // also if the user may not read it
+		if !apierrors.IsNotFound(err) { // it may exist, and the user may not read it
 			err = e.LeaseLock.Create(ctx, record)
 		}
 		if apierrors.IsNotFound(err) {
@@ -189,18 +189,18 @@ func (e *election) Create(ctx context.Context, record resourcelock.LeaderElectio
 	})
 }
 
-// Update takes the Lease or renews it.
+// Update acquires the Lease or renews it.
 func (e *election) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return e.write(ctx, "update", record, func(record resourcelock.LeaderElectionRecord) error {
 		return e.LeaseLock.Update(ctx, record)
 	})
 }
 
-// write writes the Lease, with the times of the server's clock. Its term counts from before the request is
-// sent: other processes count it from when they see the Lease.
+// write writes the Lease, with the times of the server's clock. Its duration starts before the request is
+// sent: for other processes it starts when they observe the Lease.
 func (e *election) write(ctx context.Context, verb string, record resourcelock.LeaderElectionRecord, send func(resourcelock.LeaderElectionRecord) error) error {
-	now := e.lock.now().Truncate(time.Microsecond) // which a Lease keeps
-	if !now.After(e.renewed) {                     // with a clock that stands still, the Lease would not change
+	now := e.lock.now().Truncate(time.Microsecond) // the resolution of a Lease
+	if !now.After(e.renewed) {                     // if the clock stands still, the Lease would not change
 		now = e.renewed.Add(time.Microsecond)
 	}
 	e.renewed, e.sent = now, true
@@ -218,8 +218,8 @@ func (e *election) write(ctx context.Context, verb string, record resourcelock.L
 	return nil
 }
 
-// makeNamespace makes the namespace of the Lease, and then asks for it once more, from the server's cache: what
-// comes into a namespace that the cache does not have, the server holds up for 50 ms.
+// makeNamespace creates the namespace of the Lease, and then reads it once more, from the server's cache: the
+// server delays requests in a namespace that is not in its cache yet for 50 ms.
 func (l Lock) makeNamespace(ctx context.Context) error {
 	namespaces := l.Client.CoreV1().Namespaces()
 	made, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.Namespace}}, metav1.CreateOptions{FieldManager: "runlevel"})
@@ -235,10 +235,10 @@ func (l Lock) makeNamespace(ctx context.Context) error {
 	return nil
 }
 
-// note keeps the error of a request, and ends the election if a retry can't succeed.
+// note saves the error of a request, and ends the election if a retry can't succeed.
 func (e *election) note(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil && e.failed != nil {
-		return // the error before says why the time was not enough
+		return // the error before is why the time was not enough
 	}
 	e.failed = err
 	if !e.holds && !e.isRetryable(err) {
@@ -246,8 +246,8 @@ func (e *election) note(ctx context.Context, verb string, err error) {
 	}
 }
 
-// isRetryable returns whether a retry may succeed: after a race with another process, and after an outage of
-// a server that has answered before.
+// isRetryable reports whether a retry may succeed: after a conflict with another process, and after an outage
+// of a server that has answered before.
 func (e *election) isRetryable(err error) bool {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):

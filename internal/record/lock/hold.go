@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record/bootclock"
 )
 
-// A Hold is a lock that this process has acquired. A nil Hold is one that can't be lost.
+// A Hold is a lock that this process has acquired. A nil Hold can't be lost.
 type Hold struct {
 	election *election
 	held     context.Context
@@ -27,11 +27,11 @@ func newHold(ctx context.Context, e *election) *Hold {
 	}}
 }
 
-// Context returns a context that ends with the one that Acquire was given, and when the lock is lost: its
-// cause is then an ErrLost.
+// Context returns a context that ends with the context of Acquire, or when the lock is lost: its cause is
+// then an ErrLost.
 func (h *Hold) Context() context.Context { return h.held }
 
-// Check returns nil while the lock certainly counts, and is called before each write that is made under it. If
+// Check returns nil if the lock is certainly held, and has to be called before each write under the lock. If
 // the last renewal is older than the lock's duration, because the process or the machine was asleep, Check
 // waits until the lock is renewed. If the lock is lost, it returns an ErrLost.
 func (h *Hold) Check(ctx context.Context) error {
@@ -55,8 +55,8 @@ func (h *Hold) Check(ctx context.Context) error {
 	}
 }
 
-// Release frees the lock, and returns the error of what was done under it. What was done counts only if the
-// lock was held all the time: otherwise an ErrLost is returned, which names that error, too.
+// Release releases the lock, and returns the error of the work under it. If the lock was not held all the
+// time, it returns an ErrLost, which contains that error, too.
 func (h *Hold) Release(err error) error {
 	if err == nil {
 		err = h.Check(context.WithoutCancel(h.held))
@@ -74,7 +74,7 @@ func (h *Hold) Release(err error) error {
 	}
 }
 
-// Requests returns a context for requests that the end of ctx does not cut off. It ends when the lock is lost.
+// Requests returns a context for requests that may outlive ctx. It ends when the lock is lost.
 func (h *Hold) Requests(ctx context.Context) (context.Context, context.CancelFunc) {
 	requests, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	endIfLost := func(held context.Context) func() bool {
@@ -96,14 +96,14 @@ func (h *Hold) Requests(ctx context.Context) (context.Context, context.CancelFun
 	}
 }
 
-// A fence knows when a Lease was renewed last, by the clock of package bootclock.
+// A fence has the time of the last renewal of a Lease, by the clock of package bootclock.
 type fence struct {
 	mu      sync.Mutex
 	last    time.Duration
 	renewed chan struct{} // closed by the next renewal
 }
 
-// renew notes a renewal whose request was sent at a time.
+// renew records a renewal whose request was sent at a time.
 func (f *fence) renew(sent time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,7 +112,7 @@ func (f *fence) renew(sent time.Duration) {
 	f.renewed = make(chan struct{})
 }
 
-// age returns how old the last renewal is, and a channel that the next one closes.
+// age returns the age of the last renewal, and a channel that the next renewal closes.
 func (f *fence) age() (time.Duration, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,8 +1,8 @@
 // Package lock is the lock of a release: a Lease that one process at a time holds, kept by client-go's
 // leader election. A process that holds it may write what the release has on the cluster.
 //
-// The lock is a fence, too: a process that was asleep while another one had the Lease finds out before
-// its next write (Hold.Check). What was applied is not kept here: that is package record's.
+// The lock is a fence, too: a process that was asleep while another one held the Lease finds out before
+// its next write (Hold.Check). The record of what was applied is package record's.
 //
 // Lock.Acquire is the call to start from.
 package lock
@@ -33,7 +33,7 @@ import (
 // The reasons of this package's failures.
 const (
 	ReasonHeld   = "ReleaseLocked"     // another process holds the lock
-	ReasonLost   = "ReleaseLockLost"   // this process does not hold the lock any more
+	ReasonLost   = "ReleaseLockLost"   // this process no longer holds the lock
 	ReasonDenied = "ReleaseLockDenied" // rights are missing
 	ReasonFailed = "ReleaseLockFailed" // the server gave no answer, or refused a request
 )
@@ -47,17 +47,17 @@ type Lock struct {
 	Client    kubernetes.Interface
 	Namespace string
 	Release   string
-	// Now returns the time, best by the server's clock. Nil means this machine's.
+	// Now returns the time, preferably of the server's clock. Nil means this machine's clock.
 	Now func() time.Time
 }
 
 // Name returns the name of a release's Lease, and of its record.
 func Name(release string) string { return "runlevel-release-" + release }
 
-// ReleaseOf returns the release whose Lease or record has a name.
+// ReleaseOf returns the release of the name of a Lease or record.
 func ReleaseOf(name string) string { return strings.TrimPrefix(name, Name("")) }
 
-// CheckRelease returns an error if a release can't have a name, since objects are named and labelled by it.
+// CheckRelease returns an error if the name of a release is not valid in names and labels of objects.
 func CheckRelease(name string) error {
 	if len(validation.IsDNS1123Label(name)) > 0 {
 		return fmt.Errorf("release name %q: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", name)
@@ -65,26 +65,26 @@ func CheckRelease(name string) error {
 	return nil
 }
 
-// Options say how to acquire a lock.
+// Options are how to acquire a lock.
 type Options struct {
-	// Holder is the name of this process; no two processes may have the same one at a time. An empty one is
-	// replaced by user, host and process.
+	// Holder is the name of this process, unique at any time. The default is made of user, host and
+	// process.
 	Holder string
-	// Watching tells those who look at the lock that the release is kept in place, so that it may be held for long.
+	// Watching marks the lock as one of a process that keeps the release in place, and so may hold it for long.
 	Keeps bool
-	// Duration is how long the lock outlives a holder that died, in whole seconds. Zero means half a minute.
+	// Duration is how long the lock outlives a dead holder, in whole seconds. Zero means half a minute.
 	Duration time.Duration
 	// Wait waits until the holder releases the lock. Otherwise Acquire returns a HeldError.
 	Wait bool
-	// OnHeld is called once if another process holds the lock, before Acquire waits: until the lock is free, or
+	// OnHeld is called once if another process holds the lock, before Acquire waits until the lock is free, or
 	// until the holder has renewed it and so is alive.
 	OnHeld func(Holder)
 }
 
-// keeping ends the name of a holder that keeps the release in place.
+// keeping is the suffix of a holder that keeps the release in place.
 const keeping = " (watching)"
 
-// withDefaults returns options without empty fields.
+// withDefaults returns options with defaults for empty fields.
 func (o Options) withDefaults() Options {
 	o.Holder = cmp.Or(o.Holder, NewHolder())
 	if o.Keeps {
@@ -102,8 +102,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// NewHolder returns a name for a holder: user, host and process, and a random part, since in containers every user is root, and
-// every process has the number 1.
+// NewHolder returns a name for a holder: user, host and process, and a random part, because in containers every user is root,
+// and every process has the number 1.
 func NewHolder() string {
 	who, where := os.Getenv("USER"), "unknown"
 	if current, err := user.Current(); err == nil {
@@ -115,11 +115,11 @@ func NewHolder() string {
 	return fmt.Sprintf("%s@%s:%d-%s", who, where, os.Getpid(), rand.String(5))
 }
 
-// deadline is how long a holder tries to renew the lock before it gives it up. Together with one retry it
-// leaves a fifth of the duration, or more, to end what runs before another process may begin.
+// deadline is how long a holder tries to renew the lock before it gives up. Together with one retry it
+// leaves a fifth of the duration, or more, to end the work before another process may begin.
 func (o Options) deadline() time.Duration { return o.Duration * 2 / 3 }
 
-// retry is how often a holder renews the lock, and how often other processes look.
+// retry is how often a holder renews the lock, and how often other processes read it.
 func (o Options) retry() time.Duration { return o.Duration / 10 }
 
 // A Holder is the process that holds a lock.
@@ -130,17 +130,17 @@ type Holder struct {
 	Duration time.Duration // how long the lock outlives its last renewal
 }
 
-// IsDead returns whether the holder has not renewed the lock in time.
+// IsDead reports whether the holder has not renewed the lock in time.
 func (h Holder) IsDead(now time.Time) bool { return now.Sub(h.Renewed) > h.Duration }
 
-// Watching returns whether the holder keeps the release in place.
+// Watching reports whether the holder keeps the release in place.
 func (h Holder) Keeps() bool { return strings.HasSuffix(h.Name, keeping) }
 
 func holderOf(r *resourcelock.LeaderElectionRecord) Holder {
 	return Holder{Name: r.HolderIdentity, Since: r.AcquireTime.Time, Renewed: r.RenewTime.Time, Duration: time.Duration(r.LeaseDurationSeconds) * time.Second}
 }
 
-// ErrLost is wrapped by the error of a lock that was lost. It is the cause with which a Hold's context ends.
+// ErrLost is wrapped by the error of a lost lock. It is the cause of the end of a Hold's context.
 var ErrLost = &reason.Error{Reason: ReasonLost, Message: "the lock is lost"}
 
 // A takenError is the error of a lock that was lost to another process.
@@ -148,7 +148,7 @@ type takenError struct{ error }
 
 func (t takenError) Unwrap() error { return t.error }
 
-// IsTaken returns whether a lock was lost to another process, and not because the server gave no answer for
+// IsTaken reports whether a lock was lost to another process, and not because the server did not answer for
 // too long.
 func IsTaken(err error) bool { return errors.As(err, new(takenError)) }
 
@@ -164,7 +164,7 @@ func (e *HeldError) Error() string {
 		e.Release, printable.Line(e.Holder.Name), e.Holder.Since.UTC().Format(time.RFC3339), duration.HumanDuration(max(0, e.Age)))
 }
 
-// Unwrap gives the error its reason.
+// Unwrap returns an error with the reason.
 func (e *HeldError) Unwrap() error {
 	return &reason.Error{Reason: ReasonHeld, Message: "another process holds the lock"}
 }
@@ -178,8 +178,8 @@ func (l Lock) Holder(ctx context.Context) (*Holder, error) {
 	return last, nil
 }
 
-// Last is like Holder. If the lock was released, the holder has no name, and Renewed is the time of the release; nil if the
-// lock was never taken.
+// Last is like Holder. If the lock was released, the holder has no name, and Renewed is the time of the release. It returns
+// nil if the lock was never acquired.
 func (l Lock) Last(ctx context.Context) (*Holder, error) {
 	if err := CheckRelease(l.Release); err != nil {
 		return nil, err
@@ -195,9 +195,9 @@ func (l Lock) Last(ctx context.Context) (*Holder, error) {
 	return &holder, nil
 }
 
-// Acquire takes the lock, and makes its namespace if there is none. The Hold has to be released. A process that
-// holds the lock and has died loses it when it has not renewed it for its duration. That is measured by
-// watching the Lease, since clocks differ.
+// Acquire acquires the lock, and creates its namespace if there is none. The Hold has to be released. A dead
+// holder loses the lock when it has not renewed it for its duration. The duration is measured from when this
+// process observes the Lease, because clocks differ.
 func (l Lock) Acquire(ctx context.Context, options Options) (*Hold, error) {
 	if err := CheckRelease(l.Release); err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func (l Lock) leaseFailure(verb string, err error) error {
 	return l.failure(fmt.Sprintf("%s leases.coordination.k8s.io %s in namespace %q", verb, Name(l.Release), l.Namespace), err)
 }
 
-// failure returns the error of a request, which names the right that is missing.
+// failure returns the error of a request, with the right that is missing.
 func (l Lock) failure(request string, err error) error {
 	if errors.As(err, new(*reason.Error)) {
 		return err

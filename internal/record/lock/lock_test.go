@@ -138,8 +138,8 @@ func TestSecondWaitsAndIsToldForWhom(t *testing.T) {
 	defer klog.LogToStderr(true)
 
 	first := hold(t, item, lock.Options{Holder: "anna", Duration: while})
-	told := make(chan lock.Holder, 10)
-	waiting := lock.Options{Holder: "ben", Duration: 3 * time.Second, Wait: true, OnHeld: func(h lock.Holder) { told <- h }}
+	unchanged := make(chan lock.Holder, 10)
+	waiting := lock.Options{Holder: "ben", Duration: 3 * time.Second, Wait: true, OnHeld: func(h lock.Holder) { unchanged <- h }}
 	second, looks := make(chan error, 1), make(chan struct{}, 1000)
 	client := tapped(t, func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
 		if request.Method == http.MethodGet {
@@ -157,7 +157,7 @@ func TestSecondWaitsAndIsToldForWhom(t *testing.T) {
 			}
 		})
 	}()
-	held := <-told
+	held := <-unchanged
 	if held.Name != "anna" || !held.Since.Equal(since) {
 		t.Errorf("the second is told %+v, want anna since %s", held, since)
 	}
@@ -180,8 +180,8 @@ func TestSecondWaitsAndIsToldForWhom(t *testing.T) {
 	if err := <-second; err != nil {
 		t.Error("the second:", err)
 	}
-	if len(told) > 0 {
-		t.Errorf("it is told more than once: %+v", <-told)
+	if len(unchanged) > 0 {
+		t.Errorf("it is told more than once: %+v", <-unchanged)
 	}
 	if got := holder(lease(t, namespace)); got != "" {
 		t.Errorf("the lock is held by %q in the end", got)
@@ -204,14 +204,14 @@ func TestSecondLeavesIfFirstIsAlive(t *testing.T) {
 	first := hold(t, item, lock.Options{Holder: "anna@laptop:1-\x1b[31m", Duration: while})
 	defer first.end(t)
 
-	says := 0
-	err := under(t.Context(), two, lock.Options{OnHeld: func(lock.Holder) { says++ }}, func(context.Context) error {
+	message := 0
+	err := under(t.Context(), two, lock.Options{OnHeld: func(lock.Holder) { message++ }}, func(context.Context) error {
 		t.Error("both hold the lock")
 		return nil
 	})
 	want := `release "web" is being applied by anna@laptop:1-\x1b[31m since 2026-01-02T03:04:05Z (75s ago)`
-	if err == nil || err.Error() != want || says != 1 {
-		t.Errorf("after %d words before, it says\n%v, want\n%s", says, err, want)
+	if err == nil || err.Error() != want || message != 1 {
+		t.Errorf("after %d words before, it says\n%v, want\n%s", message, err, want)
 	}
 	var held *lock.HeldError
 	if !errors.As(err, &held) || reason.Of(err) != lock.ReasonHeld {
@@ -236,16 +236,16 @@ func TestLockOfTheDeadIsTakenOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []string
-	options := lock.Options{Holder: "ben", Duration: 5 * time.Second, OnHeld: func(h lock.Holder) { told = append(told, h.Name) }}
+	var unchanged []string
+	options := lock.Options{Holder: "ben", Duration: 5 * time.Second, OnHeld: func(h lock.Holder) { unchanged = append(unchanged, h.Name) }}
 	err = under(t.Context(), of(cluster.Client(t), namespace), options, func(context.Context) error {
 		if got := lease(t, namespace); holder(got) != "ben" || !got.Spec.AcquireTime.Before(&ahead) {
 			t.Errorf("the lock is held by %s since %s, want ben, since now", holder(got), got.Spec.AcquireTime)
 		}
 		return nil
 	})
-	if err != nil || len(told) != 1 || told[0] != "the late anna" {
-		t.Errorf("it says %q, error %v", told, err)
+	if err != nil || len(unchanged) != 1 || unchanged[0] != "the late anna" {
+		t.Errorf("it says %q, error %v", unchanged, err)
 	}
 }
 

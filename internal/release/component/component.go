@@ -1,11 +1,10 @@
-// Package component puts the manifests of one component into a release that is there
-// already, in the place of those that it had, as a build of the release would: files
-// get numbers, and what stands for images and versions is replaced by those of the
-// release. So a component's pull request can be looked at as part of a whole release
-// before there is one.
+// Package component replaces the manifests of one component in an existing release, as
+// a build of the release would: files get numbers, and placeholders of images and
+// versions are replaced by those of the release. So a component's pull request can be
+// reviewed as part of a whole release before it is built.
 //
-// Which files of a release are a component's, only their names say. It reads no
-// manifests, and writes nothing: what comes out is a file system to read.
+// The files of a component are recognized by their names. The package reads no
+// manifests, and writes nothing: the result is a read-only file system.
 //
 // Into is the call to start from.
 package component
@@ -27,27 +26,27 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Options say which component it is, and what is built.
+// Options are the names of the component, and the version of the build.
 type Options struct {
-	// Names are those that the component has in the names of files. Files without a
-	// number get the first of them.
+	// Names are the component's names in file names. Files without a number get the
+	// first of them.
 	Names []string
-	// Version is that of the release that is built. Without it the release keeps its own.
+	// Version is the version of the built release. If it is empty, the release keeps its own.
 	Version string
 }
 
 // A Build is a release with the manifests of a component in it.
 type Build struct {
 	FS       fs.FS
-	Before   fs.FS             // the release without them, of the version that is built
-	Problems []payload.Problem // of the component's image-references, and of what they stand for
+	Before   fs.FS             // the release without the component's manifests, with the version of the build
+	Problems []payload.Problem // of the component's image-references, and of the images they refer to
 
 	names    []string
-	own      map[string]string // files of the component, by what they are called in the build; see reserve, too
+	own      map[string]string // files of the component, by their names in the build; see reserve, too
 	called   map[string]bool   // the names of its files, now and before
 	replaced []string          // files of the release that were the component's
-	taken    []string          // of these, files that are called for another component
-	kept     []string          // files that were not, and are called like some of the component's
+	taken    []string          // of these, files with the name of another component
+	kept     []string          // other files with a component name that some of the component's files have, too
 }
 
 // Into puts a component's files into a release.
@@ -81,8 +80,8 @@ func Into(release, component fs.FS, options Options) (*Build, error) {
 	return b, nil
 }
 
-// CheckNames says which of a component's names can't be in the names of files, and what
-// can be.
+// CheckNames returns an error for a component's name that can't be part of a file name,
+// with the valid characters.
 func CheckNames(names []string) error {
 	for _, name := range names {
 		switch {
@@ -99,7 +98,7 @@ func CheckNames(names []string) error {
 }
 
 // read reads the files of a component: those of the folder itself, or of manifests/ in
-// it, where the images of operators have them.
+// it, as in the images of operators.
 func read(component fs.FS) (map[string][]byte, error) {
 	if _, err := fs.Stat(component, payload.ReleaseFolder); err == nil {
 		return nil, fmt.Errorf("it has %s/, so it is a whole release: name the folder of one component's manifests", payload.ReleaseFolder)
@@ -117,7 +116,7 @@ func read(component fs.FS) (map[string][]byte, error) {
 			}
 			files[name] = nil
 			if !payload.IsManifest(name) && entry.Name() != payload.ImagesFile {
-				continue // whatever it holds: only that it is there may be told
+				continue // its content is not read: only its existence may be reported
 			}
 			if files[name], err = fs.ReadFile(component, name); err != nil {
 				return nil, err
@@ -130,16 +129,16 @@ func read(component fs.FS) (map[string][]byte, error) {
 	return nil, fmt.Errorf("there is no manifest in it: a manifest is a .yaml, .yml or .json file")
 }
 
-// take takes the component's old files out of the release, and finds places for the new.
+// take removes the component's old files from the release, and finds paths for the new.
 func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer *overlay.FS) error {
 	inBuild := map[string]string{} // files of the component, by their names in the build
-	others := map[string]bool{}    // components that some of them are named for, beside its own names
+	others := map[string]bool{}    // other components in the names of its files
 	for _, file := range sortedKeys(files) {
 		if name := path.Base(file); name == payload.ImagesFile || name == payload.MetadataFile {
 			continue
 		}
 		name := path.Base(file)
-		if _, err := fs.Stat(release, name); err != nil || home != "." { // in a plain folder it has its place already
+		if _, err := fs.Stat(release, name); err != nil || home != "." { // in a plain folder the file keeps its name
 			name = numbered(name, b.names[0], inBuild)
 		}
 		inBuild[name] = file
@@ -147,14 +146,14 @@ func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer 
 			others[named] = true
 		}
 	}
-	folders := map[string]string{} // of those that the release has already
+	folders := map[string]string{} // of files that the release already has
 	for _, folder := range []string{home, payload.TemplatesFolder} {
 		entries, err := fs.ReadDir(release, folder)
 		if folder == home && err != nil {
 			return err
 		}
 		if folder == payload.TemplatesFolder && home == "." {
-			break // it is nothing but a folder that is not read
+			break // the folder is not read in a plain release
 		}
 		for _, entry := range entries {
 			name, full := entry.Name(), path.Join(folder, entry.Name())
@@ -182,8 +181,8 @@ func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer 
 	return nil
 }
 
-// numbered is what a build of a release calls a manifest of a component. What is no
-// manifest keeps its name, and is not read.
+// numbered returns the name of a component's manifest in a build of a release. Other
+// files keep their names, and are not read.
 func numbered(file, component string, taken map[string]string) string {
 	if !payload.IsManifest(file) {
 		return file
@@ -199,8 +198,8 @@ func numbered(file, component string, taken map[string]string) string {
 	return name
 }
 
-// relabelled is a release whose own files say that it is another version. What can't be
-// read there is told when they are read.
+// relabelled returns a release with another version in its metadata files. Files that
+// can't be read are left alone: their errors are reported when the release is loaded.
 func relabelled(release fs.FS, home, version string) fs.FS {
 	layer := overlay.On(release)
 	set := func(name string, change func(fields map[string]any)) {

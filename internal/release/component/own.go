@@ -12,21 +12,21 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Own is what a file of the build is called in the component's folder, if it is one of
-// the component's.
+// Own returns the path in the component's folder of a file of the build, if it is one
+// of the component's.
 func (b *Build) Own(file string) (own string, isOwn bool) {
 	own, isOwn = b.own[file]
 	return own, isOwn
 }
 
-// Had says whether a file of any release was one of the component's.
+// Had reports whether a file of any release was one of the component's.
 func (b *Build) Had(file string) bool {
 	name := path.Base(file)
 	return slices.Contains(b.names, graph.ParseName(name).Component) || b.called[name]
 }
 
-// Home is what a file of a release would be called in the component's folder: without a
-// number, if that is how the component calls its files.
+// Home returns the path that a file of a release would have in the component's folder:
+// without a number, if the component's files have none.
 func (b *Build) Home(file string) string {
 	name := path.Base(file)
 	folder := "."
@@ -48,8 +48,8 @@ func (b *Build) Home(file string) string {
 	return path.Join(folder, name)
 }
 
-// Notes say what of the component and the release hardly fits. LastSeconds is the release
-// as it was, and built what came of it.
+// Notes returns notes about likely mistakes in how the component fits into the release.
+// Before is the release without the component, and built the result.
 func (b *Build) Notes(before, built *payload.Payload) []string {
 	var notes []string
 	name := strings.Join(b.names, ",")
@@ -76,8 +76,8 @@ func (b *Build) Notes(before, built *payload.Payload) []string {
 	return notes
 }
 
-// elsewhere are manifests of the release that are about objects of the component, and
-// that it has beside them now.
+// elsewhere returns other manifests of the release with objects that the component has,
+// too.
 func (b *Build) elsewhere(before, built *payload.Payload) []*payload.Manifest {
 	own := map[kinds.ID]bool{}
 	for _, m := range built.Manifests {
@@ -86,7 +86,7 @@ func (b *Build) elsewhere(before, built *payload.Payload) []*payload.Manifest {
 		}
 	}
 	for _, m := range before.Manifests {
-		if slices.Contains(b.replaced, m.Path) { // then it was so before, or is a variant for other clusters
+		if slices.Contains(b.replaced, m.Path) { // not new, or a variant for other clusters
 			delete(own, m.ID())
 		}
 	}

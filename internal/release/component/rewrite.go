@@ -10,8 +10,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// rewriting is what a build does to the text of the component's manifests: nothing, if
-// the component has no image-references, or the release has none to compare them with.
+// rewriting returns the replacements of a build in the component's manifests; nil if the
+// component or the release has no image-references.
 func (b *Build) rewriting(release fs.FS, home, version string, files map[string][]byte) *payload.Rewriting {
 	file := slices.IndexFunc(sortedKeys(files), func(file string) bool { return path.Base(file) == payload.ImagesFile })
 	if file < 0 {
@@ -24,7 +24,7 @@ func (b *Build) rewriting(release fs.FS, home, version string, files map[string]
 	}
 	whole, err := payload.ParseReferences(text)
 	if err != nil {
-		return nil // which is told when the release is read
+		return nil // the error is reported when the release is loaded
 	}
 	whole.Name = cmp.Or(version, whole.Name)
 	wrong := func(cause payload.Cause, format string, args ...any) {
@@ -46,15 +46,15 @@ func (b *Build) rewriting(release fs.FS, home, version string, files map[string]
 	return rewriting
 }
 
-// reserve gives a file that no build has a name in it, to tell of it: the release has an
-// image-references of its own.
+// reserve returns a name in the build for the component's image-references, for use in
+// problems. The build does not contain the file: the release has its own.
 func (b *Build) reserve(home, file string) string {
 	name := path.Join(home, "0000_50_"+b.names[0]+"_"+path.Base(file))
 	b.own[name] = file
 	return name
 }
 
-// rewrite makes of a manifest's text what the build makes of it.
+// rewrite returns the text of a manifest in the build.
 func (b *Build) rewrite(rewriting *payload.Rewriting, file string, text []byte) []byte {
 	if rewriting == nil || !payload.IsManifest(file) {
 		return text

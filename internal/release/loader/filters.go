@@ -13,11 +13,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Check refuses filters that name what no manifest of the releases has (nil stands for no release): a
-// misspelt name would apply what it is to leave out, or leave out what is to be applied. The error begins
-// with the name of the filter.
+// Check refuses filters with names that no manifest of the releases has (a nil release is skipped): a
+// misspelt name would apply manifests that it should leave out, or the reverse. The error begins with the
+// name of the filter.
 //
-// Feature gates are not checked: a cluster has many that a release says nothing of.
+// Feature gates are not checked: a cluster has many that a release does not contain.
 func (o Options) Check(releases ...*payload.Payload) error {
 	releases = slices.DeleteFunc(releases, func(p *payload.Payload) bool { return p == nil })
 	filter := o.Payload.Filter
@@ -37,7 +37,7 @@ func (o Options) Check(releases ...*payload.Payload) error {
 	} {
 		known := item.known
 		for _, release := range releases {
-			if item.name != payload.ByFeatureSet { // to which no release can add any
+			if item.name != payload.ByFeatureSet { // no release adds feature sets
 				known = append(known, release.FilterNames(item.name)...)
 			}
 		}
@@ -60,16 +60,16 @@ func Profiles() []string {
 	return []string{"self-managed-high-availability", "single-node-developer", "hypershift", "ibm-cloud-managed"}
 }
 
-// mostSuggested is the most names that a message suggests.
-const mostSuggested = 8
+// maxSuggested bounds how many names a message suggests.
+const maxSuggested = 8
 
-// suggest lists names that a value could have meant.
+// suggest lists names that are similar to a value.
 func suggest(names []string) string {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	rest := ""
-	if more := len(names) - mostSuggested; more > 0 {
-		names, rest = names[:mostSuggested], fmt.Sprintf(" or %d more", more)
+	if more := len(names) - maxSuggested; more > 0 {
+		names, rest = names[:maxSuggested], fmt.Sprintf(" or %d more", more)
 	}
 	if len(names) == 0 {
 		return "leave it out"
@@ -103,7 +103,7 @@ func ParseSelector(text string) (Selector, error) {
 
 func (s Selector) String() string { return s.text }
 
-// find returns the objects of a release that a selector fits.
+// find returns the objects of a release that a selector matches.
 func (s Selector) find(release *payload.Payload) []kinds.ID {
 	return objectsOf(release, func(id kinds.ID) bool {
 		isGroup := s.anyGroup || id.Group == s.ID.Group
@@ -112,8 +112,8 @@ func (s Selector) find(release *payload.Payload) []kinds.ID {
 	})
 }
 
-// overrides returns the objects of a release that selectors name. Check refuses a selector that names none
-// of its objects, or several.
+// overrides returns the objects of a release that selectors match. Check refuses a selector that matches
+// none of its objects, or several.
 func overrides(selectors []Selector, release *payload.Payload) []configv1.ComponentOverride {
 	var all []configv1.ComponentOverride
 	for _, selector := range selectors {
@@ -124,7 +124,7 @@ func overrides(selectors []Selector, release *payload.Payload) []configv1.Compon
 	return all
 }
 
-// objectsOf returns the objects of a release that fit, in order, each once.
+// objectsOf returns the matching objects of a release, in order, each once.
 func objectsOf(release *payload.Payload, fits func(kinds.ID) bool) []kinds.ID {
 	var found []kinds.ID
 	for _, manifest := range release.All() {
@@ -136,7 +136,7 @@ func objectsOf(release *payload.Payload, fits func(kinds.ID) bool) []kinds.ID {
 	return slices.Compact(found)
 }
 
-// check refuses a selector that names no object of any of the releases, or several of one, or one that a
+// check refuses a selector that matches no object of any of the releases, or several of one, or one that a
 // tombstone deletes together with its namespace or definition.
 func (s Selector) check(releases []*payload.Payload) error {
 	isFound := false
@@ -176,7 +176,7 @@ func (s Selector) similar(releases []*payload.Payload) []kinds.ID {
 }
 
 // deletedWith returns the Namespace or the definition that a tombstone of the release deletes, if an object
-// goes with it.
+// is deleted with it.
 func deletedWith(id kinds.ID, release *payload.Payload) (kinds.ID, bool) {
 	for _, manifest := range release.Manifests {
 		deleted := manifest.ID()

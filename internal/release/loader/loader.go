@@ -1,9 +1,8 @@
 // Package loader reads a release from its source into a payload, for a command or a controller: it opens
-// the source, chooses the manifests that the filters let in, and keeps the capabilities enabled that the
-// release before had.
+// the source, selects manifests by the filters, and keeps the capabilities of the previous release enabled.
 //
-// Load returns a release that can be applied, and Parse what can be read of a broken one. Check, in
-// filters.go, refuses filters that fit nothing in the release.
+// Load returns a release that can be applied, and Parse the readable part of a broken one. Check, in
+// filters.go, refuses filters that match nothing in the release.
 package loader
 
 import (
@@ -19,15 +18,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Options say where a release is read from, and what of it.
+// Options are how to read a release, and which manifests of it.
 type Options struct {
 	Source  source.Options
 	Payload payload.Options
 	// Unmanaged are objects to leave out, beside those of Payload.Filter.Overrides.
 	Unmanaged []Selector
-	// LastSeconds is the release that is updated: capabilities stay enabled that the manifests they share need.
+	// Before is the release that is updated: capabilities stay enabled that the manifests they share need.
 	Before *payload.Payload
-	// UpdatingFrom is the source of LastSeconds, if LastSeconds is nil.
+	// UpdatingFrom is the source of Before, if Before is nil.
 	UpdatingFrom string
 	// Images keeps the images that are pulled; nil keeps none.
 	Images ImageCache
@@ -58,7 +57,7 @@ func Load(ctx context.Context, ref string, options Options) (*payload.Payload, [
 	return release, problems, nil
 }
 
-// Parse reads what can be read of a release, and returns its problems.
+// Parse reads the readable part of a release, and returns its problems.
 func Parse(ctx context.Context, ref string, options Options) (_ *payload.Payload, _ []payload.Problem, err error) {
 	release, err := Open(ctx, ref, options)
 	if err != nil {
@@ -68,13 +67,13 @@ func Parse(ctx context.Context, ref string, options Options) (_ *payload.Payload
 	return ParseOpened(ctx, release, options)
 }
 
-// Open opens the source of a release. An image that the cache has is not pulled again.
+// Open opens the source of a release. An image in the cache is not pulled again.
 func Open(ctx context.Context, ref string, options Options) (*source.Release, error) {
 	if pulled := options.Images[ref]; pulled != nil {
 		return pulled, nil
 	}
 	release, err := source.Open(ctx, ref, options.Source)
-	if err == nil && options.Images != nil && release.Kind == source.Image { // all of it is in memory, so it stays open
+	if err == nil && options.Images != nil && release.Kind == source.Image { // images are in memory, and stay open
 		options.Images[ref] = release
 	}
 	return release, err
@@ -85,7 +84,7 @@ func ParseOpened(ctx context.Context, release *source.Release, options Options) 
 	reading := options.Payload
 	reading.ReleaseImage = cmp.Or(reading.ReleaseImage, release.Image)
 	read, problems, err := payload.Parse(ctx, release.FS, reading)
-	if err == nil && len(options.Unmanaged) > 0 { // selectors may leave out what only the release can add
+	if err == nil && len(options.Unmanaged) > 0 { // selectors may leave out what only the release can resolve
 		reading.Filter.Overrides = append(slices.Clip(reading.Filter.Overrides), overrides(options.Unmanaged, read)...)
 		read, problems, err = payload.Parse(ctx, release.FS, reading)
 	}
@@ -102,14 +101,14 @@ func ParseOpened(ctx context.Context, release *source.Release, options Options) 
 	return read, problems, nil
 }
 
-// implicitlyEnabled returns the capabilities that stay enabled because the release before has manifests
-// of them. It reads that release if it was not read yet: only a release without problems counts.
+// implicitlyEnabled returns the capabilities that stay enabled because the previous release has manifests
+// of them. It reads the previous release if it was not read yet, and fails if that has problems.
 func implicitlyEnabled(ctx context.Context, to *payload.Payload, options Options) ([]configv1.ClusterVersionCapability, error) {
 	if options.Before != nil {
 		return payload.ImplicitlyEnabled(options.Before, to), nil
 	}
 	filter := to.Filter
-	filter.MajorVersion = options.Payload.Filter.MajorVersion // that of the release before, unless one was given
+	filter.MajorVersion = options.Payload.Filter.MajorVersion // of the previous release, unless it is set
 	from, problems, err := Parse(ctx, options.UpdatingFrom, Options{Source: options.Source, Payload: payload.Options{Filter: filter}})
 	if err != nil {
 		return nil, err

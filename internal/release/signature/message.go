@@ -14,10 +14,10 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// How many bytes a signature may have, as the cluster-version operator has it, and how many it may unpack to. A message
-// that is compressed twice could unpack to gigabytes before its signature is looked at.
+// The maximum size of a signature, as in the cluster-version operator, and of its unpacked message. A message that is
+// compressed twice could unpack to gigabytes before its signature is checked.
 const (
-	mostBytes    = 50 << 10
+	maxBytes     = 50 << 10
 	mostUnpacked = 256 << 10
 )
 
@@ -28,8 +28,8 @@ var errNoMessage = errors.New(`it is no signed OpenPGP message, as "gpg --sign" 
 
 // unpack returns an OpenPGP message without compression.
 func unpack(message []byte) ([]byte, error) {
-	if len(message) > mostBytes {
-		return nil, fmt.Errorf("it has more than %d KiB", mostBytes>>10)
+	if len(message) > maxBytes {
+		return nil, fmt.Errorf("it has more than %d KiB", maxBytes>>10)
 	}
 	first, err := packet.NewOpaqueReader(bytes.NewReader(message)).Next()
 	if err != nil {
@@ -53,7 +53,7 @@ func unpack(message []byte) ([]byte, error) {
 	}
 }
 
-// decompress returns what is in a compressed packet.
+// decompress returns the content of a compressed packet.
 func decompress(from *packet.OpaquePacket) ([]byte, error) {
 	parsed, err := from.Parse()
 	content, isCompressed := parsed.(*packet.Compressed)
@@ -70,13 +70,13 @@ func decompress(from *packet.OpaquePacket) ([]byte, error) {
 	return message, nil
 }
 
-// judgeAll returns what is wrong with each signature for one keyring, and whether one is good.
-func judgeAll(all []finding, digest, name string, keyring openpgp.EntityList) (wrong []string, isSigned bool) {
+// checkSignatures returns what is wrong with each signature for one keyring, and whether one is good.
+func checkSignatures(all []finding, digest, name string, keyring openpgp.EntityList) (wrong []string, isSigned bool) {
 	for _, item := range all {
 		if item.message == nil {
 			continue
 		}
-		err := judge(item.message, digest, name, keyring)
+		err := checkSignature(item.message, digest, name, keyring)
 		if err == nil {
 			return nil, true
 		}
@@ -85,9 +85,9 @@ func judgeAll(all []finding, digest, name string, keyring openpgp.EntityList) (w
 	return wrong, false
 }
 
-// judge returns why a message is no signature of an image by a key of a keyring. It explains what the library has
-// decided, and decides nothing.
-func judge(message []byte, digest, name string, keyring openpgp.EntityList) error {
+// checkSignature returns why a message is no signature of an image by a key of a keyring. It explains the library's decision,
+// and decides nothing.
+func checkSignature(message []byte, digest, name string, keyring openpgp.EntityList) error {
 	read, err := openpgp.ReadMessage(bytes.NewReader(message), keyring, nil, nil)
 	if err != nil {
 		return errNoMessage
@@ -106,16 +106,16 @@ func judge(message []byte, digest, name string, keyring openpgp.EntityList) erro
 			return fmt.Errorf("it has expired at %s", end.UTC().Format(time.RFC3339))
 		}
 	}
-	return judgeContent(content, digest)
+	return checkContent(content, digest)
 }
 
-// explainKey returns why a key of a keyring does not count.
+// explainKey returns why a key is not valid for a keyring.
 func explainKey(id uint64, name string, keyring openpgp.EntityList) error {
 	keys := keyring.KeysById(id)
 	switch {
 	case len(keys) == 0:
 		return fmt.Errorf("key %016X, which has made it, is not in %s", id, name)
-	case len(keys[0].Entity.Revocations) == 0: // of a subkey, the library does not tell
+	case len(keys[0].Entity.Revocations) == 0: // the library has no reason for a subkey
 		return fmt.Errorf("key %016X, which has made it, is revoked or not for signing in %s", id, name)
 	}
 	because := ""
@@ -125,8 +125,8 @@ func explainKey(id uint64, name string, keyring openpgp.EntityList) error {
 	return fmt.Errorf("key %016X, which has made it, is revoked in %s%s", id, name, because)
 }
 
-// judgeContent returns why a text does not vouch for an image.
-func judgeContent(content []byte, digest string) error {
+// checkContent returns why the signed content is not about an image.
+func checkContent(content []byte, digest string) error {
 	var claims struct {
 		Critical struct {
 			Type  string `json:"type"`

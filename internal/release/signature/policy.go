@@ -1,11 +1,11 @@
-// Package signature verifies that the image of a release was signed by the keys which another release names, before
-// anything of the image is read.
+// Package signature verifies that the image of a release is signed by the keys of the previous release, before the image
+// is pulled.
 //
-// The keys, and where signatures are, stand in a ConfigMap of the release that is kept in place, as for OpenShift's
-// cluster-version operator. OpenShift's own library decides whether signatures suffice; this package finds them, bounds
-// what a hostile store can cost in time and memory, and says of each signature what is wrong with it.
+// The keys and the signature stores are in a ConfigMap of the installed release, as for OpenShift's cluster-version
+// operator. OpenShift's own library decides whether signatures suffice; this package finds them, bounds the time and the
+// memory that a hostile store can cost, and reports what is wrong with each signature.
 //
-// PolicyOf is the call to start from; Policy.Verify looks for signatures, and Persist keeps those that were good.
+// PolicyOf is the call to start from; Policy.Verify finds and verifies signatures, and Persist saves the valid ones.
 package signature
 
 import (
@@ -26,26 +26,26 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// ConfigAnnotation marks the ConfigMap of a release that says whose signatures the next release needs.
+// ConfigAnnotation marks the ConfigMap of a release with the keyrings whose signatures the next release needs.
 const ConfigAnnotation = verify.ReleaseAnnotationConfigMapVerifier
 
 var configMap = schema.GroupKind{Kind: "ConfigMap"}
 
-// What keys of that ConfigMap begin with.
+// The prefixes of the keys of that ConfigMap.
 const (
 	keyringPrefix = "verifier-public-key-"
 	storePrefix   = "store-"
 )
 
-// A Policy is what a release demands of the image of the release after it: a signature by each of its keyrings.
+// A Policy is the requirement of a release for the image of the next release: a signature by each of its keyrings.
 type Policy struct {
 	origin   string // of the keyrings, for people
 	keyrings map[string]openpgp.EntityList
 	stores   []*url.URL // sorted
 }
 
-// PolicyOf returns the policy of a release; nil if the release has none. A policy that can't be followed is an error: no
-// image can be verified by it.
+// PolicyOf returns the policy of a release; nil if the release has none. It fails if the policy is invalid: no image can
+// be verified by it.
 func PolicyOf(release *payload.Payload) (*Policy, error) {
 	manifest := configOf(release)
 	if manifest == nil {
@@ -68,8 +68,8 @@ func PolicyOf(release *payload.Payload) (*Policy, error) {
 	return p, nil
 }
 
-// configOf returns the first manifest that is marked. One that an administrator has overridden counts: overrides say who
-// manages the object, not what the release demands.
+// configOf returns the first manifest with the annotation. A manifest that an administrator has overridden counts, too:
+// overrides are about who manages the object, not about the requirements of the release.
 func configOf(release *payload.Payload) *payload.Manifest {
 	all := slices.Clone(release.Manifests)
 	for _, exclusion := range release.Excluded {
@@ -88,7 +88,7 @@ func configOf(release *payload.Payload) *payload.Manifest {
 	return all[at]
 }
 
-// add reads one key of the ConfigMap. Unknown ones are left to later versions.
+// add reads one key of the ConfigMap. Unknown keys are ignored: they may be of later versions.
 func (p *Policy) add(key, value string) error {
 	switch {
 	case strings.HasPrefix(key, keyringPrefix):

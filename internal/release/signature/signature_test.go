@@ -312,11 +312,11 @@ func FuzzSignature(f *testing.F) {
 	policy, err := signature.PolicyOf(release(f, map[string]string{"verifier-public-key-shop": public(f, key)}))
 	must(f, err)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		answer := &corev1.ConfigMap{
+		response := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "runlevel-system", Name: "any", Labels: map[string]string{"release.openshift.io/verification-signatures": ""}},
 			BinaryData: map[string][]byte{strings.Replace(image, ":", "-", 1) + "-1": text},
 		}
-		if verifyFrom(t, policy, fake.NewClientset(answer)) == nil {
+		if verifyFrom(t, policy, fake.NewClientset(response)) == nil {
 			t.Error("verified")
 		}
 	})

@@ -21,14 +21,14 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// ManagedNamespace is where OpenShift, and "oc adm release mirror", have ConfigMaps with signatures.
+// ManagedNamespace is the namespace of the ConfigMaps with signatures of OpenShift and "oc adm release mirror".
 const ManagedNamespace = configmap.NamespaceLabelConfigMap
 
-// mostSignatures is how many signatures of an image a store is asked for.
-const mostSignatures = 9
+// maxSignatures bounds how many signatures of an image are read from a store.
+const maxSignatures = 9
 
-// A webStore has signatures at URL/sha256=HEX/signature-1 and so on. Library-go has a store like it, sigstore.Store, which
-// reads answers of any size to their end.
+// A webStore has signatures at URL/sha256=HEX/signature-1 and so on. The like store of library-go, sigstore.Store, reads
+// responses of any size.
 type webStore struct {
 	client *http.Client
 	url    *url.URL
@@ -41,7 +41,7 @@ func (w webStore) each(ctx context.Context, digest string, try func(string, []by
 	if err != nil {
 		return err
 	}
-	for i := range mostSignatures {
+	for i := range maxSignatures {
 		name := fmt.Sprintf("signature-%d", i+1)
 		signature, err := w.get(ctx, w.url.JoinPath(folder, name).String())
 		if err != nil || signature == nil {
@@ -60,18 +60,18 @@ func (w webStore) get(ctx context.Context, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := w.client.Do(request)
+	response, err := w.client.Do(request)
 	if err != nil {
 		return nil, printable.RequestError(err)
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	switch {
-	case answer.StatusCode == http.StatusNotFound:
+	case response.StatusCode == http.StatusNotFound:
 		return nil, nil
-	case answer.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("the store answers %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+	case response.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("the store answers %d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, mostBytes+1)) // which unpack refuses
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBytes+1)) // unpack refuses a longer one
 	if err != nil {
 		return nil, printable.RequestError(err)
 	}
@@ -105,13 +105,13 @@ func (c configMaps) each(ctx context.Context, digest string, try func(string, []
 	return nil
 }
 
-// How the ConfigMap is called that keeps signatures, as in OpenShift, and of how many images it keeps them.
+// The name of the ConfigMap with saved signatures, as in OpenShift, and the maximum number of images in it.
 const (
 	persisted     = "signatures-managed"
 	mostPersisted = 64
 )
 
-// Persist keeps the signatures of an image in a ConfigMap of a namespace, where Verify finds them when a store is away.
+// Persist saves the signatures of an image in a ConfigMap of a namespace, where Verify finds them if a store is down.
 func Persist(ctx context.Context, client corev1client.ConfigMapsGetter, namespace, digest string, signatures [][]byte) error {
 	prefix, err := util.DigestToKeyPrefix(digest, "-")
 	if err != nil {
@@ -138,7 +138,7 @@ func Persist(ctx context.Context, client corev1client.ConfigMapsGetter, namespac
 	return nil
 }
 
-// withSignatures returns data with the signatures of an image, and without those of some others if it has too many.
+// withSignatures returns data with the signatures of an image, and without those of some other images if it has too many.
 func withSignatures(data map[string][]byte, prefix string, signatures [][]byte) map[string][]byte {
 	next := map[string][]byte{}
 	for i, group := range signatures {

@@ -24,22 +24,22 @@ import (
 // VerificationFailed is the reason of every error of this package.
 const VerificationFailed = "ImageVerificationFailed"
 
-// How long Verify takes at most, as the cluster-version operator has it, and how long one answer of a store may take.
+// The timeout of Verify, as in the cluster-version operator, and of one response of a store.
 const (
 	maxVerifyTime = 2 * time.Minute
 	maxAnswerTime = 15 * time.Second
 )
 
-// Stores are where signatures are looked for, beside the stores of a policy.
+// Stores are where Verify looks for signatures, beside the stores of a policy.
 type Stores struct {
-	HTTP       *http.Client // asks the stores of the policy; nil for one that gives up an answer after 15 seconds
+	HTTP       *http.Client // for the stores of the policy; nil for a client with a timeout of 15 seconds
 	ConfigMaps corev1client.ConfigMapsGetter
 	Namespaces []string // of ConfigMaps with signatures
 }
 
-// Verify returns the signatures that make an image fulfil the policy. ConfigMaps of the cluster are asked first, and then
-// all stores of the policy at once. The error says what is wrong with each signature that was found, in a sentence that
-// is the same each time.
+// Verify returns the signatures because of which an image conforms to the policy. It reads ConfigMaps of the cluster first,
+// and then all stores of the policy at once. The error has what is wrong with each signature that was found, and is the
+// same each time.
 func (p *Policy) Verify(ctx context.Context, digest string, from Stores) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxVerifyTime)
 	defer cancel()
@@ -51,21 +51,21 @@ func (p *Policy) Verify(ctx context.Context, digest string, from Stores) ([][]by
 	return verifier.Signatures()[digest], nil
 }
 
-// search returns the places that are asked one after the other.
+// search returns the stores to query, in order.
 func (p *Policy) search(from Stores, found *findings) []store.Store {
 	var all, web []store.Store
 	for _, namespace := range from.Namespaces {
-		all = append(all, &noting{configMaps{from.ConfigMaps, namespace}, found})
+		all = append(all, &findingStore{configMaps{from.ConfigMaps, namespace}, found})
 	}
 	client := cmp.Or(from.HTTP, &http.Client{Timeout: maxAnswerTime})
 	for _, url := range p.stores {
-		web = append(web, &noting{webStore{client, url}, found})
+		web = append(web, &findingStore{webStore{client, url}, found})
 	}
 	return append(all, &simultaneous{web})
 }
 
-// A simultaneous store asks several stores at the same time, until one of them has what it takes. Library-go's own may drop
-// an answer that comes just as the last store ends.
+// A simultaneous store queries several stores at the same time, until the signatures suffice. Library-go's parallel store may
+// drop a response that arrives just as the last store ends.
 type simultaneous struct{ stores []store.Store }
 
 // Signatures implements store.Store.
@@ -100,21 +100,21 @@ func (s *simultaneous) Signatures(ctx context.Context, name, digest string, fn s
 // String implements store.Store.
 func (s *simultaneous) String() string { return "the stores of the release" }
 
-// A place is where signatures may be.
+// A place is a store that may have signatures.
 type place interface {
 	String() string
 	// each calls try with the signatures of an image and their names, until it returns false.
 	each(ctx context.Context, digest string, try func(name string, signature []byte) bool) error
 }
 
-// A noting store hands on the signatures of a place, unpacked, and notes what there was.
-type noting struct {
+// A findingStore passes on the unpacked signatures of a place, and collects findings about them.
+type findingStore struct {
 	place
 	found *findings
 }
 
-// Signatures implements store.Store. That one place fails is noted, and no reason not to ask the others.
-func (n *noting) Signatures(ctx context.Context, _, digest string, fn store.Callback) error {
+// Signatures implements store.Store. The failure of a place becomes a finding, and other places are still queried.
+func (n *findingStore) Signatures(ctx context.Context, _, digest string, fn store.Callback) error {
 	count := 0
 	var ended error
 	err := n.each(ctx, digest, func(name string, signature []byte) bool {
@@ -137,7 +137,7 @@ func (n *noting) Signatures(ctx context.Context, _, digest string, fn store.Call
 	return ended
 }
 
-// A finding is one signature, or why there is none.
+// A finding is a signature, or why there is none.
 type finding struct {
 	place, name string
 	message     []byte // unpacked
@@ -145,7 +145,7 @@ type finding struct {
 	isEmpty     bool // the place has no signature of the image
 }
 
-// findings are what was found at all places.
+// findings are the findings of all places.
 type findings struct {
 	mu  sync.Mutex
 	all []finding
@@ -157,20 +157,20 @@ func (f *findings) add(item finding) {
 	f.all = append(f.all, item)
 }
 
-// maxFindings is how many findings a message has.
+// maxFindings bounds the findings in a message.
 const maxFindings = 6
 
-// explain returns which keyrings have not signed an image, and what was found instead.
+// explain returns an error with the keyrings that have not signed an image, and the findings.
 func (f *findings) explain(p *Policy, digest string) error {
 	f.mu.Lock()
 	all := slices.Clone(f.all)
 	f.mu.Unlock()
 	slices.SortStableFunc(all, func(a, b finding) int { return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.name, b.name)) })
-	var missing, told, empty []string
+	var missing, reasons, empty []string
 	for _, name := range p.keyringNames() {
-		wrong, isSigned := judgeAll(all, digest, name, p.keyrings[name])
+		wrong, isSigned := checkSignatures(all, digest, name, p.keyrings[name])
 		if !isSigned {
-			missing, told = append(missing, name), append(told, wrong...)
+			missing, reasons = append(missing, name), append(reasons, wrong...)
 		}
 	}
 	if len(missing) == 0 {
@@ -181,16 +181,16 @@ func (f *findings) explain(p *Policy, digest string) error {
 		case item.isEmpty:
 			empty = append(empty, item.place)
 		case item.err != nil:
-			told = append(told, strings.TrimSpace(item.place+" "+item.name)+": "+item.err.Error())
+			reasons = append(reasons, strings.TrimSpace(item.place+" "+item.name)+": "+item.err.Error())
 		}
 	}
 	if len(empty) > 0 {
-		told = append(told, "no signature of it in "+strings.Join(empty, ", "))
+		reasons = append(reasons, "no signature of it in "+strings.Join(empty, ", "))
 	}
-	if more := len(told) - maxFindings; more > 0 {
-		told = append(told[:maxFindings], fmt.Sprintf("and %d more", more))
+	if more := len(reasons) - maxFindings; more > 0 {
+		reasons = append(reasons[:maxFindings], fmt.Sprintf("and %d more", more))
 	}
-	return failed("unable to verify %s against keyrings: %s (%s): %s", digest, strings.Join(missing, ", "), p.origin, strings.Join(told, "; "))
+	return failed("unable to verify %s against keyrings: %s (%s): %s", digest, strings.Join(missing, ", "), p.origin, strings.Join(reasons, "; "))
 }
 
 // failed returns an error of this package, in the words of the cluster-version operator.

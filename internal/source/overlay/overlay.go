@@ -1,5 +1,5 @@
-// Package overlay is a file system with files that replace, or hide, those of another one, which stays as it
-// is. So a release can be read as a change would make it, before anything is written.
+// Package overlay is a file system with files that replace, or hide, those of another one, which is not
+// changed. So a release can be read with a change that is not written yet.
 //
 // Files can only be put into folders that exist.
 //
@@ -30,7 +30,7 @@ func On(under fs.FS) *FS {
 	return &FS{under: under, files: map[string][]byte{}, gone: map[string]bool{}}
 }
 
-// Put puts a file into a folder, in the place of the one of that name, if any.
+// Put puts a file into a folder, and replaces one of the same name.
 func (o *FS) Put(name string, text []byte) { o.files[name] = text }
 
 // Remove hides a file.
@@ -90,7 +90,7 @@ func (o *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// A folder is an open folder of an overlay. Its entries are listed when it is first asked for them.
+// A folder is an open folder of an overlay. Its entries are listed at the first call of ReadDir.
 type folder struct {
 	fs.File
 	overlay  *FS

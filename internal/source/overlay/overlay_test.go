@@ -72,9 +72,9 @@ func TestEveryWayToReadTellsTheSame(t *testing.T) {
 			if err != nil || opened.Size() != int64(len(want)) {
 				t.Errorf("opened: %v, %v; want %d bytes", opened, err, len(want))
 			}
-			asked, err := fs.Stat(changed(), name)
-			if err != nil || asked.Size() != int64(len(want)) {
-				t.Errorf("asked about: %v, %v; want %d bytes", asked, err, len(want))
+			request, err := fs.Stat(changed(), name)
+			if err != nil || request.Size() != int64(len(want)) {
+				t.Errorf("asked about: %v, %v; want %d bytes", request, err, len(want))
 			}
 		})
 	}
@@ -82,8 +82,8 @@ func TestEveryWayToReadTellsTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, read := fs.ReadFile(changed(), name)
 			_, opened := changed().Open(name)
-			_, asked := fs.Stat(changed(), name)
-			for _, err := range []error{read, opened, asked} {
+			_, request := fs.Stat(changed(), name)
+			for _, err := range []error{read, opened, request} {
 				if !errors.Is(err, fs.ErrNotExist) {
 					t.Errorf("%v, want %v", err, fs.ErrNotExist)
 				}

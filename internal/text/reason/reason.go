@@ -5,8 +5,8 @@
 // stays the same when the sentence is improved. The reasons themselves are
 // constants of the package that gives them.
 //
-// An error may also have an Effect: what it does to an update. Who applies decides
-// what follows from it.
+// An error may also have an Effect: what it does to an update. The applier decides
+// how to act on it.
 //
 // Of is the call to start from: it finds the reason of any error, as EffectOf does its
 // effect.
@@ -18,11 +18,11 @@ import "errors"
 // operator.
 type Effect string
 
-// The effects. A failure that says none fails the update at once, as Fail does.
+// The effects. A failure without an effect fails the update at once, as Fail does.
 const (
-	None              Effect = "None"              // it goes on: what fails is on its way
-	Report            Effect = "Report"            // it goes on, and the failure is told
-	FailAfterInterval Effect = "FailAfterInterval" // it fails if this stays so for long
+	None              Effect = "None"              // it goes on: the failure is transient
+	Report            Effect = "Report"            // it goes on, and the failure is reported
+	FailAfterInterval Effect = "FailAfterInterval" // it fails if the failure lasts
 	Fail              Effect = "Fail"              // it fails at once
 )
 

@@ -65,7 +65,7 @@ func (j *Journal) forget(id kinds.ID, uid types.UID) {
 func (j *Journal) send(id kinds.ID, uid types.UID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.record.NoteSent(id, uid)
+	j.record.MarkSent(id, uid)
 }
 
 // leave notes that an install has found an object that is to be deleted. The next note writes it.

@@ -1,7 +1,7 @@
 // Package draw makes pictures of a graph: DOT in the words of the cluster-version
 // operator, Mermaid, SVG without any other program, and plain text.
 //
-// It lays out and names things; what depends on what is the graph's affair.
+// It does the layout and the labels; the dependencies come from the graph.
 //
 // A Picture is the value to start from; each way to draw it is one of its methods.
 package draw
@@ -17,17 +17,17 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// A Picture is a graph and what to say about it.
+// A Picture is a graph with a title and options for drawing it.
 type Picture struct {
 	Graph *graph.Graph
 	Title string
 	// Dependencies are drawn dashed, between the nodes of their tasks.
 	Dependencies []graph.Dependency
-	// Manifests lists every manifest where there is room for it.
+	// Manifests lists every manifest in formats that have room for it.
 	Manifests bool
 }
 
-// A box is what there is to say about a node.
+// A box has the labels and the counts of a node.
 type box struct {
 	node       int
 	levels     []string // in order, without repetition
@@ -63,7 +63,7 @@ func (p Picture) box(node int) box {
 	return b
 }
 
-// title names who owns the manifests of a box.
+// title names the components of the manifests of a box, or the Job.
 func (b box) title() string {
 	if b.isBarrier {
 		return graph.Label(b.tasks[0])
@@ -71,7 +71,7 @@ func (b box) title() string {
 	return strings.Join(b.components, ", ")
 }
 
-// level is the level of a box, or the first and last of several.
+// level returns the level of a box, or the first and last of several.
 func (b box) level() string {
 	switch len(b.levels) {
 	case 0:
@@ -83,7 +83,7 @@ func (b box) level() string {
 	}
 }
 
-// count says how many manifests there are, how many of them delete, and how many lifecycle hooks they have.
+// count returns how many manifests a box has, how many of them delete, and how many lifecycle hooks they have.
 func (b box) count() string {
 	text := b.content()
 	if b.tombstones > 0 {
@@ -92,7 +92,7 @@ func (b box) count() string {
 	return text
 }
 
-// content says how many manifests and lifecycle hooks there are.
+// content returns how many manifests and lifecycle hooks a box has.
 func (b box) content() string {
 	text := printable.Count(len(b.tasks), "manifest")
 	if b.hooks > 0 {
@@ -101,7 +101,7 @@ func (b box) content() string {
 	return text
 }
 
-// kinds counts the kinds of a box, the most frequent first.
+// kinds returns the kinds of a box with their counts, the most frequent first.
 func (b box) kinds() string {
 	counts := map[string]int{}
 	var names []string
@@ -121,11 +121,11 @@ func (b box) kinds() string {
 	return strings.Join(names, ", ")
 }
 
-// A rank is boxes that nothing forces one after the other.
+// A rank is boxes that may run in parallel.
 type rank []box
 
-// ranks puts each box as early as what it waits for allows: they are the rounds of a walk in which every node takes as
-// long as any other.
+// ranks puts each box as early as its predecessors allow: the ranks are the rounds of a walk in which all nodes take
+// the same time.
 func (p Picture) ranks() []rank {
 	var ranks []rank
 	walk := p.Graph.Walk()
@@ -153,7 +153,7 @@ func (p Picture) writeEdges(out io.Writer, edge, dependency string) {
 	}
 }
 
-// edges are the dependencies between nodes, each once, in order.
+// edges returns the dependencies between nodes, each once, in order.
 func (p Picture) edges() [][2]int {
 	home := p.Graph.NodesOfTasks()
 	known := map[[2]int]bool{}
@@ -180,7 +180,7 @@ func StepsOf(task graph.Task) []Step {
 	if task.IsTombstone() {
 		return []Step{object}
 	}
-	hooks, _ := deploymenthook.Parse(task.Object()) // what is wrong with them was said when the release was read
+	hooks, _ := deploymenthook.Parse(task.Object()) // problems were reported when the release was loaded
 	var steps []Step
 	for _, stage := range deploymenthook.Stages {
 		if stage == deploymenthook.Post {

@@ -43,7 +43,7 @@ func (b box) mermaid() string {
 	}
 }
 
-// escapeMermaid keeps a text from being read as anything else.
+// escapeMermaid keeps a text from being parsed as Mermaid or HTML.
 func escapeMermaid(text string) string {
 	return strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;").Replace(text)
 }

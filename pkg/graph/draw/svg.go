@@ -41,15 +41,15 @@ const style = `
 `
 
 // SVG writes the graph as a picture: levels as bands from top to bottom, the nodes
-// of a band side by side, Jobs as dark bars across, what deletes in red. Behind
-// each box is the list of its manifests, which browsers show when it is pointed at.
+// of a band side by side, Jobs as dark bars across, deletions in red. Each box has
+// the list of its manifests, which browsers show when the pointer is over it.
 func (p Picture) SVG(out io.Writer) error {
 	d := &drawing{picture: p, frames: map[int]frame{}}
 	d.y = headHeight + margin
 	ranks := p.ranks()
 	for i, rank := range ranks {
 		if i > 0 {
-			d.then()
+			d.arrow()
 		}
 		d.rank(rank)
 	}
@@ -67,7 +67,7 @@ func (p Picture) SVG(out io.Writer) error {
 	return err
 }
 
-// A drawing is the picture as far as it is drawn, in layers: curves pass between
+// A drawing is a picture in progress, in layers: curves pass between
 // the bands and the boxes.
 type drawing struct {
 	picture              Picture
@@ -76,10 +76,10 @@ type drawing struct {
 	frames               map[int]frame // where each node is drawn
 }
 
-// A frame is where a box is.
+// A frame is the position and the size of a box.
 type frame struct{ x, y, width, height int }
 
-// head is the title and what the signs mean.
+// head returns the title and the legend.
 func (d *drawing) head(steps int) string {
 	legend := "levels from top to bottom; boxes of a band run side by side, their manifests in a row; red deletes; a dark bar is a Job, which nothing overtakes"
 	if len(d.picture.Dependencies) > 0 {
@@ -90,14 +90,14 @@ func (d *drawing) head(steps int) string {
 `, margin, escape(d.picture.Title), margin, printable.Count(len(d.picture.Graph.Tasks), "manifest"), printable.Count(steps, "step"), legend)
 }
 
-// then says that what follows waits for what is above.
-func (d *drawing) then() {
+// arrow draws an arrow: the ranks below wait for the ranks above.
+func (d *drawing) arrow() {
 	x, y := labelWidth+margin+(pageWidth-labelWidth-2*margin)/2, d.y+4
 	fmt.Fprintf(&d.bands, "<path class=\"then\" d=\"M%d %d h20 l-10 12 z\"/>\n", x-10, y)
 	d.y += arrowHeight
 }
 
-// rank draws boxes that nothing forces one after the other, level by level.
+// rank draws parallel boxes, level by level.
 func (d *drawing) rank(boxes rank) {
 	for len(boxes) > 0 {
 		if boxes[0].isBarrier {
@@ -152,14 +152,14 @@ func (d *drawing) barrier(b box) {
 	d.y += barHeight
 }
 
-// open begins what stands for a node, and its frame.
+// open opens the element of a node, and draws its frame.
 func (d *drawing) open(class, frameClass string, b box, at frame) {
 	fmt.Fprintf(&d.boxes, "<g class=\"%s\"><title>%s</title><rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\"/>",
 		class, escape(d.hover(b)), frameClass, at.x, at.y, at.width, at.height)
 	d.frames[b.node] = at
 }
 
-// hover is what a browser shows of a box that is pointed at.
+// hover returns the text that a browser shows when the pointer is over a box.
 func (d *drawing) hover(b box) string {
 	lines := []string{b.title()}
 	for _, task := range b.tasks {
@@ -175,7 +175,7 @@ func (d *drawing) hover(b box) string {
 }
 
 // dashed draws a dependency as a curve from box to box: from the lower edge of the
-// one to the upper edge of the other, or round below them if they are side by side.
+// first to the upper edge of the second, or below both if they are side by side.
 func (d *drawing) dashed(from, to int) {
 	a, b := d.frames[from], d.frames[to]
 	start, end := a.y+a.height, b.y

@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// Text writes the graph for a terminal: step by step, and in each step the nodes
-// that run side by side.
+// Text writes the graph for a terminal: step by step, and in each step its parallel
+// nodes.
 func (p Picture) Text(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	if p.Title != "" {

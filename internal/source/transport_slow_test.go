@@ -19,7 +19,7 @@ type drip struct {
 }
 
 func (d drip) RoundTrip(request *http.Request) (*http.Response, error) {
-	answer := readerFunc(func(p []byte) (int, error) {
+	response := readerFunc(func(p []byte) (int, error) {
 		select {
 		case <-time.After(d.pause):
 			return min(d.bytes, len(p)), nil
@@ -27,7 +27,7 @@ func (d drip) RoundTrip(request *http.Request) (*http.Response, error) {
 			return 0, request.Context().Err()
 		}
 	})
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(answer), Request: request}, nil
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(response), Request: request}, nil
 }
 
 // A dripStore has blobs that come out of a drip.
