@@ -22,7 +22,7 @@ import (
 type deletionPass struct {
 	*machinePass
 	keeps            string       // why the Node is left alone; empty if it is not
-	target           *corev1.Node // the Node as the API server has it; nil if it is gone
+	liveNode         *corev1.Node // the Node as the API server has it; nil if it is gone
 	drain            deletion.Drain
 	volumes          deletion.Volumes
 	infraProblem     string
@@ -43,13 +43,13 @@ func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
 		d.step = deletion.ClusterAPI.Next(d.snapshot())
 		switch d.step.Action {
 		case deletion.Wait:
-			d.noteWait()
+			d.setWaitConditions()
 			if d.step.After == 0 {
 				return 0, d.failure
 			}
 			return d.bounded(d.step.After), nil
 		case deletion.Release:
-			d.noteHooks()
+			d.setHookConditions()
 			return 0, d.release(ctx)
 		}
 		if err := d.perform(ctx); err != nil {
@@ -64,26 +64,26 @@ func (d *deletionPass) perform(ctx context.Context) error {
 	case deletion.RecordStart:
 		return d.recordStart(ctx)
 	case deletion.Cordon:
-		err := drain.Cordon(ctx, d.kubernetes, d.target)
+		err := drain.Cordon(ctx, d.kubernetes, d.liveNode)
 		d.drainFailed(err)
-		d.target.Spec.Unschedulable = err == nil
+		d.liveNode.Spec.Unschedulable = err == nil
 	case deletion.Evict:
 		d.evict(ctx)
 	case deletion.RecordDrained:
 		d.drain.IsDone = true
 		d.setLegacy(clusterv1.DrainingSucceededV1Beta1Condition, legacyTrue)
-		d.tell(d.m, corev1.EventTypeNormal, "SuccessfulDrainNode", fmt.Sprintf("success draining Machine's node %q", d.status.NodeRef.Name))
+		d.recordEvent(d.m, corev1.EventTypeNormal, "SuccessfulDrainNode", fmt.Sprintf("success draining Machine's node %q", d.status.NodeRef.Name))
 	case deletion.LookAtVolumes:
 		d.lookAtVolumes(ctx)
 	case deletion.RecordDetached:
 		d.volumes.IsDone = true
 		d.setLegacy(clusterv1.VolumeDetachSucceededV1Beta1Condition, legacyTrue)
-		d.tell(d.m, corev1.EventTypeNormal, "NodeVolumesDetached",
+		d.recordEvent(d.m, corev1.EventTypeNormal, "NodeVolumesDetached",
 			fmt.Sprintf("success waiting for node volumes detaching Machine's node %q", d.status.NodeRef.Name))
 	case deletion.DeleteInfrastructure:
-		d.infraProblem = d.askToGo(ctx, &d.infrastructure, d.m.Spec.InfrastructureRef)
+		d.infraProblem = d.requestDeletion(ctx, &d.infrastructure, d.m.Spec.InfrastructureRef)
 	case deletion.DeleteBootstrap:
-		d.bootstrapProblem = d.askToGo(ctx, &d.bootstrap, d.m.Spec.Bootstrap.ConfigRef)
+		d.bootstrapProblem = d.requestDeletion(ctx, &d.bootstrap, d.m.Spec.Bootstrap.ConfigRef)
 	case deletion.DeleteNode:
 		d.deleteNode(ctx)
 	default:
@@ -99,7 +99,7 @@ func (d *deletionPass) recordStart(ctx context.Context) error {
 	}
 	*startOf(d.status.Deletion, d.step.Stage) = metav1.NewTime(d.time.UTC().Truncate(time.Second))
 	d.step = deletion.ClusterAPI.Next(d.snapshot()) // with the time in its message
-	d.noteStart()
+	d.setStageCondition()
 	d.setConditions()
 	return d.writeStatus(ctx)
 }
@@ -123,7 +123,7 @@ func (d *deletionPass) evict(ctx context.Context) {
 	rules, err := d.podRules(ctx)
 	var left []drain.HeldPod
 	if err == nil {
-		left, err = drain.EvictByRules(ctx, d.kubernetes, d.target, rules)
+		left, err = drain.EvictByRules(ctx, d.kubernetes, d.liveNode, rules)
 	}
 	if err != nil {
 		d.drainFailed(err)
@@ -138,15 +138,15 @@ func (d *deletionPass) drainFailed(err error) {
 		return
 	}
 	d.failure, d.drain.Problem = err, err.Error()
-	d.tell(d.m, corev1.EventTypeWarning, "FailedDrainNode", fmt.Sprintf("error draining Machine's node %q: %v", d.status.NodeRef.Name, err))
+	d.recordEvent(d.m, corev1.EventTypeWarning, "FailedDrainNode", fmt.Sprintf("error draining Machine's node %q: %v", d.status.NodeRef.Name, err))
 }
 
-// askToGo has an object deleted, looks whether it is gone, and returns what people are told if that fails.
-func (d *deletionPass) askToGo(ctx context.Context, object *referenced, to clusterv1.ContractVersionedObjectReference) string {
+// requestDeletion has an object deleted, looks whether it is gone, and returns what people are told if that fails.
+func (d *deletionPass) requestDeletion(ctx context.Context, object *referenced, to clusterv1.ContractVersionedObjectReference) string {
 	err := d.references.Delete(ctx, object.object)
 	if err == nil {
 		*object = d.lookAt(ctx, to)
-		object.isAsked = true
+		object.isDeletionRequested = true
 		err = object.problem
 	}
 	if err == nil {
@@ -157,15 +157,15 @@ func (d *deletionPass) askToGo(ctx context.Context, object *referenced, to clust
 }
 
 func (d *deletionPass) deleteNode(ctx context.Context) {
-	uid := d.target.UID
-	err := d.client.Delete(ctx, d.target, client.Preconditions{UID: &uid})
+	uid := d.liveNode.UID
+	err := d.client.Delete(ctx, d.liveNode, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) == nil {
-		d.isNodeAsked = true
+		d.isNodeDeletionRequested = true
 		return
 	}
 	d.failure, d.nodeRefusal = err, err.Error()
 	d.setLegacy(clusterv1.MachineNodeHealthyV1Beta1Condition, legacyFalse(clusterv1.DeletionFailedV1Beta1Reason, clusterv1.ConditionSeverityWarning, ""))
-	d.tell(d.m, corev1.EventTypeWarning, "FailedDeleteNode", fmt.Sprintf("error deleting Machine's Node: %v", err))
+	d.recordEvent(d.m, corev1.EventTypeWarning, "FailedDeleteNode", fmt.Sprintf("error deleting Machine's Node: %v", err))
 }
 
 // release writes that the deletion is complete, and lets the Machine go. Both writes are refused if the Machine has changed

@@ -60,7 +60,7 @@ type ClusterAPIReconciler struct {
 	watcher    *infra.Watcher
 	events     events.EventRecorder
 	options    ClusterAPIOptions
-	told       toldEvents
+	lastEvents lastEvents
 	hooks      *runtimehook.InPlaceHooks
 	updates    updateCalls
 }
@@ -110,7 +110,7 @@ func (r *ClusterAPIReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 	m := &clusterv1.Machine{}
 	err := r.client.Get(ctx, request.NamespacedName, m)
 	if apierrors.IsNotFound(err) {
-		r.told.forget(request.NamespacedName)
+		r.lastEvents.forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err == nil && !m.DeletionTimestamp.IsZero() {

@@ -40,7 +40,7 @@ func (p *machinePass) gatherNode(ctx context.Context) error {
 	}
 	if p.status.NodeRef.Name == "" {
 		p.status.NodeRef.Name = p.node.Name
-		p.tell(p.m, corev1.EventTypeNormal, "SuccessfulSetNodeRef", p.node.Name)
+		p.recordEvent(p.m, corev1.EventTypeNormal, "SuccessfulSetNodeRef", p.node.Name)
 	}
 	p.status.NodeInfo = &p.node.Status.NodeInfo
 	return err

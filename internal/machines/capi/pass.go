@@ -34,13 +34,13 @@ type passFacts struct {
 	status  clusterv1.MachineStatus // what is to be written
 	cluster *clusterv1.Cluster      // without a UID if it is gone
 
-	infrastructure referenced
-	bootstrap      referenced
-	node           *corev1.Node // as the cache has it
-	nodeProblem    error        // why the node could not be looked for
-	nodeOwner      string       // the API of the other Machine that has the Node, if that is the problem
-	isNodeAsked    bool         // the deletion of the Node was asked for
-	nodeRefusal    string       // why that failed
+	infrastructure          referenced
+	bootstrap               referenced
+	node                    *corev1.Node // as the cache has it
+	nodeProblem             error        // why the node could not be looked for
+	nodeOwner               string       // the API of the other Machine that has the Node, if that is the problem
+	isNodeDeletionRequested bool         // the deletion of the Node was asked for
+	nodeRefusal             string       // why that failed
 
 	step deletion.DeletionStep // of the deletion, the last one
 
@@ -126,7 +126,7 @@ func (p *machinePass) readCluster(ctx context.Context) error {
 		return nil
 	}
 	note := fmt.Sprintf("there is no Cluster %s/%s, which spec.clusterName names: create it", p.m.Namespace, p.m.Spec.ClusterName)
-	p.tell(p.m, corev1.EventTypeWarning, "ClusterNotFound", note)
+	p.recordEvent(p.m, corev1.EventTypeWarning, "ClusterNotFound", note)
 	return errors.New(note)
 }
 

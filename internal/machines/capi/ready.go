@@ -142,7 +142,7 @@ func (f *passFacts) nodeConditions() []metav1.Condition {
 	switch {
 	case f.nodeProblem != nil:
 		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason, f.nodeProblem.Error())
-	case f.node != nil && !f.isNodeAsked:
+	case f.node != nil && !f.isNodeDeletionRequested:
 		return []metav1.Condition{nodeReady(f.node), nodeHealthy(f.node)}
 	case isDeleting && name != "":
 		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason, fmt.Sprintf("Node %s has been deleted", name))

@@ -18,10 +18,10 @@ import (
 
 // referenced is what was seen of an object that the Machine refers to.
 type referenced struct {
-	object  *contract.ReferencedObject // nil if there is none
-	isGone  bool
-	problem error // why it could not be looked at
-	isAsked bool  // its deletion was asked for, in this pass
+	object              *contract.ReferencedObject // nil if there is none
+	isGone              bool
+	problem             error // why it could not be looked at
+	isDeletionRequested bool  // its deletion was asked for, in this pass
 }
 
 // gatherReferences looks at infrastructure and bootstrap config, and makes them the Machine's own.

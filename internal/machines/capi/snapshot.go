@@ -25,7 +25,7 @@ func (d *deletionPass) gather(ctx context.Context) error {
 		return err
 	}
 	if d.keeps != "" {
-		d.tell(d.m, corev1.EventTypeNormal, "NodeKept", "the Node is neither drained nor deleted: "+d.keeps)
+		d.recordEvent(d.m, corev1.EventTypeNormal, "NodeKept", "the Node is neither drained nor deleted: "+d.keeps)
 		return nil
 	}
 	if d.status.NodeRef.Name == "" { // it may have a Node, with pods
@@ -40,7 +40,7 @@ func (d *deletionPass) gather(ctx context.Context) error {
 		return fmt.Errorf("get Node %s: %w", d.status.NodeRef.Name, err)
 	}
 	if deletion.OwnershipClusterAPI(node, d.m) == deletion.OwnNode {
-		d.target = node
+		d.liveNode = node
 	}
 	return nil
 }
@@ -91,8 +91,8 @@ func (d *deletionPass) snapshot() deletion.Snapshot {
 		PreDrain:     hooksOf(d.m, clusterv1.PreDrainDeleteHookAnnotationPrefix),
 		PreTerminate: hooksOf(d.m, clusterv1.PreTerminateDeleteHookAnnotationPrefix),
 		Node: deletion.MachineNode{
-			Name: d.status.NodeRef.Name, IsGone: d.target == nil || d.isNodeAsked, Problem: d.nodeRefusal,
-			IsCordoned: d.target != nil && d.target.Spec.Unschedulable,
+			Name: d.status.NodeRef.Name, IsGone: d.liveNode == nil || d.isNodeDeletionRequested, Problem: d.nodeRefusal,
+			IsCordoned: d.liveNode != nil && d.liveNode.Spec.Unschedulable,
 		},
 		Drain:          d.drain,
 		Infrastructure: d.infrastructure.facts(d.m.Spec.InfrastructureRef, d.infraProblem),
@@ -108,7 +108,7 @@ func (d *deletionPass) snapshot() deletion.Snapshot {
 
 // facts returns what a deletion goes by of an object.
 func (r referenced) facts(to clusterv1.ContractVersionedObjectReference, failed string) deletion.Infrastructure {
-	facts := deletion.Infrastructure{Name: to.Kind, Problem: failed, Exists: r.object != nil, IsDeleting: r.isAsked}
+	facts := deletion.Infrastructure{Name: to.Kind, Problem: failed, Exists: r.object != nil, IsDeleting: r.isDeletionRequested}
 	if r.object != nil && r.object.GetDeletionTimestamp() != nil {
 		facts.IsDeleting = true
 	}

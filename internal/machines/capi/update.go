@@ -45,7 +45,7 @@ func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
 	if !rolloutrules.IsUpdating(u.m) {
 		return u.cleanUp(ctx)
 	}
-	u.note(clusterv1.MachineInPlaceUpdatingReason, updateMessage)
+	u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, updateMessage)
 	if !isTriggered(u.m) { // its owner has not written everything yet
 		return 0, nil
 	}
@@ -54,15 +54,15 @@ func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
 		return 0, nil
 	}
 	if u.infrastructure.isGone {
-		u.note(clusterv1.MachineInPlaceUpdateFailedReason, "In-place update not possible: InfraMachine not found")
+		u.setUpdating(clusterv1.MachineInPlaceUpdateFailedReason, "In-place update not possible: InfraMachine not found")
 		return 0, nil
 	}
 	if missing := u.missing(); missing != "" {
-		u.note(clusterv1.MachineInPlaceUpdatingReason, updateMessage+": waiting for "+missing)
+		u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, updateMessage+": waiting for "+missing)
 		return 0, nil
 	}
 	if last, wait := u.updates.last(u.m.UID, u.options.Now()); wait > 0 {
-		u.note(last.reason, last.message)
+		u.setUpdating(last.reason, last.message)
 		return u.bounded(wait), nil
 	}
 	if !u.updates.begin(u.options.Concurrency) {
@@ -79,11 +79,11 @@ func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
 
 // goOn drains the node, if the extension's settings ask for that, and calls the extension.
 func (u *updatePass) goOn(ctx context.Context) (time.Duration, error) {
-	isAsked, err := u.isDrainAsked(ctx)
+	isRequested, err := u.isDrainRequested(ctx)
 	if err != nil {
 		return u.failed(ctx, hookFailed+err.Error()), nil
 	}
-	if isAsked {
+	if isRequested {
 		left, err := u.makeRoom(ctx)
 		switch {
 		case apierrors.IsConflict(err):
@@ -92,7 +92,7 @@ func (u *updatePass) goOn(ctx context.Context) (time.Duration, error) {
 		case err != nil:
 			return u.failed(ctx, fmt.Sprintf("Draining Node %s for the in-place update failed: %v", u.status.NodeRef.Name, err)), nil
 		case left != "":
-			u.note(clusterv1.MachineInPlaceUpdatingReason, updateMessage+": draining Node "+u.status.NodeRef.Name+": "+left)
+			u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, updateMessage+": draining Node "+u.status.NodeRef.Name+": "+left)
 			return u.bounded(drainPause), nil
 		}
 	}
@@ -136,7 +136,7 @@ func (u *updatePass) goesOn(progress runtimehook.UpdateProgress) time.Duration {
 	case pause >= notablePause:
 		message += "; the extension is called again at " + at
 	}
-	u.note(clusterv1.MachineInPlaceUpdatingReason, message)
+	u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, message)
 	u.updates.add(u.m.UID, updateCall{next: next, reason: u.updateReason, message: message})
 	return u.bounded(pause)
 }
@@ -144,10 +144,10 @@ func (u *updatePass) goesOn(progress runtimehook.UpdateProgress) time.Duration {
 // failed notes why the update does not go on, and returns when it is tried again: at growing pauses, whatever events there are in
 // between: the condition UpToDate repeats the message, so that a new one brings about another pass.
 func (u *updatePass) failed(ctx context.Context, message string) time.Duration {
-	u.note(clusterv1.MachineInPlaceUpdateFailedReason, message)
+	u.setUpdating(clusterv1.MachineInPlaceUpdateFailedReason, message)
 	pause := u.updates.fail(u.m.UID, u.options.Now(), message)
 	ctrl.LoggerFrom(ctx).Info("an update in place failed, and is tried again", "message", message, "after", pause)
-	u.tell(u.m, corev1.EventTypeWarning, "FailedInPlaceUpdate", message)
+	u.recordEvent(u.m, corev1.EventTypeWarning, "FailedInPlaceUpdate", message)
 	return u.bounded(pause)
 }
 
@@ -160,15 +160,15 @@ func (u *updatePass) isCurrent(ctx context.Context) (bool, error) {
 	return newest.UID == u.m.UID && newest.ResourceVersion == u.m.ResourceVersion, nil
 }
 
-// note sets what the condition Updating tells.
-func (u *updatePass) note(reason, message string) {
+// setUpdating sets what the condition Updating tells.
+func (u *updatePass) setUpdating(reason, message string) {
 	u.updateReason, u.updateText = reason, message
 }
 
 // keepCondition has the condition Updating tell what it told before.
 func (u *updatePass) keepCondition() {
-	if told := meta.FindStatusCondition(u.status.Conditions, clusterv1.MachineUpdatingCondition); told != nil && told.Message != "" {
-		u.note(told.Reason, told.Message)
+	if reported := meta.FindStatusCondition(u.status.Conditions, clusterv1.MachineUpdatingCondition); reported != nil && reported.Message != "" {
+		u.setUpdating(reported.Reason, reported.Message)
 	}
 }
 

@@ -25,8 +25,8 @@ const (
 	cordonedAnnotation = "machine.runlevel.dev/cordoned-for-update"
 )
 
-// isDrainAsked says whether the node is to be drained before the extension is called for the first time.
-func (u *updatePass) isDrainAsked(ctx context.Context) (bool, error) {
+// isDrainRequested says whether the node is to be drained before the extension is called for the first time.
+func (u *updatePass) isDrainRequested(ctx context.Context) (bool, error) {
 	_, isDrained := u.m.Annotations[drainedAnnotation]
 	_, isExcluded := u.m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]
 	if isDrained || isExcluded {

@@ -32,7 +32,7 @@ func (u *updatePass) finish(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	u.m = ended
-	u.note("", "")
+	u.setUpdating("", "")
 	return u.cleanUp(ctx)
 }
 

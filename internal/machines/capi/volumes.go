@@ -16,13 +16,13 @@ import (
 func (d *deletionPass) lookAtVolumes(ctx context.Context) {
 	volumes := &d.volumes
 	volumes.HasLooked = true
-	if drain.IsUnreachable(d.target) {
+	if drain.IsUnreachable(d.liveNode) {
 		return
 	}
 	left, err := d.attachedVolumes(ctx)
 	if err != nil {
 		d.failure, volumes.Problem = err, err.Error()
-		d.tell(d.m, corev1.EventTypeWarning, "FailedWaitForVolumeDetach",
+		d.recordEvent(d.m, corev1.EventTypeWarning, "FailedWaitForVolumeDetach",
 			fmt.Sprintf("error waiting for node volumes detaching, Machine's node %q: %v", d.status.NodeRef.Name, err))
 		return
 	}
@@ -38,7 +38,7 @@ func (d *deletionPass) attachedVolumes(ctx context.Context) (attachedVolumes, er
 	left := attachedVolumes{
 		claims: map[string]bool{}, withoutClaim: map[string]bool{}, onlyAtNode: map[string]bool{}, onlyAttachment: map[string]bool{},
 	}
-	for _, volume := range d.target.Status.VolumesAttached {
+	for _, volume := range d.liveNode.Status.VolumesAttached {
 		left.onlyAtNode[string(volume.Name)] = true
 	}
 	attachments, err := d.kubernetes.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
@@ -46,7 +46,7 @@ func (d *deletionPass) attachedVolumes(ctx context.Context) (attachedVolumes, er
 		return left, fmt.Errorf("list the VolumeAttachments: %w", err)
 	}
 	for _, attachment := range attachments.Items {
-		if name := attachment.Spec.Source.PersistentVolumeName; attachment.Status.Attached && attachment.Spec.NodeName == d.target.Name && name != nil {
+		if name := attachment.Spec.Source.PersistentVolumeName; attachment.Status.Attached && attachment.Spec.NodeName == d.liveNode.Name && name != nil {
 			left.onlyAttachment[*name] = true
 		}
 	}
@@ -92,7 +92,7 @@ func (d *deletionPass) stayingClaims(ctx context.Context) (map[string]bool, erro
 	if err != nil {
 		return nil, err
 	}
-	pods, err := drain.StayingPods(ctx, d.kubernetes, d.target, rules)
+	pods, err := drain.StayingPods(ctx, d.kubernetes, d.liveNode, rules)
 	claims := map[string]bool{}
 	for _, pod := range pods {
 		for _, volume := range pod.Spec.Volumes {

@@ -98,12 +98,12 @@ var nodeMatters = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, wasNode := e.ObjectOld.(*corev1.Node)
 		after, isNode := e.ObjectNew.(*corev1.Node)
-		return !wasNode || !isNode || !equality.Semantic.DeepEqual(whatMatters(before), whatMatters(after))
+		return !wasNode || !isNode || !equality.Semantic.DeepEqual(withoutHeartbeats(before), withoutHeartbeats(after))
 	},
 }
 
-// whatMatters returns a node without what changes all the time.
-func whatMatters(node *corev1.Node) *corev1.Node {
+// withoutHeartbeats returns a node without what changes all the time.
+func withoutHeartbeats(node *corev1.Node) *corev1.Node {
 	short := &corev1.Node{Spec: node.Spec}
 	short.Labels, short.Annotations, short.DeletionTimestamp = node.Labels, node.Annotations, node.DeletionTimestamp
 	short.Status.NodeInfo = node.Status.NodeInfo

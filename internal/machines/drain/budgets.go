@@ -73,7 +73,7 @@ func heldByBudgets(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) (Hel
 	case allows(&budgets[0], pod):
 		return HeldPod{}, false
 	default:
-		h := held(pod, Budget, fmt.Sprintf("is held by PodDisruptionBudget %s, %s", budgets[0].Name, whyNot(&budgets[0])))
+		h := held(pod, Budget, fmt.Sprintf("is held by PodDisruptionBudget %s, %s", budgets[0].Name, blockedReason(&budgets[0])))
 		h.Budgets = []string{budgets[0].Name}
 		return h, true
 	}
@@ -103,8 +103,8 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// whyNot says why a budget allows no disruption.
-func whyNot(budget *policyv1.PodDisruptionBudget) string {
+// blockedReason says why a budget allows no disruption.
+func blockedReason(budget *policyv1.PodDisruptionBudget) string {
 	status := budget.Status
 	failed := meta.FindStatusCondition(status.Conditions, policyv1.DisruptionAllowedCondition)
 	switch {

@@ -26,8 +26,8 @@ var relatedObjects = []configv1.ObjectReference{
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: programName},
 }
 
-// stand returns how the controllers stand, from the machines in the cache.
-func stand(ctx context.Context, cached client.Reader) (clusteroperator.ControllerStanding, error) {
+// readStanding returns how the controllers stand, from the machines in the cache.
+func readStanding(ctx context.Context, cached client.Reader) (clusteroperator.ControllerStanding, error) {
 	var machines machinev1beta1.MachineList
 	if err := cached.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
 		return clusteroperator.ControllerStanding{}, fmt.Errorf("list machines: %w", err)

@@ -71,7 +71,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 				RelatedObjects: relatedObjects,
 				Awaited:        &machinev1beta1.Machine{}, Awaits: "the controllers have not seen all machines yet",
 				Stand: func(ctx context.Context) (clusteroperator.ControllerStanding, error) {
-					return stand(ctx, m.GetClient())
+					return readStanding(ctx, m.GetClient())
 				},
 			}, nil
 		},

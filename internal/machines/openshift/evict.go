@@ -57,7 +57,7 @@ func (d *machineDeletion) evictPods(ctx context.Context) ([]drain.HeldPod, error
 	}
 	if len(left) > 0 {
 		slices.Sort(left)
-		d.tellDrain("DrainLeavesPods", fmt.Sprintf("These pods came after node %q was cordoned, tolerate that, and end with the node: %s",
+		d.recordDrainEvent("DrainLeavesPods", fmt.Sprintf("These pods came after node %q was cordoned, tolerate that, and end with the node: %s",
 			d.node.Name, printable.Few(left, mostLeftPods)), "")
 	}
 	return pods, err

@@ -32,7 +32,7 @@ func (r *MachineReconciler) reconcileLive(ctx context.Context, m *machinev1beta1
 		}
 	}
 	if m.Spec.ProviderSpec.Value == nil {
-		r.tell(m, telling{
+		r.recordEvent(m, machineEvent{
 			kind: corev1.EventTypeWarning, reason: "FailedValidate", action: "Validate",
 			note: fmt.Sprintf("%s: machine validation failed: spec.providerSpec.value must be set", m.Name),
 		})

@@ -29,7 +29,7 @@ type remembered struct {
 	cordonedPods sets.Set[types.UID]
 	problem      string // of deleting the infrastructure
 	askUntil     time.Time
-	told         map[string]string // by the reason of an event, what was told last
+	reported     map[string]string // by the reason of an event, what was told last
 }
 
 func (d *deletionMemory) of(m *machinev1beta1.Machine) *remembered {
@@ -40,7 +40,7 @@ func (d *deletionMemory) of(m *machinev1beta1.Machine) *remembered {
 		if d.known == nil {
 			d.known = map[types.NamespacedName]*remembered{}
 		}
-		d.known[key] = &remembered{uid: m.UID, told: map[string]string{}}
+		d.known[key] = &remembered{uid: m.UID, reported: map[string]string{}}
 	}
 	return d.known[key]
 }
@@ -55,15 +55,15 @@ func (d *deletionMemory) forget(key types.NamespacedName) {
 const maxNote = 1024
 
 // A telling is an event. It is told again when its note or its cause changes.
-type telling struct{ kind, reason, action, note, cause string }
+type machineEvent struct{ kind, reason, action, note, cause string }
 
-// tell makes an event of a Machine, once for each change.
-func (r *MachineReconciler) tell(m *machinev1beta1.Machine, t telling) {
-	told := r.memory.of(m).told
-	if last, ok := told[t.reason]; ok && last == t.note+t.cause {
+// recordEvent makes an event of a Machine, once for each change.
+func (r *MachineReconciler) recordEvent(m *machinev1beta1.Machine, t machineEvent) {
+	reported := r.memory.of(m).reported
+	if last, ok := reported[t.reason]; ok && last == t.note+t.cause {
 		return
 	}
-	told[t.reason] = t.note + t.cause
+	reported[t.reason] = t.note + t.cause
 	r.events.Eventf(m, nil, t.kind, t.reason, t.action, "%s", printable.Truncate(t.note, maxNote))
 }
 

@@ -47,7 +47,7 @@ func (d *machineDeletion) gatherNode(ctx context.Context, seen *deletion.Snapsho
 		return nil
 	}
 	// Other finalizers may keep a Node that was asked to go. They don't hold the machine.
-	seen.Node.IsGone = d.isNodeAsked || seen.Drain.IsDone && !d.node.DeletionTimestamp.IsZero()
+	seen.Node.IsGone = d.isNodeDeletionRequested || seen.Drain.IsDone && !d.node.DeletionTimestamp.IsZero()
 	seen.Node.IsCordoned, seen.Node.IsControlPlane = d.node.Spec.Unschedulable, isControlPlane(d.node)
 	if !seen.Node.IsControlPlane || seen.Node.IsCordoned || seen.Drain.IsDone {
 		return nil
@@ -77,7 +77,7 @@ func (d *machineDeletion) readNode(ctx context.Context, name string) error {
 // gatherInfrastructure looks at the infrastructure. What can't be made, and never ran, was never made.
 func (d *machineDeletion) gatherInfrastructure(ctx context.Context) deletion.Infrastructure {
 	seen := deletion.Infrastructure{
-		IsDeleting: d.isAsked || conditions.Find(d.m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating,
+		IsDeleting: d.isDeletionRequested || conditions.Find(d.m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating,
 	}
 	if d.isEnded {
 		return seen
@@ -111,7 +111,7 @@ func (d *machineDeletion) gatherInfrastructure(ctx context.Context) deletion.Inf
 		seen.Problem, d.known.problem = d.known.problem, ""
 	}
 	seen.Exists, d.isEnded = instance.Exists, !instance.Exists
-	seen.IsDeleting = seen.IsDeleting && !instance.Exists || instance.IsDeleting || d.isAsked
+	seen.IsDeleting = seen.IsDeleting && !instance.Exists || instance.IsDeleting || d.isDeletionRequested
 	seen.Name = fmt.Sprintf("%s %s", instance.Kind.Kind, wanted.NamespacedName)
 	seen.Finalizers = instance.Finalizers
 	return seen
@@ -171,6 +171,6 @@ func (d *machineDeletion) waitForDrain(status *machinev1beta1.MachineStatus, ste
 		Severity: machinev1beta1.ConditionSeverityWarning, Message: "could not drain machine: " + message,
 	}, d.options.Now())
 	if step.Reason != "PodsEnd" {
-		d.tellDrain("DrainRequeued", "Node drain requeued: "+message, "")
+		d.recordDrainEvent("DrainRequeued", "Node drain requeued: "+message, "")
 	}
 }

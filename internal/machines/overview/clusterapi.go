@@ -114,7 +114,7 @@ func (f *clusterAPIFacts) judge() MachineOverview {
 
 // startHolds is what a machine that is not being deleted waits for.
 func (f *clusterAPIFacts) startHolds(m MachineOverview) []MachineHold {
-	told := func(of MachineHoldType, condition string) []MachineHold {
+	reported := func(of MachineHoldType, condition string) []MachineHold {
 		c := f.condition(condition)
 		return []MachineHold{{Type: of, Message: cmp.Or(c.Message, c.Reason), Since: &m.Since}}
 	}
@@ -124,14 +124,14 @@ func (f *clusterAPIFacts) startHolds(m MachineOverview) []MachineHold {
 	case clusterv1.MachinePhaseProvisioned:
 		return []MachineHold{f.nodes.hold(f.machine, ClusterAPIKind.Group, m.ProviderID, m.Since)}
 	case clusterv1.MachinePhaseUpdating:
-		return told(Update, clusterv1.MachineUpdatingCondition)
+		return reported(Update, clusterv1.MachineUpdatingCondition)
 	case clusterv1.MachinePhasePending, clusterv1.MachinePhaseProvisioning:
 		if f.condition(clusterv1.MachineBootstrapConfigReadyCondition).Status == metav1.ConditionFalse {
-			return told(Bootstrap, clusterv1.MachineBootstrapConfigReadyCondition)
+			return reported(Bootstrap, clusterv1.MachineBootstrapConfigReadyCondition)
 		}
-		return told(Infrastructure, clusterv1.MachineInfrastructureReadyCondition)
+		return reported(Infrastructure, clusterv1.MachineInfrastructureReadyCondition)
 	}
-	return told(Failure, clusterv1.MachineReadyCondition)
+	return reported(Failure, clusterv1.MachineReadyCondition)
 }
 
 // deletionHolds is what holds a deletion now.
@@ -172,7 +172,7 @@ func (f *clusterAPIFacts) deletionHolds(stage deletion.DeletionStage) []MachineH
 		if len(others) == len(f.machine.Finalizers) {
 			return others
 		}
-		return append(controllerHas("remove its finalizer"), others...)
+		return append(controllerHold("remove its finalizer"), others...)
 	}
 	return []MachineHold{hold}
 }
@@ -214,7 +214,7 @@ func (f *clusterAPIFacts) hooks(of MachineHoldType, since *time.Time) []MachineH
 	for key, owner := range f.machine.Annotations {
 		if strings.HasPrefix(key, prefix) {
 			name := strings.TrimPrefix(key, prefix+"/") // a key without the slash holds the machine as well
-			holds = append(holds, MachineHold{Type: of, Name: name, Owner: owner, Message: saysOf(f.machine, of, name), Since: since, key: key})
+			holds = append(holds, MachineHold{Type: of, Name: name, Owner: owner, Message: hookMessage(f.machine, of, name), Since: since, key: key})
 		}
 	}
 	slices.SortFunc(holds, func(a, b MachineHold) int { return strings.Compare(a.key, b.key) })
@@ -224,9 +224,9 @@ func (f *clusterAPIFacts) hooks(of MachineHoldType, since *time.Time) []MachineH
 // explain says what there is to say.
 func (f *clusterAPIFacts) explain(events []corev1.Event, now time.Time) *MachineExplanation {
 	m := &MachineExplanation{MachineOverview: f.judge()}
-	m.sayHolds("", f.remedy, now)
+	m.addHolds("", f.remedy, now)
 	m.Statements = append(m.Statements, f.rollout()...)
-	m.sayRest(f.machine.Status.Conditions, events, now)
+	m.addDetails(f.machine.Status.Conditions, events, now)
 	return m
 }
 

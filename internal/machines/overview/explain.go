@@ -62,7 +62,7 @@ func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExpl
 	}
 	m := explain(events, c.Now())
 	if err != nil {
-		m.Unknown = append(m.Unknown, inLine(notAsked("list events in namespace "+id.Namespace, err)))
+		m.Unknown = append(m.Unknown, inLine(requestError("list events in namespace "+id.Namespace, err)))
 	}
 	return m, nil
 }
@@ -70,7 +70,7 @@ func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExpl
 // explain says what there is to say.
 func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExplanation {
 	m := &MachineExplanation{MachineOverview: judge(f)}
-	m.sayHolds(f.standing(m.Stage), f.remedy, now)
+	m.addHolds(f.standing(m.Stage), f.remedy, now)
 	m.Statements = append(append(m.Statements, f.pods.statements()...), lateHooks(f, m.Stage)...)
 	var conditions []metav1.Condition
 	for _, c := range f.machine.Status.Conditions {
@@ -78,7 +78,7 @@ func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExp
 			Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime,
 		})
 	}
-	m.sayRest(conditions, events, now)
+	m.addDetails(conditions, events, now)
 	return m
 }
 
@@ -88,7 +88,7 @@ func (f *machineFacts) standing(stage deletion.DeletionStage) string {
 	if f.nodeName() != "" && f.nodes.byName != nil && f.node() == nil {
 		text = ", which is gone"
 	}
-	if told := f.machine.Status.Phase; stage != "" && (told == nil || *told != machinev1beta1.PhaseDeleting) {
+	if reported := f.machine.Status.Phase; stage != "" && (reported == nil || *reported != machinev1beta1.PhaseDeleting) {
 		text += "; the machine controller has not noticed the deletion yet"
 	}
 	return text
@@ -117,7 +117,7 @@ func lateHooks(f *machineFacts, stage deletion.DeletionStage) []MachineStatement
 	}
 	hooks := f.machine.Spec.LifecycleHooks
 	var statements []MachineStatement
-	say := func(of MachineHoldType, hooks []machinev1beta1.LifecycleHook, over string, condition machinev1beta1.ConditionType) {
+	add := func(of MachineHoldType, hooks []machinev1beta1.LifecycleHook, over string, condition machinev1beta1.ConditionType) {
 		for _, hold := range f.hookHolds(of, hooks, nil) {
 			statements = append(statements, MachineStatement{
 				Text:    fmt.Sprintf("%s came too late, and holds nothing: %s", hold.sentence(), over),
@@ -127,16 +127,16 @@ func lateHooks(f *machineFacts, stage deletion.DeletionStage) []MachineStatement
 	}
 	switch stage {
 	case deletion.Terminating, deletion.RemovingNode, deletion.Completed:
-		say(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
-		say(PreTerminateHook, hooks.PreTerminate, "the delete of its infrastructure was asked for", machinev1beta1.MachineTerminable)
+		add(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
+		add(PreTerminateHook, hooks.PreTerminate, "the delete of its infrastructure was asked for", machinev1beta1.MachineTerminable)
 	case deletion.BeforeTerminate:
-		say(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
+		add(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
 	}
 	return statements
 }
 
-// sayHolds says how a machine stands, what holds it, and what to do about that.
-func (m *MachineExplanation) sayHolds(standing string, remedy func(*MachineHold) []string, now time.Time) {
+// addHolds says how a machine stands, what holds it, and what to do about that.
+func (m *MachineExplanation) addHolds(standing string, remedy func(*MachineHold) []string, now time.Time) {
 	text := "its phase is " + m.Phase
 	if m.Phase == machinev1beta1.PhaseDeleting {
 		text = "it is being deleted"
@@ -151,8 +151,8 @@ func (m *MachineExplanation) sayHolds(standing string, remedy func(*MachineHold)
 	}
 }
 
-// sayRest says what hooks come later, and what the conditions and events of the machine are.
-func (m *MachineExplanation) sayRest(conditions []metav1.Condition, events []corev1.Event, now time.Time) {
+// addDetails says what hooks come later, and what the conditions and events of the machine are.
+func (m *MachineExplanation) addDetails(conditions []metav1.Condition, events []corev1.Event, now time.Time) {
 	for i := range m.Later {
 		text := fmt.Sprintf("later, after the drain, %s holds it", m.Later[i].sentence())
 		m.Statements = append(m.Statements, MachineStatement{Text: text})

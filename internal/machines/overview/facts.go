@@ -142,12 +142,12 @@ func (f *machineFacts) infrastructure() deletion.Infrastructure {
 		return deletion.Infrastructure{Exists: true, IsDeleting: object.GetDeletionTimestamp() != nil, Name: object.GetKind() + " " + object.GetName()}
 	}
 	exists := f.condition(machinev1beta1.InstanceExistsCondition)
-	isAsked := exists != nil && exists.Reason == deletion.InstanceTerminating
+	isRequested := exists != nil && exists.Reason == deletion.InstanceTerminating
 	wasNeverMade := f.infra.kind.Kind == "" && len(f.machine.Status.Addresses) == 0
 	if f.infra.isKnown || wasNeverMade {
-		return deletion.Infrastructure{IsDeleting: isAsked}
+		return deletion.Infrastructure{IsDeleting: isRequested}
 	}
-	return deletion.Infrastructure{Exists: true, IsDeleting: isAsked || len(f.machine.Spec.LifecycleHooks.PreTerminate) == 0}
+	return deletion.Infrastructure{Exists: true, IsDeleting: isRequested || len(f.machine.Spec.LifecycleHooks.PreTerminate) == 0}
 }
 
 // condition returns a condition of the machine; nil if it has none of that type.

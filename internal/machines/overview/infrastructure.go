@@ -22,7 +22,7 @@ func (f *machineFacts) infraHold(step deletion.DeletionStep) []MachineHold {
 		if problem := f.problem(); problem != "" {
 			return []MachineHold{{Type: Infrastructure, Object: f.infraID(), Message: problem, Since: f.becameTrue(machinev1beta1.MachineDrained)}}
 		}
-		return controllerHas("delete " + f.infraID().String())
+		return controllerHold("delete " + f.infraID().String())
 	}
 	return []MachineHold{{
 		Type: Infrastructure, Object: f.infraID(), Finalizers: object.GetFinalizers(),
@@ -40,7 +40,7 @@ func (f *machineFacts) startHolds() []MachineHold {
 	case !f.infra.isKnown: // a provider has it, or it can't be looked at
 		return []MachineHold{{Type: Infrastructure, Message: f.problem(), Since: &since}}
 	case !isHeld:
-		return controllerHas("make " + f.infraID().String())
+		return controllerHold("make " + f.infraID().String())
 	}
 	hold := MachineHold{Type: Infrastructure, Object: f.infraID(), Message: f.problem(), Since: &since}
 	if f.infra.object != nil {

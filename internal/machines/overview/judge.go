@@ -39,13 +39,13 @@ func judge(f *machineFacts) MachineOverview {
 
 // phase is the machine's, which its controller may be late to write.
 func (f *machineFacts) phase() string {
-	switch told := f.machine.Status.Phase; {
+	switch reported := f.machine.Status.Phase; {
 	case f.isDeleting():
 		return machinev1beta1.PhaseDeleting
-	case told == nil || *told == "":
+	case reported == nil || *reported == "":
 		return "Pending"
 	default:
-		return *told
+		return *reported
 	}
 }
 
@@ -104,7 +104,7 @@ func (f *machineFacts) deletionHolds() []MachineHold {
 	step := f.step()
 	switch {
 	case step.Action == deletion.Release:
-		return append(controllerHas("remove its finalizer"), finalizersOf(f.machine, machinev1beta1.MachineFinalizer)...)
+		return append(controllerHold("remove its finalizer"), finalizersOf(f.machine, machinev1beta1.MachineFinalizer)...)
 	case step.Stage == deletion.BeforeDrain:
 		return f.hookHolds(PreDrainHook, hooks.PreDrain, &f.machine.DeletionTimestamp.Time)
 	case step.Stage == deletion.Draining:
@@ -112,7 +112,7 @@ func (f *machineFacts) deletionHolds() []MachineHold {
 	case step.Stage == deletion.BeforeTerminate:
 		return f.hookHolds(PreTerminateHook, hooks.PreTerminate, f.becameTrue(machinev1beta1.MachineDrained))
 	case step.Stage == deletion.RemovingNode:
-		return controllerHas("delete node " + f.nodeName())
+		return controllerHold("delete node " + f.nodeName())
 	default:
 		return f.infraHold(step)
 	}
@@ -124,15 +124,15 @@ func (f *machineFacts) hookHolds(of MachineHoldType, hooks []machinev1beta1.Life
 	var holds []MachineHold
 	for i, hook := range hooks {
 		holds = append(holds, MachineHold{
-			Type: of, Name: hook.Name, Owner: hook.Owner, Message: saysOf(f.machine, of, hook.Name), Since: since,
+			Type: of, Name: hook.Name, Owner: hook.Owner, Message: hookMessage(f.machine, of, hook.Name), Since: since,
 			key: fmt.Sprintf("/spec/lifecycleHooks/%s/%d", list, i),
 		})
 	}
 	return holds
 }
 
-// saysOf is what the controller of a hook says of it, if it is one of package machinehook.
-func saysOf(m metav1.Object, of MachineHoldType, name string) string {
+// hookMessage is what the controller of a hook says of it, if it is one of package machinehook.
+func hookMessage(m metav1.Object, of MachineHoldType, name string) string {
 	stage := deletion.BeforeDrain
 	if of == PreTerminateHook {
 		stage = deletion.BeforeTerminate
@@ -152,7 +152,7 @@ func (f *machineFacts) later(stage deletion.DeletionStage) []MachineHold {
 func (f *machineFacts) drainHolds(step deletion.DeletionStep) []MachineHold {
 	switch {
 	case step.Action == deletion.SkipDrain:
-		return controllerHas("skip the drain")
+		return controllerHold("skip the drain")
 	case step.Reason == "OtherControlPlaneNodeDrains":
 		var holds []MachineHold
 		for _, name := range f.machineNode().OthersCordoned {
@@ -162,9 +162,9 @@ func (f *machineFacts) drainHolds(step deletion.DeletionStep) []MachineHold {
 	case step.Action == deletion.Cordon && f.nodes.byName == nil, f.pods != nil && f.pods.unknown != "":
 		return f.drainCondition()
 	case step.Action == deletion.Cordon:
-		return controllerHas("cordon node " + f.nodeName())
+		return controllerHold("cordon node " + f.nodeName())
 	case step.Action == deletion.RecordDrained:
-		return controllerHas("tell that node " + f.nodeName() + " is drained")
+		return controllerHold("tell that node " + f.nodeName() + " is drained")
 	}
 	if f.pods == nil {
 		return nil
@@ -199,8 +199,8 @@ func podHolds(pods []drain.HeldPod, since *time.Time) []MachineHold {
 	return holds
 }
 
-// controllerHas is something that the machine controller has still to do.
-func controllerHas(what string) []MachineHold {
+// controllerHold is something that the machine controller has still to do.
+func controllerHold(what string) []MachineHold {
 	return []MachineHold{{Type: Controller, Message: what}}
 }
 

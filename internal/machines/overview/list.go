@@ -115,7 +115,7 @@ func machinesOf[M any](ctx context.Context, g *machineGatherer, kind schema.Grou
 		if kind == ClusterAPIKind {
 			what = "list machines.cluster.x-k8s.io"
 		}
-		return nil, notAsked(what+where(q.Namespace), err)
+		return nil, requestError(what+where(q.Namespace), err)
 	}
 	return machines, nil
 }
@@ -155,7 +155,7 @@ func (g *machineGatherer) listNodes(ctx context.Context) {
 		return nil
 	})
 	if err != nil {
-		g.nodes.unknown = inLine(notAsked("list nodes", err))
+		g.nodes.unknown = inLine(requestError("list nodes", err))
 		return
 	}
 	g.nodes.byName = nodes
@@ -220,12 +220,12 @@ func (g *machineGatherer) askInfrastructure(ctx context.Context, f *machineFacts
 		f.infra.isKnown, f.infra.object = true, nil
 	default:
 		f.infra.object = nil
-		f.unknown = append(f.unknown, inLine(notAsked("get "+f.infraID().String(), err)))
+		f.unknown = append(f.unknown, inLine(requestError("get "+f.infraID().String(), err)))
 	}
 }
 
-// notAsked is the error of something that could not be asked for.
-func notAsked(what string, err error) error {
+// requestError is the error of something that could not be asked for.
+func requestError(what string, err error) error {
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("this user may not %s", what)
 	}

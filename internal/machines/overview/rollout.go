@@ -37,7 +37,7 @@ func (g *machineGatherer) askDeployment(ctx context.Context, f *clusterAPIFacts)
 	case err == nil:
 		f.deployment = deployment
 	case !errors.Is(err, ErrNotServed) && !apierrors.IsNotFound(err):
-		f.unknown = append(f.unknown, inLine(notAsked("get MachineDeployment "+f.machine.Namespace+"/"+name, err)))
+		f.unknown = append(f.unknown, inLine(requestError("get MachineDeployment "+f.machine.Namespace+"/"+name, err)))
 	}
 }
 
@@ -49,8 +49,8 @@ func (f *clusterAPIFacts) rollout() []MachineStatement {
 	}
 	statement := MachineStatement{Text: "it is not up to date; its MachineDeployment " + f.deployment.Name + " says:"}
 	for _, kind := range []string{clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition} {
-		if told := meta.FindStatusCondition(f.deployment.Status.Conditions, kind); told != nil && told.Message != "" {
-			statement.Details = append(statement.Details, strings.Split(told.Message, "\n")...)
+		if reported := meta.FindStatusCondition(f.deployment.Status.Conditions, kind); reported != nil && reported.Message != "" {
+			statement.Details = append(statement.Details, strings.Split(reported.Message, "\n")...)
 		}
 	}
 	if len(statement.Details) == 0 {

@@ -17,7 +17,7 @@ import (
 )
 
 // A playedSet is a MachineSet in the play of a rollout.
-type playedSet struct {
+type simulatedSet struct {
 	step     rolloutplan.SetStep // the last that was planned
 	inPlace  rolloutplan.InPlaceDecision
 	order    clusterv1.MachineSetDeletionOrder
@@ -28,20 +28,20 @@ type playedSet struct {
 }
 
 // A rolloutPlay goes on with a rollout, round by round.
-type rolloutPlay struct {
+type rolloutSimulation struct {
 	facts   *facts
 	preview *RolloutPreview
 	spec    rolloutplan.RolloutSpec
-	sets    []*playedSet // the new one last
+	sets    []*simulatedSet // the new one last
 	made    int
 	last    int // the last round in which something was done to a machine
-	told    int // how many such rounds there were
+	rounds  int // how many such rounds there were
 }
 
-// play adds the steps of a rollout to a preview. It ends when a round changes nothing.
-func play(f *facts, p *RolloutPreview) {
+// simulate adds the steps of a rollout to a preview. It ends when a round changes nothing.
+func simulate(f *facts, p *RolloutPreview) {
 	surge, unavailable, _ := rolloutrules.Limits(&f.deployment.Spec) // which were checked
-	w := &rolloutPlay{facts: f, preview: p, spec: rolloutplan.RolloutSpec{
+	w := &rolloutSimulation{facts: f, preview: p, spec: rolloutplan.RolloutSpec{
 		Replicas: int(*f.deployment.Spec.Replicas), MaxSurge: surge, MaxUnavailable: unavailable,
 		IsOnDelete: rolloutrules.IsOnDelete(&f.deployment.Spec), IsPaused: ptr.Deref(f.deployment.Spec.Paused, false),
 	}}
@@ -68,8 +68,8 @@ func play(f *facts, p *RolloutPreview) {
 }
 
 // add adds a set as it is on the cluster, with what an earlier step of a rollout has left in it.
-func (w *rolloutPlay) add(set *clusterv1.MachineSet, isNew bool) {
-	s := &playedSet{
+func (w *rolloutSimulation) add(set *clusterv1.MachineSet, isNew bool) {
+	s := &simulatedSet{
 		isNew: isNew, isGoing: set.DeletionTimestamp != nil,
 		order: w.facts.deployment.Spec.Deletion.Order, replicas: int(ptr.Deref(set.Spec.Replicas, 1)),
 	}
@@ -89,7 +89,7 @@ func (w *rolloutPlay) add(set *clusterv1.MachineSet, isNew bool) {
 }
 
 // round plans, and has each set do what was planned. It says whether anything was done.
-func (w *rolloutPlay) round(number int) bool {
+func (w *rolloutSimulation) round(number int) bool {
 	state := rolloutplan.RolloutState{Spec: w.spec}
 	for _, set := range w.sets {
 		setState := set.state()
@@ -126,7 +126,7 @@ func (w *rolloutPlay) round(number int) bool {
 }
 
 // settle ends what was begun in rounds before, or before the preview: machines that come up, updates and deletions.
-func (w *rolloutPlay) settle(set *playedSet) bool {
+func (w *rolloutSimulation) settle(set *simulatedSet) bool {
 	before := len(set.machines)
 	set.machines = slices.DeleteFunc(set.machines, func(m *clusterv1.Machine) bool { return m.DeletionTimestamp != nil })
 	isChanged := len(set.machines) < before
@@ -149,7 +149,7 @@ func (w *rolloutPlay) settle(set *playedSet) bool {
 }
 
 // scale makes machines, moves them to the new set, or deletes them.
-func (w *rolloutPlay) scale(set *playedSet, round int) bool {
+func (w *rolloutSimulation) scale(set *simulatedSet, round int) bool {
 	counted := slices.DeleteFunc(slices.Clone(set.machines), rolloutrules.IsArriving)
 	reason, wanted := set.reason(), set.replicas
 	if set.isGoing {
@@ -162,7 +162,7 @@ func (w *rolloutPlay) scale(set *playedSet, round int) bool {
 		m.Status.NodeRef.Name = m.Name
 		setAvailable(m)
 		set.machines = append(set.machines, m)
-		w.tell(PreviewStep{round, CreateMachine, m.Name, reason})
+		w.addStep(PreviewStep{round, CreateMachine, m.Name, reason})
 	}
 	if missing >= 0 {
 		return missing > 0
@@ -176,30 +176,30 @@ func (w *rolloutPlay) scale(set *playedSet, round int) bool {
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.PendingAcknowledgeMoveAnnotation, "")
 			set.machines = slices.DeleteFunc(set.machines, func(other *clusterv1.Machine) bool { return other == m })
-			target := w.sets[len(w.sets)-1]
-			target.machines = append(target.machines, m)
-			w.tell(PreviewStep{round, UpdateInPlace, m.Name, reason})
+			newSet := w.sets[len(w.sets)-1]
+			newSet.machines = append(newSet.machines, m)
+			w.addStep(PreviewStep{round, UpdateInPlace, m.Name, reason})
 		default:
 			m.DeletionTimestamp = ptr.To(metav1.NewTime(w.facts.now))
-			w.tell(PreviewStep{round, DeleteMachine, m.Name, reason})
+			w.addStep(PreviewStep{round, DeleteMachine, m.Name, reason})
 		}
 		isChanged = true
 	}
 	return isChanged
 }
 
-// tell adds a step. Rounds in which nothing is done to a machine are not counted.
-func (w *rolloutPlay) tell(step PreviewStep) {
+// addStep adds a step. Rounds in which nothing is done to a machine are not counted.
+func (w *rolloutSimulation) addStep(step PreviewStep) {
 	if step.Round != w.last {
-		w.last, w.told = step.Round, w.told+1
+		w.last, w.rounds = step.Round, w.rounds+1
 	}
-	step.Round = w.told
+	step.Round = w.rounds
 	w.preview.Steps = append(w.preview.Steps, step)
 	w.preview.Totals[string(step.Action)]++
 }
 
 // moves says whether a set moves machines that it would delete else.
-func (s *playedSet) moves() bool { return s.step.MoveTo != "" && !s.isGoing }
+func (s *simulatedSet) moves() bool { return s.step.MoveTo != "" && !s.isGoing }
 
 // isComingUp says of a machine of the new set whether it is yet to be available: it has no Node, or has been ready for a short time. One
 // whose Node is not ready may stay so, and does not count.
@@ -210,7 +210,7 @@ func isComingUp(m *clusterv1.Machine) bool {
 }
 
 // reason says why a set was scaled last. Why its machines are not updated in place is told of the set.
-func (s *playedSet) reason() string {
+func (s *simulatedSet) reason() string {
 	if s.isGoing {
 		return "MachineSet " + s.step.Set + " is being deleted"
 	}
@@ -224,7 +224,7 @@ func (s *playedSet) reason() string {
 }
 
 // state returns a set as the plan sees it.
-func (s *playedSet) state() rolloutplan.SetState {
+func (s *simulatedSet) state() rolloutplan.SetState {
 	state := rolloutplan.SetState{
 		Name: s.step.Set, Replicas: s.replicas, Current: len(s.machines), InPlace: s.inPlace, Acknowledged: s.step.Acknowledged,
 	}
@@ -250,7 +250,7 @@ func (s *playedSet) state() rolloutplan.SetState {
 }
 
 // ranked returns machines in the order in which the set gives them up.
-func (s *playedSet) ranked(machines []*clusterv1.Machine, now time.Time) []*clusterv1.Machine {
+func (s *simulatedSet) ranked(machines []*clusterv1.Machine, now time.Time) []*clusterv1.Machine {
 	const most = 50.0
 	oldest := time.Second
 	for _, m := range machines {

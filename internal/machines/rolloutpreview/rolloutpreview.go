@@ -75,7 +75,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, q PreviewQuery) (*RolloutP
 	p := &RolloutPreview{Namespace: q.Namespace, Name: q.Wanted.deployment.Name, Sets: []SetDecision{}, Steps: []PreviewStep{}, Totals: map[string]int{}}
 	p.decide(ctx, c, f, q)
 	if p.Unanswered == "" {
-		play(f, p)
+		simulate(f, p)
 	}
 	return p, nil
 }

@@ -83,8 +83,8 @@ func MachinesUpToDate(machines []*clusterv1.Machine, now time.Time) metav1.Condi
 
 // Remediating returns the condition Remediating of an owner that is asked to replace these machines, with what they say of it.
 func Remediating(marked []*clusterv1.Machine) metav1.Condition {
-	said := aggregate(clusterv1.RemediatingCondition, clusterv1.MachineOwnerRemediatedCondition, marked)
-	return Condition(clusterv1.RemediatingCondition, true, said.Message)
+	aggregated := aggregate(clusterv1.RemediatingCondition, clusterv1.MachineOwnerRemediatedCondition, marked)
+	return Condition(clusterv1.RemediatingCondition, true, aggregated.Message)
 }
 
 // aggregate returns a condition of a set that is True if a condition of all its machines is, and False if that of one is.

@@ -62,7 +62,7 @@ func (r *ClusterMachineDeploymentReconciler) execute(ctx context.Context, seen *
 		if err := r.deleteSet(ctx, set); err != nil {
 			return err
 		}
-		r.tell(seen, "SuccessfulDelete", "Deleted MachineSet %q", set.Name)
+		r.recordEvent(seen, "SuccessfulDelete", "Deleted MachineSet %q", set.Name)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func (r *ClusterMachineDeploymentReconciler) adopt(ctx context.Context, seen *de
 		if err := r.cached.Patch(ctx, adopted, patch); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("adopt MachineSet %s: %w", set.Name, err)
 		}
-		r.tell(seen, "SuccessfulAdopt", "Adopted MachineSet %q", set.Name)
+		r.recordEvent(seen, "SuccessfulAdopt", "Adopted MachineSet %q", set.Name)
 	}
 	return nil
 }
@@ -93,14 +93,14 @@ func (r *ClusterMachineDeploymentReconciler) change(ctx context.Context, seen *d
 		return err
 	}
 	if change.before == nil {
-		r.tell(seen, "SuccessfulCreate", "Created MachineSet %s/%s with %d replicas", seen.deployment.Namespace, step.Set, step.To)
+		r.recordEvent(seen, "SuccessfulCreate", "Created MachineSet %s/%s with %d replicas", seen.deployment.Namespace, step.Set, step.To)
 	}
 	ctrl.LoggerFrom(ctx).Info("MachineSet changed", "machineSet", step.Set, "replicas", step.To, "reasons", step.Reasons)
 	switch {
 	case change.before != nil && step.To > step.From:
-		r.tell(seen, "SuccessfulScale", "Scaled up MachineSet %s: %d -> %d", step.Set, step.From, step.To)
+		r.recordEvent(seen, "SuccessfulScale", "Scaled up MachineSet %s: %d -> %d", step.Set, step.From, step.To)
 	case step.To < step.From:
-		r.tell(seen, "SuccessfulScale", "Scaled down MachineSet %s: %d -> %d", step.Set, step.From, step.To)
+		r.recordEvent(seen, "SuccessfulScale", "Scaled down MachineSet %s: %d -> %d", step.Set, step.From, step.To)
 	}
 	return nil
 }
@@ -153,6 +153,6 @@ func (r *ClusterMachineDeploymentReconciler) deleteSet(ctx context.Context, set 
 	return nil
 }
 
-func (r *ClusterMachineDeploymentReconciler) tell(seen *deploymentSnapshot, reason, message string, arguments ...any) {
+func (r *ClusterMachineDeploymentReconciler) recordEvent(seen *deploymentSnapshot, reason, message string, arguments ...any) {
 	r.recorder.Eventf(seen.deployment, nil, corev1.EventTypeNormal, reason, "Rollout", message, arguments...)
 }

@@ -28,7 +28,7 @@ func (r *ClusterMachineDeploymentReconciler) decideInPlace(ctx context.Context, 
 		return err
 	}
 	for _, set := range seen.movable() {
-		reason, err := r.whyReplaced(ctx, seen, set)
+		reason, err := r.replacementReason(ctx, seen, set)
 		if err != nil {
 			return fmt.Errorf("decide whether machines of MachineSet %s can be updated in place: %w", set.Name, err)
 		}
@@ -48,9 +48,9 @@ func (s *deploymentSnapshot) movable() []*clusterv1.MachineSet {
 	})
 }
 
-// whyReplaced returns why the machines of an old set are replaced; empty if they can be updated in place. The extension is asked
+// replacementReason returns why the machines of an old set are replaced; empty if they can be updated in place. The extension is asked
 // last.
-func (r *ClusterMachineDeploymentReconciler) whyReplaced(ctx context.Context, seen *deploymentSnapshot, set *clusterv1.MachineSet) (string, error) {
+func (r *ClusterMachineDeploymentReconciler) replacementReason(ctx context.Context, seen *deploymentSnapshot, set *clusterv1.MachineSet) (string, error) {
 	if reason := rolloutrules.WhyReplaced(seen.deployment, set, seen.time); reason != "" {
 		return reason, nil
 	}

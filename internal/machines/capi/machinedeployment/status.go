@@ -28,8 +28,8 @@ func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *d
 	if equality.Semantic.DeepEqual(before.Status, changed.Status) {
 		return problem
 	}
-	told := meta.FindStatusCondition(before.Status.Conditions, clusterv1.ScalingUpCondition)
-	if message != "" && (told == nil || !strings.HasSuffix(told.Message, message)) {
+	reported := meta.FindStatusCondition(before.Status.Conditions, clusterv1.ScalingUpCondition)
+	if message != "" && (reported == nil || !strings.HasSuffix(reported.Message, message)) {
 		r.recorder.Eventf(seen.deployment, nil, corev1.EventTypeWarning, "ReconcileError", "Reconcile", "%s", message)
 	}
 	// A deployment whose finalizer went is gone.
@@ -42,19 +42,19 @@ func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *d
 // newStatus returns the status of a deployment. One that is paused, or invalid, keeps its counts.
 func newStatus(seen *deploymentSnapshot, problem string) clusterv1.MachineDeploymentStatus {
 	status := *seen.deployment.Status.DeepCopy()
-	tell := func(conditions ...metav1.Condition) {
+	setConditions := func(conditions ...metav1.Condition) {
 		for _, condition := range conditions {
 			condition.ObservedGeneration = seen.deployment.Generation
 			meta.SetStatusCondition(&status.Conditions, condition)
 		}
 	}
-	tell(aggregate.Condition(clusterv1.PausedCondition, seen.isPaused(), ""))
+	setConditions(aggregate.Condition(clusterv1.PausedCondition, seen.isPaused(), ""))
 	if seen.isPaused() {
 		return status
 	}
 	status.ObservedGeneration = seen.deployment.Generation
 	if seen.invalid != "" {
-		tell(aggregate.Condition(clusterv1.ScalingUpCondition, false, problem))
+		setConditions(aggregate.Condition(clusterv1.ScalingUpCondition, false, problem))
 		return status
 	}
 	machines, wanted := seen.owned(), int(*seen.deployment.Spec.Replicas)
@@ -64,9 +64,9 @@ func newStatus(seen *deploymentSnapshot, problem string) clusterv1.MachineDeploy
 	status.Selector = seen.selector.String()
 	count(&status, seen)
 	status.Phase = phase(int(ptr.Deref(status.Replicas, 0)), wanted)
-	tell(available(seen, status.AvailableReplicas), rollingOut(seen))
-	tell(aggregate.Scaling(int(ptr.Deref(status.Replicas, 0)), wanted, problem, aggregate.Stuck(machines, seen.time))...)
-	tell(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, seen.time), remediating(machines), deleting(seen, machines))
+	setConditions(available(seen, status.AvailableReplicas), rollingOut(seen))
+	setConditions(aggregate.Scaling(int(ptr.Deref(status.Replicas, 0)), wanted, problem, aggregate.Stuck(machines, seen.time))...)
+	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, seen.time), remediating(machines), deleting(seen, machines))
 	return status
 }
 

@@ -45,6 +45,6 @@ func (r *ClusterMachineDeploymentReconciler) allDeployments(ctx context.Context,
 	return r.deploymentsOf(ctx, metav1.NamespaceAll, func(*clusterv1.MachineDeployment) bool { return true })
 }
 
-func (r *ClusterMachineDeploymentReconciler) deploymentsOf(ctx context.Context, namespace string, isOne func(*clusterv1.MachineDeployment) bool) []reconcile.Request {
-	return enqueue.Requests(ctx, r.cached, &clusterv1.MachineDeploymentList{}, isOne, client.InNamespace(namespace))
+func (r *ClusterMachineDeploymentReconciler) deploymentsOf(ctx context.Context, namespace string, matches func(*clusterv1.MachineDeployment) bool) []reconcile.Request {
+	return enqueue.Requests(ctx, r.cached, &clusterv1.MachineDeploymentList{}, matches, client.InNamespace(namespace))
 }

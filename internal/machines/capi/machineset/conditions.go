@@ -16,26 +16,26 @@ import (
 // its own is not known. Of one that is paused nothing else is told.
 func newStatus(seen *clusterSetSnapshot, problem string, now time.Time) clusterv1.MachineSetStatus {
 	status := *seen.set.Status.DeepCopy()
-	tell := func(conditions ...metav1.Condition) {
+	setConditions := func(conditions ...metav1.Condition) {
 		for _, condition := range conditions {
 			condition.ObservedGeneration = seen.set.Generation
 			meta.SetStatusCondition(&status.Conditions, condition)
 		}
 	}
-	tell(aggregate.Condition(clusterv1.PausedCondition, seen.isPaused(), ""))
+	setConditions(aggregate.Condition(clusterv1.PausedCondition, seen.isPaused(), ""))
 	if seen.isPaused() {
 		return status
 	}
 	status.ObservedGeneration = seen.set.Generation
 	if seen.invalid != "" {
-		tell(aggregate.Condition(clusterv1.ScalingUpCondition, false, problem))
+		setConditions(aggregate.Condition(clusterv1.ScalingUpCondition, false, problem))
 		return status
 	}
 	machines := seen.counted()
 	status.Selector = seen.selector.String()
 	count(&status, machines)
-	tell(aggregate.Scaling(len(machines), seen.wanted(), problem, aggregate.Stuck(machines, now))...)
-	tell(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, now), remediating(machines), deleting(seen, machines, now))
+	setConditions(aggregate.Scaling(len(machines), seen.wanted(), problem, aggregate.Stuck(machines, now))...)
+	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, now), remediating(machines), deleting(seen, machines, now))
 	return status
 }
 

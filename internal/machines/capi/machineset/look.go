@@ -60,7 +60,7 @@ func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 			seen.replicas = append(seen.replicas, m)
 		}
 	}
-	return seen, errors.Join(seen.lookAtTarget(ctx, reader), seen.lookAtDeployment(ctx, reader))
+	return seen, errors.Join(seen.readTarget(ctx, reader), seen.readDeployment(ctx, reader))
 }
 
 // replicaOf returns a machine as the decisions see it. Machines of another cluster are not the set's, whatever labels they have.

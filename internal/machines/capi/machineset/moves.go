@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// lookAtTarget reads the set to which surplus machines are moved. There may be none.
-func (s *clusterSetSnapshot) lookAtTarget(ctx context.Context, reader client.Reader) error {
+// readTarget reads the set to which surplus machines are moved. There may be none.
+func (s *clusterSetSnapshot) readTarget(ctx context.Context, reader client.Reader) error {
 	name, isMoving := s.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 	if !isMoving {
 		return nil

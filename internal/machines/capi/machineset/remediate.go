@@ -68,8 +68,8 @@ func remediatedBefore(a, b *clusterv1.Machine) int {
 	return cmp.Or(annotated(a)-annotated(b), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
-// lookAtDeployment reads the MachineDeployment of a set with marked machines, which says how many are replaced at once.
-func (s *clusterSetSnapshot) lookAtDeployment(ctx context.Context, reader client.Reader) error {
+// readDeployment reads the MachineDeployment of a set with marked machines, which says how many are replaced at once.
+func (s *clusterSetSnapshot) readDeployment(ctx context.Context, reader client.Reader) error {
 	owner := deploymentOf(s.set)
 	if owner == nil || !slices.ContainsFunc(s.counted(), rolloutrules.IsMarked) {
 		return nil

@@ -26,7 +26,7 @@ func (r *ClusterMachineSetReconciler) report(ctx context.Context, seen *clusterS
 	if equality.Semantic.DeepEqual(seen.set.Status, changed.Status) {
 		return problem
 	}
-	if !isTold(&seen.set.Status, message) {
+	if !isReported(&seen.set.Status, message) {
 		r.recorder.Eventf(seen.set, nil, corev1.EventTypeWarning, "ReconcileError", "Reconcile", "%s", message)
 	}
 	// A set whose finalizer went is gone.
@@ -36,8 +36,8 @@ func (r *ClusterMachineSetReconciler) report(ctx context.Context, seen *clusterS
 	return problem
 }
 
-// isTold says whether a status has a message.
-func isTold(status *clusterv1.MachineSetStatus, message string) bool {
+// isReported says whether a status has a message.
+func isReported(status *clusterv1.MachineSetStatus, message string) bool {
 	condition := meta.FindStatusCondition(status.Conditions, clusterv1.ScalingUpCondition)
 	return message == "" || condition != nil && strings.HasSuffix(condition.Message, message)
 }

@@ -38,6 +38,6 @@ func (r *ClusterMachineSetReconciler) setsOfDeployment(ctx context.Context, depl
 	})
 }
 
-func (r *ClusterMachineSetReconciler) setsOf(ctx context.Context, namespace string, isOne func(*clusterv1.MachineSet) bool) []reconcile.Request {
-	return enqueue.Requests(ctx, r.cached, &clusterv1.MachineSetList{}, isOne, client.InNamespace(namespace))
+func (r *ClusterMachineSetReconciler) setsOf(ctx context.Context, namespace string, matches func(*clusterv1.MachineSet) bool) []reconcile.Request {
+	return enqueue.Requests(ctx, r.cached, &clusterv1.MachineSetList{}, matches, client.InNamespace(namespace))
 }

@@ -106,11 +106,11 @@ func (r *KwokMachineReconciler) claim(ctx context.Context, machine *v1alpha1.Kwo
 // start goes on with the start of a machine.
 func (r *KwokMachineReconciler) start(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
 	if isAwaited(machine) {
-		return ctrl.Result{}, r.tell(ctx, machine, notReady(waitingForMachine, "waits for the Machine that it is made for"))
+		return ctrl.Result{}, r.patchStatus(ctx, machine, notReady(waitingForMachine, "waits for the Machine that it is made for"))
 	}
 	if left := time.Until(machine.CreationTimestamp.Add(machine.Spec.StartAfter.Duration)); left > 0 {
 		message := fmt.Sprintf("starts at %s", time.Now().Add(left).UTC().Format(time.RFC3339))
-		return ctrl.Result{RequeueAfter: left}, r.tell(ctx, machine, notReady("Starting", message))
+		return ctrl.Result{RequeueAfter: left}, r.patchStatus(ctx, machine, notReady("Starting", message))
 	}
 	if failure := machine.Spec.StartFailure; failure != nil && (failure.Times == 0 || machine.Status.StartFailures < failure.Times) {
 		result := ctrl.Result{}
@@ -121,7 +121,7 @@ func (r *KwokMachineReconciler) start(ctx context.Context, machine *v1alpha1.Kwo
 				result.RequeueAfter = startsAgain
 			}
 		}
-		return result, r.tell(ctx, machine, failed)
+		return result, r.patchStatus(ctx, machine, failed)
 	}
 	if err := r.chooseAddress(ctx, machine); err != nil {
 		return ctrl.Result{}, err
@@ -131,9 +131,9 @@ func (r *KwokMachineReconciler) start(ctx context.Context, machine *v1alpha1.Kwo
 		return ctrl.Result{}, err
 	}
 	if taken != "" {
-		return ctrl.Result{RequeueAfter: takenAgain}, r.tell(ctx, machine, notReady("NodeTaken", taken))
+		return ctrl.Result{RequeueAfter: takenAgain}, r.patchStatus(ctx, machine, notReady("NodeTaken", taken))
 	}
-	if err := r.tell(ctx, machine, isProvisioned); err != nil {
+	if err := r.patchStatus(ctx, machine, isProvisioned); err != nil {
 		return ctrl.Result{}, err
 	}
 	return r.keep(ctx, machine)
@@ -152,7 +152,7 @@ func (r *KwokMachineReconciler) chooseAddress(ctx context.Context, machine *v1al
 		}
 	}
 	r.addresses.reserve(address)
-	return r.tell(ctx, machine, func(status *v1alpha1.InfrastructureStatus) {
+	return r.patchStatus(ctx, machine, func(status *v1alpha1.InfrastructureStatus) {
 		status.Addresses = []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: address}, {Type: corev1.NodeHostName, Address: machine.Name},
 		}
@@ -180,11 +180,11 @@ func (r *KwokMachineReconciler) end(ctx context.Context, machine *v1alpha1.KwokM
 		return ctrl.Result{}, nil
 	}
 	if machine.Spec.NeverDeletes {
-		return ctrl.Result{}, r.tell(ctx, machine, notReady("NeverDeletes", "stays until spec.neverDeletes is false"))
+		return ctrl.Result{}, r.patchStatus(ctx, machine, notReady("NeverDeletes", "stays until spec.neverDeletes is false"))
 	}
 	if left := time.Until(machine.DeletionTimestamp.Add(machine.Spec.DeleteAfter.Duration)); left > 0 {
 		message := fmt.Sprintf("ends at %s", machine.DeletionTimestamp.Add(machine.Spec.DeleteAfter.Duration).UTC().Format(time.RFC3339))
-		return ctrl.Result{RequeueAfter: left}, r.tell(ctx, machine, notReady("Ending", message))
+		return ctrl.Result{RequeueAfter: left}, r.patchStatus(ctx, machine, notReady("Ending", message))
 	}
 	if !isOfMachine(machine) {
 		if err := r.deleteNode(ctx, machine); err != nil {
@@ -197,8 +197,8 @@ func (r *KwokMachineReconciler) end(ctx context.Context, machine *v1alpha1.KwokM
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// tell writes the status if a change of it changes anything.
-func (r *KwokMachineReconciler) tell(ctx context.Context, machine *v1alpha1.KwokMachine,
+// patchStatus writes the status if a change of it changes anything.
+func (r *KwokMachineReconciler) patchStatus(ctx context.Context, machine *v1alpha1.KwokMachine,
 	change func(*v1alpha1.InfrastructureStatus),
 ) error {
 	before := machine.DeepCopy()

@@ -28,13 +28,13 @@ func (r *KwokMachineReconciler) makeNode(ctx context.Context, machine *v1alpha1.
 	if !apierrors.IsAlreadyExists(err) {
 		return "", fmt.Errorf("make the Node %s: %w", machine.Name, err)
 	}
-	there, err := r.findNode(ctx, machine)
+	existing, err := r.findNode(ctx, machine)
 	if err != nil {
 		return "", err
 	}
-	if there != nil && there.Spec.ProviderID != machine.Spec.ProviderID {
+	if existing != nil && existing.Spec.ProviderID != machine.Spec.ProviderID {
 		return fmt.Sprintf("there is a Node %s that is not of this machine (its providerID is %q): delete it, or the machine",
-			there.Name, there.Spec.ProviderID), nil
+			existing.Name, existing.Spec.ProviderID), nil
 	}
 	return "", nil
 }

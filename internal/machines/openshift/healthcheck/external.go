@@ -42,24 +42,24 @@ func (r *MachineHealthCheckReconciler) remediations(ctx context.Context, check *
 	if ref == nil {
 		return nil, nil
 	}
-	var there unstructured.UnstructuredList
-	there.SetAPIVersion(ref.APIVersion)
-	there.SetKind(strings.TrimSuffix(ref.Kind, "Template") + "List")
-	if err := r.client.List(ctx, &there, client.InNamespace(check.Namespace)); err != nil {
+	var existing unstructured.UnstructuredList
+	existing.SetAPIVersion(ref.APIVersion)
+	existing.SetKind(strings.TrimSuffix(ref.Kind, "Template") + "List")
+	if err := r.client.List(ctx, &existing, client.InNamespace(check.Namespace)); err != nil {
 		return nil, &externalProblem{requests, machinev1beta1.ExternalRemediationRequestCreationFailed, fmt.Errorf("list the objects that ask for remediation: %w", err)}
 	}
 	byName := remediationsByName{}
-	for i := range there.Items {
-		byName[there.Items[i].GetName()] = &there.Items[i]
+	for i := range existing.Items {
+		byName[existing.Items[i].GetName()] = &existing.Items[i]
 	}
 	return byName, nil
 }
 
 // endRemediations deletes the remediation objects of healthy machines, also while too many others are unhealthy.
-func (r *MachineHealthCheckReconciler) endRemediations(ctx context.Context, asked remediationsByName, healthy []target) error {
+func (r *MachineHealthCheckReconciler) endRemediations(ctx context.Context, requested remediationsByName, healthy []checkedMachine) error {
 	var problems []error
 	for _, t := range healthy {
-		made := asked[t.machine.Name]
+		made := requested[t.machine.Name]
 		if made != nil && made.GetDeletionTimestamp() == nil && isOwnedBy(made, t.machine) {
 			problems = append(problems, client.IgnoreNotFound(r.client.Delete(ctx, made)))
 		}

@@ -63,18 +63,18 @@ func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 	if _, isPaused := check.Annotations[PausedAnnotation]; isPaused || check.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
-	targets, err := r.targets(ctx, check)
+	checked, err := r.checkedMachines(ctx, check)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	now, limit := time.Now(), 0
-	if limit, err = maxUnhealthy(check.Spec.MaxUnhealthy, len(targets)); err != nil {
+	if limit, err = maxUnhealthy(check.Spec.MaxUnhealthy, len(checked)); err != nil {
 		r.recorder.Eventf(check, nil, corev1.EventTypeWarning, "InvalidSpec", "Remediate", "%v: write a number, or a percentage such as 40%%", err)
 		return ctrl.Result{}, reconcile.TerminalError(err) // until the spec changes
 	}
-	counted, again := census{machines: len(targets), limit: limit}, time.Duration(0)
-	var healthy, unhealthy []target
-	for _, t := range targets {
+	counted, again := census{machines: len(checked), limit: limit}, time.Duration(0)
+	var healthy, unhealthy []checkedMachine
+	for _, t := range checked {
 		found := examine(t, check.Spec, now)
 		again = earliest(again, found.again)
 		switch {
@@ -97,8 +97,8 @@ func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// targets returns the machines that a health check selects, with their nodes.
-func (r *MachineHealthCheckReconciler) targets(ctx context.Context, check *machinev1beta1.MachineHealthCheck) ([]target, error) {
+// checkedMachines returns the machines that a health check selects, with their nodes.
+func (r *MachineHealthCheckReconciler) checkedMachines(ctx context.Context, check *machinev1beta1.MachineHealthCheck) ([]checkedMachine, error) {
 	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
 	if err != nil {
 		return nil, reconcile.TerminalError(fmt.Errorf("read the selector: %w", err))
@@ -109,21 +109,21 @@ func (r *MachineHealthCheckReconciler) targets(ctx context.Context, check *machi
 	if err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
 	}
-	var targets []target
+	var checked []checkedMachine
 	for i := range list.Items {
-		t, err := newTarget(ctx, r.client, &list.Items[i])
+		t, err := newCheckedMachine(ctx, r.client, &list.Items[i])
 		if err != nil {
 			return nil, err
 		}
-		targets = append(targets, t)
+		checked = append(checked, t)
 	}
-	return targets, nil
+	return checked, nil
 }
 
-// newTarget reads the node of a Machine. It belongs to the cache, where the reader is one. A node of that name that is another
+// newCheckedMachine reads the node of a Machine. It belongs to the cache, where the reader is one. A node of that name that is another
 // Machine's counts as none; one of which that is not known may be the Machine's.
-func newTarget(ctx context.Context, reader client.Reader, m *machinev1beta1.Machine) (target, error) {
-	t, name := target{machine: m}, enqueue.NodeName(m)
+func newCheckedMachine(ctx context.Context, reader client.Reader, m *machinev1beta1.Machine) (checkedMachine, error) {
+	t, name := checkedMachine{machine: m}, enqueue.NodeName(m)
 	if name == "" {
 		return t, nil
 	}
@@ -172,22 +172,22 @@ func (r *MachineHealthCheckReconciler) writeProblem(ctx context.Context, check *
 
 // remediateAll ends the remediation of healthy machines by another controller, and has each machine in need remediated.
 func (r *MachineHealthCheckReconciler) remediateAll(
-	ctx context.Context, check *machinev1beta1.MachineHealthCheck, healthy, unhealthy []target,
+	ctx context.Context, check *machinev1beta1.MachineHealthCheck, healthy, unhealthy []checkedMachine,
 ) error {
-	asked, problem := r.remediations(ctx, check)
+	requested, problem := r.remediations(ctx, check)
 	if problem == nil {
-		problem = errors.Join(r.endRemediations(ctx, asked, healthy), r.remediateEach(ctx, check, asked, unhealthy))
+		problem = errors.Join(r.endRemediations(ctx, requested, healthy), r.remediateEach(ctx, check, requested, unhealthy))
 	}
 	return errors.Join(problem, r.writeProblem(ctx, check, problem))
 }
 
 // remediateEach remediates machines, whatever becomes of the others, but for those that another controller is asked for.
 func (r *MachineHealthCheckReconciler) remediateEach(
-	ctx context.Context, check *machinev1beta1.MachineHealthCheck, asked remediationsByName, unhealthy []target,
+	ctx context.Context, check *machinev1beta1.MachineHealthCheck, requested remediationsByName, unhealthy []checkedMachine,
 ) error {
 	var problems []error
 	for _, t := range unhealthy {
-		if t.machine.DeletionTimestamp != nil || asked[t.machine.Name] != nil {
+		if t.machine.DeletionTimestamp != nil || requested[t.machine.Name] != nil {
 			continue
 		}
 		machine, reason, err := r.confirm(ctx, check, t.machine)
@@ -217,7 +217,7 @@ func (r *MachineHealthCheckReconciler) confirm(
 	if machine.UID != seen.UID || machine.DeletionTimestamp != nil {
 		return nil, "", nil
 	}
-	now, err := newTarget(ctx, r.server, machine)
+	now, err := newCheckedMachine(ctx, r.server, machine)
 	if err != nil {
 		return nil, "", err
 	}

@@ -16,7 +16,7 @@ const ExternalRemediationAnnotation = "host.metal3.io/external-remediation"
 const defaultNodeStartupTimeout = 10 * time.Minute
 
 // A target is a Machine and its node.
-type target struct {
+type checkedMachine struct {
 	machine *machinev1beta1.Machine
 	node    *corev1.Node // nil if the Machine names none, or the one that it names is gone
 }
@@ -32,7 +32,7 @@ type verdict struct {
 
 // examine decides whether a machine is healthy. One that may become unhealthy when a timeout ends, that is being
 // deleted, or that others fix is neither healthy nor in need of remediation.
-func examine(t target, spec machinev1beta1.MachineHealthCheckSpec, now time.Time) verdict {
+func examine(t checkedMachine, spec machinev1beta1.MachineHealthCheckSpec, now time.Time) verdict {
 	ref := t.machine.Status.NodeRef
 	switch {
 	case t.machine.Status.Phase != nil && *t.machine.Status.Phase == machinev1beta1.PhaseFailed:

@@ -53,7 +53,7 @@ func (r *MachineHealthCheckReconciler) remediate(
 }
 
 func (r *MachineHealthCheckReconciler) annotate(ctx context.Context, machine *machinev1beta1.Machine) error {
-	if _, isAsked := machine.Annotations[ExternalRemediationAnnotation]; isAsked {
+	if _, isRequested := machine.Annotations[ExternalRemediationAnnotation]; isRequested {
 		return nil
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, ExternalRemediationAnnotation)

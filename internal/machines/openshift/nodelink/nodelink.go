@@ -37,7 +37,7 @@ const concurrency = 10
 type NodeLinkReconciler struct {
 	client   client.Client
 	recorder events.EventRecorder
-	told     problems
+	reported problems
 }
 
 // SetupWithManager adds the controller and the indexes that it needs to a manager.
@@ -58,7 +58,7 @@ func (r *NodeLinkReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	node := &corev1.Node{}
 	if err := r.client.Get(ctx, request.NamespacedName, node); err != nil {
 		if apierrors.IsNotFound(err) { // its Machine still names it: so the Machine is known to have lost its node
-			r.told.forget(request.Name)
+			r.reported.forget(request.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -72,10 +72,10 @@ func (r *NodeLinkReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	machine, problem := judge(seen)
 	switch {
 	case problem != "":
-		r.tellProblem(ctx, seen, problem)
+		r.reportProblem(ctx, seen, problem)
 		return ctrl.Result{}, nil
 	case machine == nil:
-		r.told.forget(node.Name)
+		r.reported.forget(node.Name)
 		return ctrl.Result{}, nil
 	}
 	return r.link(ctx, node, machine)
@@ -91,12 +91,12 @@ func (r *NodeLinkReconciler) link(ctx context.Context, node *corev1.Node, machin
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	case apierrors.IsInvalid(err):
 		seen := candidates{node: node, machines: []*machinev1beta1.Machine{machine}}
-		r.tellProblem(ctx, seen, fmt.Sprintf("node %s can't be given what Machine %s has for it: %v", node.Name, name(machine), err))
+		r.reportProblem(ctx, seen, fmt.Sprintf("node %s can't be given what Machine %s has for it: %v", node.Name, name(machine), err))
 		return ctrl.Result{}, reconcile.TerminalError(err)
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil // one of both is gone
 	case err == nil:
-		r.told.forget(node.Name)
+		r.reported.forget(node.Name)
 	}
 	return ctrl.Result{}, err
 }

@@ -77,9 +77,9 @@ func (r *NodeLinkReconciler) nodesOfMachine(ctx context.Context, object client.O
 // maxNote is how long the API server lets the text of an event be.
 const maxNote = 1024
 
-// tellProblem tells a problem of a node once, in the log and to its Machines.
-func (r *NodeLinkReconciler) tellProblem(ctx context.Context, seen candidates, problem string) {
-	if !r.told.isNew(seen.node.Name, problem) {
+// reportProblem tells a problem of a node once, in the log and to its Machines.
+func (r *NodeLinkReconciler) reportProblem(ctx context.Context, seen candidates, problem string) {
+	if !r.reported.isNew(seen.node.Name, problem) {
 		return
 	}
 	ctrl.LoggerFrom(ctx).Info("node not linked", "problem", problem)
