@@ -167,7 +167,7 @@ func (o *oracleNode) budget(name string) {
 // ours are the pods that have to go, as package drain says.
 func (o *oracleNode) ours() []string {
 	o.Helper()
-	held, err := drain.Look(o.Context(), o.client, o.node)
+	held, err := drain.HeldPods(o.Context(), o.client, o.node)
 	if err != nil {
 		o.Fatal(err)
 	}

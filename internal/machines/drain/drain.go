@@ -6,7 +6,7 @@
 // all but mirror pods and those of DaemonSets that exist. A node that can't be reached can't end its pods. They
 // are evicted with one second of grace, and not waited for once that is over; budgets count there too.
 //
-// Evict is the call to start from, and EvictByRules where pods have an order, or are to be left alone. Look changes nothing,
+// Evict is the call to start from, and EvictByRules where pods have an order, or are to be left alone. HeldPods changes nothing,
 // and serves those who only want to know.
 package drain
 
@@ -34,7 +34,7 @@ type HeldPod struct {
 	Message string // what holds the pod, in words, with its name
 	Refusal string // what the API server said when it refused the eviction
 	// Toleration is that by which the pod may come back to a cordoned node, and IsAfterCordon says that the pod has come after
-	// the cordon. Look finds both.
+	// the cordon. HeldPods finds both.
 	Toleration    string
 	IsAfterCordon bool
 }
@@ -48,7 +48,7 @@ const (
 	Finalizers PodHold = "Finalizers" // it has ended, and finalizers hold the object
 	Budget     PodHold = "Budget"     // a disruption budget allows no disruption
 	Refused    PodHold = "Refused"    // the eviction failed
-	// ToBeEvicted is what nothing holds: Look evicts nothing, and Evict leaves a pod that has changed meanwhile
+	// ToBeEvicted is what nothing holds: HeldPods evicts nothing, and Evict leaves a pod that has changed meanwhile
 	// to the next pass.
 	ToBeEvicted PodHold = "ToBeEvicted"
 	// Later is of a pod whose turn comes when others are gone, by the order of rules.
@@ -103,8 +103,8 @@ func (p *pass) evictAll(ctx context.Context, pods []corev1.Pod) ([]HeldPod, erro
 	return p.nameBudgets(ctx, pods, held), nil
 }
 
-// Look returns the pods of a node that draining it would have to get off, and what holds them.
-func Look(ctx context.Context, client kubernetes.Interface, node *corev1.Node) ([]HeldPod, error) {
+// HeldPods returns the pods of a node that draining it would have to get off, and what holds them.
+func HeldPods(ctx context.Context, client kubernetes.Interface, node *corev1.Node) ([]HeldPod, error) {
 	p := newPass(client, node)
 	pods, _, err := p.pods(ctx)
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 
 // A Provider makes and deletes the infrastructure of machines. Each call can be repeated.
 type Provider interface {
-	// Look returns what there is of a machine's infrastructure.
-	Look(ctx context.Context, m Machine) (Instance, error)
+	// Get returns the state of a machine's infrastructure.
+	Get(ctx context.Context, m Machine) (Instance, error)
 	// Create has the infrastructure made, unless it is there.
 	Create(ctx context.Context, m Machine) (Instance, error)
-	// Delete has the infrastructure deleted. It is gone when Look finds none.
+	// Delete has the infrastructure deleted. It is gone when Get finds none.
 	Delete(ctx context.Context, m Machine) (Instance, error)
 }
 

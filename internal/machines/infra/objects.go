@@ -46,8 +46,8 @@ func NewObjectProvider(mgr ctrl.Manager) (*ObjectProvider, error) {
 	return &ObjectProvider{Client: direct, Watcher: watcher}, nil
 }
 
-// Look implements Provider.
-func (o *ObjectProvider) Look(ctx context.Context, m Machine) (Instance, error) {
+// Get implements Provider.
+func (o *ObjectProvider) Get(ctx context.Context, m Machine) (Instance, error) {
 	object, err := o.find(ctx, m)
 	if err != nil {
 		return Instance{}, err
@@ -66,7 +66,7 @@ func (o *ObjectProvider) Create(ctx context.Context, m Machine) (Instance, error
 	object := m.object()
 	err := o.Client.Create(ctx, object, client.FieldValidation(metav1.FieldValidationStrict))
 	if apierrors.IsAlreadyExists(err) {
-		return o.Look(ctx, m)
+		return o.Get(ctx, m)
 	}
 	if err != nil {
 		return Instance{}, refusal("create", m, err)

@@ -65,7 +65,7 @@ func (r *MachineReconciler) observe(ctx context.Context, m *machinev1beta1.Machi
 	wanted, err := machineForInfra(m)
 	var instance infra.Instance
 	if err == nil {
-		instance, err = r.infrastructure.Look(ctx, wanted)
+		instance, err = r.infrastructure.Get(ctx, wanted)
 	}
 	if err == nil && !instance.Exists && !isProvisioned(m) {
 		instance, err = r.infrastructure.Create(ctx, wanted)

@@ -89,7 +89,7 @@ func (d *machineDeletion) gatherInfrastructure(ctx context.Context) deletion.Inf
 	wanted, err := machineForInfra(d.m)
 	var instance infra.Instance
 	if err == nil {
-		instance, err = d.infrastructure.Look(ctx, wanted)
+		instance, err = d.infrastructure.Get(ctx, wanted)
 	}
 	countFailure(failedDeletes, d.m, err)
 	var invalid *infra.InvalidError

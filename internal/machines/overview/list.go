@@ -191,7 +191,7 @@ func (g *machineGatherer) gather(ctx context.Context, f *machineFacts) {
 
 // podsOf looks at the pods of a node that is drained.
 func (g *machineGatherer) podsOf(ctx context.Context, node *corev1.Node) *nodePods {
-	left, err := drain.Look(ctx, g.cluster.Client, node)
+	left, err := drain.HeldPods(ctx, g.cluster.Client, node)
 	switch {
 	case apierrors.IsForbidden(err):
 		return &nodePods{unknown: "this user may not list pods, or PodDisruptionBudgets, in all namespaces"}

@@ -137,7 +137,7 @@ func (f *facts) ruledOut(set *clusterv1.MachineSet) string {
 			return fmt.Sprintf("%s %s, of which MachineSet %s was made, is gone", ref.Kind, ref.Name, set.Name)
 		}
 	}
-	if reason := rolloutrules.WhyReplaced(f.deployment, set, f.now); reason != "" {
+	if reason := rolloutrules.ReplacementReason(f.deployment, set, f.now); reason != "" {
 		return reason
 	}
 	if len(rolloutrules.Differences(set.Spec.Template.Spec, f.deployment.Spec.Template.Spec)) == 0 {

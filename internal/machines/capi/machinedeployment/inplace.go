@@ -51,7 +51,7 @@ func (s *deploymentSnapshot) movable() []*clusterv1.MachineSet {
 // replacementReason returns why the machines of an old set are replaced; empty if they can be updated in place. The extension is asked
 // last.
 func (r *ClusterMachineDeploymentReconciler) replacementReason(ctx context.Context, seen *deploymentSnapshot, set *clusterv1.MachineSet) (string, error) {
-	if reason := rolloutrules.WhyReplaced(seen.deployment, set, seen.time); reason != "" {
+	if reason := rolloutrules.ReplacementReason(seen.deployment, set, seen.time); reason != "" {
 		return reason, nil
 	}
 	if len(rolloutrules.Differences(set.Spec.Template.Spec, seen.deployment.Spec.Template.Spec)) == 0 {

@@ -91,9 +91,9 @@ func IsExpired(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSe
 	return !after.IsZero() && !now.Before(after.Time) && set.CreationTimestamp.Before(&after)
 }
 
-// WhyReplaced says why the machines of an old set are replaced whatever an extension says, because spec.rollout.after asks for new
+// ReplacementReason says why the machines of an old set are replaced whatever an extension says, because spec.rollout.after asks for new
 // machines, or no object of one kind becomes one of another; empty if an extension is to be asked.
-func WhyReplaced(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSet, now time.Time) string {
+func ReplacementReason(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSet, now time.Time) string {
 	const message = "spec.template.spec.%s changes from kind %s to %s"
 	has, wanted := set.Spec.Template.Spec, deployment.Spec.Template.Spec
 	if IsExpired(deployment, set, now) {
