@@ -18,10 +18,10 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// A deletionPass is what one pass of a deletion has seen and done beside. Nothing of it outlives the pass.
+// A deletionPass is one pass over a Machine that is being deleted. Nothing of it outlives the pass.
 type deletionPass struct {
 	*machinePass
-	keeps            string       // why the Node is left alone; empty if it is not
+	keeps            string       // why the Node is kept; empty if it is deleted
 	liveNode         *corev1.Node // the Node as the API server has it; nil if it is gone
 	drain            deletion.Drain
 	volumes          deletion.Volumes
@@ -30,10 +30,10 @@ type deletionPass struct {
 	failure          error // for the queue to back off
 }
 
-// delete does the steps of a deletion until one waits, or the Machine is let go. It returns when to look again.
+// delete does the steps of a deletion until one has to wait, or the finalizer is removed. It returns when to reconcile again.
 func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
 	d.step = deletion.DeletionStep{Reason: clusterv1.MachineDeletingReason, Message: "Deletion started"}
-	// What can't be looked at is looked at again, whatever else is waited for.
+	// A failed read is retried, whatever the deletion waits for.
 	d.failure = errors.Join(d.infrastructure.problem, d.bootstrap.problem)
 	if err := d.gather(ctx); err != nil {
 		d.step.Reason, d.step.Message = clusterv1.MachineDeletingInternalErrorReason, "Please check controller logs for errors"
@@ -58,7 +58,7 @@ func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// perform does the action of the step.
+// perform executes the action of the step.
 func (d *deletionPass) perform(ctx context.Context) error {
 	switch d.step.Action {
 	case deletion.RecordStart:
@@ -92,7 +92,7 @@ func (d *deletionPass) perform(ctx context.Context) error {
 	return nil
 }
 
-// recordStart writes that a stage has begun, before anything follows from it.
+// recordStart writes the start time of a stage before its first action.
 func (d *deletionPass) recordStart(ctx context.Context) error {
 	if d.status.Deletion == nil {
 		d.status.Deletion = &clusterv1.MachineDeletionStatus{}
@@ -118,7 +118,7 @@ func startOf(status *clusterv1.MachineDeletionStatus, stage deletion.DeletionSta
 	}
 }
 
-// evict evicts the pods of the Node, by the rules for it, and keeps what is left.
+// evict evicts the pods of the Node by its drain rules, and records the remaining ones.
 func (d *deletionPass) evict(ctx context.Context) {
 	rules, err := d.podRules(ctx)
 	var left []drain.HeldPod
@@ -132,7 +132,7 @@ func (d *deletionPass) evict(ctx context.Context) {
 	d.drain.HasLooked, d.drain.Left = true, bullets(left)
 }
 
-// drainFailed notes why the Node could not be drained.
+// drainFailed records why the Node could not be drained.
 func (d *deletionPass) drainFailed(err error) {
 	if err == nil {
 		return
@@ -141,7 +141,7 @@ func (d *deletionPass) drainFailed(err error) {
 	d.recordEvent(d.m, corev1.EventTypeWarning, "FailedDrainNode", fmt.Sprintf("error draining Machine's node %q: %v", d.status.NodeRef.Name, err))
 }
 
-// requestDeletion has an object deleted, looks whether it is gone, and returns what people are told if that fails.
+// requestDeletion deletes an object, checks whether it is gone, and returns a message if that fails.
 func (d *deletionPass) requestDeletion(ctx context.Context, object *referenced, to clusterv1.ContractVersionedObjectReference) string {
 	err := d.references.Delete(ctx, object.object)
 	if err == nil {
@@ -168,7 +168,7 @@ func (d *deletionPass) deleteNode(ctx context.Context) {
 	d.recordEvent(d.m, corev1.EventTypeWarning, "FailedDeleteNode", fmt.Sprintf("error deleting Machine's Node: %v", err))
 }
 
-// release writes that the deletion is complete, and lets the Machine go. Both writes are refused if the Machine has changed
+// release writes that the deletion is complete, and removes the finalizer. Both writes fail if the Machine has changed
 // since it was read, so that neither can miss a hook.
 func (d *deletionPass) release(ctx context.Context) error {
 	d.setConditions()

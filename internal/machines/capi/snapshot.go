@@ -15,10 +15,10 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
-// defaultNodeDeletionTimeout is what Cluster API's admission writes into Machines that don't say.
+// defaultNodeDeletionTimeout is the default that Cluster API's admission sets, in seconds.
 const defaultNodeDeletionTimeout = 10
 
-// gather looks at what a deletion goes by, beside what each pass looks at.
+// gather reads the facts that only a deletion needs.
 func (d *deletionPass) gather(ctx context.Context) error {
 	var err error
 	if d.keeps, err = d.keepsNode(ctx); err != nil {
@@ -45,8 +45,8 @@ func (d *deletionPass) gather(ctx context.Context) error {
 	return nil
 }
 
-// keepsNode says why the Node is to be left alone, or nothing if it is to be drained and deleted. What keeps it from being
-// found is no reason.
+// keepsNode returns why the Node is kept; empty if it is drained and deleted. A Node that could not be looked for is not
+// kept for that reason.
 func (d *deletionPass) keepsNode(ctx context.Context) (string, error) {
 	switch {
 	case d.cluster.UID == "":
@@ -85,7 +85,7 @@ func (d *deletionPass) keepsNode(ctx context.Context) (string, error) {
 	return "no Machine of the control plane would be left", nil
 }
 
-// snapshot returns what the next step of the deletion comes of.
+// snapshot returns the facts from which the next step of the deletion is decided.
 func (d *deletionPass) snapshot() deletion.Snapshot {
 	seen := deletion.Snapshot{
 		PreDrain:     hooksOf(d.m, clusterv1.PreDrainDeleteHookAnnotationPrefix),
@@ -106,7 +106,7 @@ func (d *deletionPass) snapshot() deletion.Snapshot {
 	return seen
 }
 
-// facts returns what a deletion goes by of an object.
+// facts returns the facts about an object for the deletion.
 func (r referenced) facts(to clusterv1.ContractVersionedObjectReference, failed string) deletion.Infrastructure {
 	facts := deletion.Infrastructure{Name: to.Kind, Problem: failed, Exists: r.object != nil, IsDeleting: r.isDeletionRequested}
 	if r.object != nil && r.object.GetDeletionTimestamp() != nil {
@@ -118,7 +118,7 @@ func (r referenced) facts(to clusterv1.ContractVersionedObjectReference, failed 
 	return facts
 }
 
-// began returns when the stages began that were recorded.
+// began returns the recorded start times of the stages.
 func (d *deletionPass) began() map[deletion.DeletionStage]time.Time {
 	began := map[deletion.DeletionStage]time.Time{deletion.RemovingNode: d.m.DeletionTimestamp.Time}
 	if d.status.Deletion == nil {

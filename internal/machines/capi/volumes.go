@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// lookAtVolumes notes which volumes have to be detached yet. On a node that can't be reached none ever is.
+// lookAtVolumes records which volumes are still attached. Volumes of an unreachable node are never detached.
 func (d *deletionPass) lookAtVolumes(ctx context.Context) {
 	volumes := &d.volumes
 	volumes.HasLooked = true
@@ -29,11 +29,11 @@ func (d *deletionPass) lookAtVolumes(ctx context.Context) {
 	volumes.Left = left.lines()
 }
 
-// attachedVolumes are the volumes that are attached to a node, by what is known of them.
+// attachedVolumes are the volumes that are attached to a node, by what identifies them.
 type attachedVolumes struct{ claims, withoutClaim, onlyAtNode, onlyAttachment map[string]bool }
 
-// attachedVolumes returns what is attached to the Node, by its status and by VolumeAttachments, but for the volumes of pods
-// that draining leaves alone.
+// attachedVolumes returns the volumes that are attached to the Node by its status and by VolumeAttachments, except for those
+// of pods that draining leaves alone.
 func (d *deletionPass) attachedVolumes(ctx context.Context) (attachedVolumes, error) {
 	left := attachedVolumes{
 		claims: map[string]bool{}, withoutClaim: map[string]bool{}, onlyAtNode: map[string]bool{}, onlyAttachment: map[string]bool{},
@@ -67,7 +67,7 @@ func (d *deletionPass) attachedVolumes(ctx context.Context) (attachedVolumes, er
 	return left, nil
 }
 
-// know puts a volume where it belongs, if it is attached.
+// know replaces the identifiers of a volume that is attached by its claim.
 func (a attachedVolumes) know(volume corev1.PersistentVolume, staying map[string]bool) {
 	isAttached := a.onlyAttachment[volume.Name]
 	delete(a.onlyAttachment, volume.Name)
@@ -104,7 +104,7 @@ func (d *deletionPass) stayingClaims(ctx context.Context) (map[string]bool, erro
 	return claims, err
 }
 
-// lines says in Cluster API's words what is attached.
+// lines returns the attached volumes, in Cluster API's words.
 func (a attachedVolumes) lines() []string {
 	var lines []string
 	for _, group := range []struct {

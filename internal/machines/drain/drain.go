@@ -112,7 +112,7 @@ func HeldPods(ctx context.Context, client kubernetes.Interface, node *corev1.Nod
 	}
 	var held []HeldPod
 	for i := range pods {
-		h, err := p.look(ctx, &pods[i])
+		h, err := p.inspect(ctx, &pods[i])
 		if err != nil {
 			return nil, err
 		}

@@ -110,8 +110,8 @@ func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// look says what would hold a pod.
-func (p *pass) look(ctx context.Context, pod *corev1.Pod) (HeldPod, error) {
+// inspect says what would hold a pod.
+func (p *pass) inspect(ctx context.Context, pod *corev1.Pod) (HeldPod, error) {
 	if pod.DeletionTimestamp != nil {
 		return ending(pod), nil
 	}

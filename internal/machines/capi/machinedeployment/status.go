@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// report writes the status, and tells of a problem that was not told before. The problem is returned, to be tried again.
+// report writes the status, and records an event of a problem that was not reported before. It returns the problem, for a retry.
 func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *deploymentSnapshot, problem error) error {
 	message := cmp.Or(seen.invalid, replicas.MessageOf(problem))
 	before := &clusterv1.MachineDeployment{ObjectMeta: seen.deployment.ObjectMeta, Status: seen.deployment.Status}
@@ -32,14 +32,14 @@ func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *d
 	if message != "" && (reported == nil || !strings.HasSuffix(reported.Message, message)) {
 		r.recorder.Eventf(seen.deployment, nil, corev1.EventTypeWarning, "ReconcileError", "Reconcile", "%s", message)
 	}
-	// A deployment whose finalizer went is gone.
+	// A deployment whose finalizer was removed is gone.
 	if err := r.cached.Status().Patch(ctx, changed, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return errors.Join(problem, fmt.Errorf("write the status of MachineDeployment %s: %w", before.Name, err))
 	}
 	return problem
 }
 
-// newStatus returns the status of a deployment. One that is paused, or invalid, keeps its counts.
+// newStatus returns the status of a deployment. A paused or invalid deployment keeps its counts.
 func newStatus(seen *deploymentSnapshot, problem string) clusterv1.MachineDeploymentStatus {
 	status := *seen.deployment.Status.DeepCopy()
 	setConditions := func(conditions ...metav1.Condition) {
@@ -70,8 +70,8 @@ func newStatus(seen *deploymentSnapshot, problem string) clusterv1.MachineDeploy
 	return status
 }
 
-// count sums up the counts of sets. None is known before a set has counted. A set that is outdated by now has counted machines as up to
-// date that are not any more.
+// count sums up the counts of sets, once each of them has counted. A set that has become outdated may still count its machines
+// as up to date.
 func count(status *clusterv1.MachineDeploymentStatus, seen *deploymentSnapshot) {
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = nil, nil, nil, nil
 	for _, set := range seen.sets {

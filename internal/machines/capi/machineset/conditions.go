@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
-// newStatus returns the status of a set. The counts of an invalid one stay as they were: which machines are
-// its own is not known. Of one that is paused nothing else is told.
+// newStatus returns the status of a set. An invalid set keeps its counts, since its machines are not known. For a paused set
+// only the condition Paused changes.
 func newStatus(seen *clusterSetSnapshot, problem string, now time.Time) clusterv1.MachineSetStatus {
 	status := *seen.set.Status.DeepCopy()
 	setConditions := func(conditions ...metav1.Condition) {
@@ -39,8 +39,8 @@ func newStatus(seen *clusterSetSnapshot, problem string, now time.Time) clusterv
 	return status
 }
 
-// remediating returns the condition Remediating, which says how the machines stand that the set is asked to replace; or,
-// if there is none, names those that a health check has found unhealthy.
+// remediating returns the condition Remediating, with the messages of the machines that the set has to replace; or, if there
+// is none, the names of machines that a health check has found unhealthy.
 func remediating(machines []*clusterv1.Machine) metav1.Condition {
 	var names []string
 	var marked []*clusterv1.Machine

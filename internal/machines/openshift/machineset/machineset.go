@@ -72,9 +72,9 @@ func SetupWithManager(ctx context.Context, manager ctrl.Manager) error {
 // behind an annotation that tells which machine is to go. So the cache only says that something may be to be done;
 // what that is follows from a look at the API server.
 func (r *MachineSetReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	seen, err := look(ctx, r.cached, request.NamespacedName)
+	seen, err := readSnapshot(ctx, r.cached, request.NamespacedName)
 	if err == nil && seen.isManaged() && !seen.plan(r.now()).IsEmpty() {
-		seen, err = look(ctx, r.live, request.NamespacedName)
+		seen, err = readSnapshot(ctx, r.live, request.NamespacedName)
 	}
 	if err != nil {
 		return ctrl.Result{}, err

@@ -65,7 +65,7 @@ func (r *NodeLinkReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	if node.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
-	seen, err := r.look(ctx, node)
+	seen, err := r.gatherCandidates(ctx, node)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

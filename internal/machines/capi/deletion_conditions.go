@@ -6,7 +6,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
-// setStageCondition sets the condition of a stage that begins.
+// setStageCondition sets the condition of a stage when it begins.
 func (d *deletionPass) setStageCondition() {
 	const info = clusterv1.ConditionSeverityInfo
 	switch d.step.Stage {
@@ -19,7 +19,7 @@ func (d *deletionPass) setStageCondition() {
 	d.setHookConditions()
 }
 
-// setWaitConditions sets the conditions that say what the step waits for.
+// setWaitConditions sets the conditions that report what the step waits for.
 func (d *deletionPass) setWaitConditions() {
 	d.setHookConditions()
 	if d.step.Stage != deletion.Draining {
@@ -32,7 +32,7 @@ func (d *deletionPass) setWaitConditions() {
 	d.setLegacy(clusterv1.DrainingSucceededV1Beta1Condition, draining)
 }
 
-// setHookConditions says which hooks have been waited for, by the stage.
+// setHookConditions sets the conditions of the hooks by the stage.
 func (d *deletionPass) setHookConditions() {
 	waiting := legacyFalse(clusterv1.WaitingExternalHookV1Beta1Reason, clusterv1.ConditionSeverityInfo, "")
 	if d.keeps == "" {

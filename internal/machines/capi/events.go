@@ -8,13 +8,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// lastEvents are the last events of each machine by their reasons: what has not changed is not told again.
+// lastEvents are the last events of each machine by their reasons: an event that has not changed is not recorded again.
 type lastEvents struct {
 	mu   sync.Mutex
 	last map[types.NamespacedName]map[string]string
 }
 
-// isNew says that an event differs from the last one of its reason, and remembers it.
+// isNew reports whether an event differs from the last one of its reason, and remembers it.
 func (t *lastEvents) isNew(machine types.NamespacedName, reason, note string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,7 +35,7 @@ func (t *lastEvents) forget(machine types.NamespacedName) {
 	delete(t.last, machine)
 }
 
-// recordEvent makes an event of a Machine.
+// recordEvent records an event about a Machine.
 func (r *ClusterAPIReconciler) recordEvent(m *clusterv1.Machine, kind, reason, note string) {
 	if r.lastEvents.isNew(client.ObjectKeyFromObject(m), reason, note) {
 		r.events.Eventf(m, nil, kind, reason, "Reconcile", "%s", note)

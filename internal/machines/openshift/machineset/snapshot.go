@@ -32,10 +32,10 @@ type setSnapshot struct {
 	invalid string
 }
 
-// look reads a MachineSet, and the machines before it: machines that the garbage collector took from a set
+// readSnapshot reads a MachineSet, and the machines before it: machines that the garbage collector took from a set
 // are orphans, and the set that is read then is seen to be deleting. It returns nil if there is no such set. It only
 // lists, which is the right that watching needs as well.
-func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (*setSnapshot, error) {
+func readSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName) (*setSnapshot, error) {
 	var list machinev1beta1.MachineList
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
