@@ -26,7 +26,7 @@ var relatedObjects = []configv1.ObjectReference{
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: programName},
 }
 
-// readStanding returns how the controllers stand, from the machines in the cache.
+// readStanding returns the standing of the controllers, from the machines in the cache.
 func readStanding(ctx context.Context, cached client.Reader) (clusteroperator.ControllerStanding, error) {
 	var machines machinev1beta1.MachineList
 	if err := cached.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
@@ -35,8 +35,8 @@ func readStanding(ctx context.Context, cached client.Reader) (clusteroperator.Co
 	return standing(machines.Items), nil
 }
 
-// standing returns how the controllers stand that have seen all machines. Upgradeable is false while the control plane is
-// short of a machine: a minor update restarts what runs on the others.
+// standing returns the standing of the controllers, from all machines. Upgradeable is false while a machine of the control
+// plane is being deleted: a minor update restarts the components on the others.
 func standing(machines []machinev1beta1.Machine) clusteroperator.ControllerStanding {
 	var failed, going []string
 	for _, m := range machines {
@@ -59,7 +59,7 @@ func standing(machines []machinev1beta1.Machine) clusteroperator.ControllerStand
 	return s
 }
 
-// isOfControlPlane reads the role that a machine's label says.
+// isOfControlPlane reports whether a machine has the role of the control plane, by its label.
 func isOfControlPlane(m machinev1beta1.Machine) bool {
 	role := m.Labels["machine.openshift.io/cluster-api-machine-role"]
 	return role == "master" || role == "control-plane"
