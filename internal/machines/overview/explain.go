@@ -19,23 +19,23 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// mostEvents is how many events are told, the newest.
+// mostEvents is how many events are shown, the newest.
 const mostEvents = 10
 
-// A MachineExplanation is what there is to say about one machine.
+// A MachineExplanation explains the state of one machine.
 type MachineExplanation struct {
 	MachineOverview
 	Statements []MachineStatement `json:"-"` // the most important first
 }
 
-// A MachineStatement is one thing that is said, with what else there is to know of it, and what to do.
+// A MachineStatement is a sentence about a machine, with details, and what to do.
 type MachineStatement struct {
 	Text    string
 	Details []string
 }
 
-// Explain says how one machine stands, since when, what it waits for, what to do about it, and what has happened. It
-// returns nil if there is none of that name.
+// Explain returns the state of one machine, since when, what it waits for, what to do about it, and its events. It
+// returns nil if the machine does not exist.
 func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExplanation, error) {
 	g := &machineGatherer{cluster: c}
 	q := MachineQuery{Namespace: id.Namespace, Names: []string{id.Name}}
@@ -67,7 +67,7 @@ func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExpl
 	return m, nil
 }
 
-// explain says what there is to say.
+// explain returns the explanation of the machine.
 func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExplanation {
 	m := &MachineExplanation{MachineOverview: judge(f)}
 	m.addHolds(f.standing(m.Stage), f.remedy, now)
@@ -82,7 +82,7 @@ func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExp
 	return m
 }
 
-// standing is what is said of the node and the deletion of a machine beyond what all machines tell.
+// standing is the end of the first statement, about a missing node or a deletion that the controller has not noticed.
 func (f *machineFacts) standing(stage deletion.DeletionStage) string {
 	text := ""
 	if f.nodeName() != "" && f.nodes.byName != nil && f.node() == nil {
@@ -94,7 +94,7 @@ func (f *machineFacts) standing(stage deletion.DeletionStage) string {
 	return text
 }
 
-// statements say of the pods that stay that they do.
+// statements returns a statement for each pod that is left to end with the node.
 func (p *nodePods) statements() []MachineStatement {
 	if p == nil {
 		return nil
@@ -102,15 +102,15 @@ func (p *nodePods) statements() []MachineStatement {
 	var statements []MachineStatement
 	for _, pod := range p.staying {
 		statements = append(statements, MachineStatement{
-			Text: fmt.Sprintf("pod %s/%s came after its node was cordoned, and tolerates that (toleration %s): it is left to end with the node",
+			Text: fmt.Sprintf("pod %s/%s was scheduled after its node was cordoned, and tolerates that (toleration %s): it is left to end with the node",
 				pod.Namespace, pod.Name, pod.Toleration),
-			Details: []string{"nothing is to be done; to keep such pods off nodes that are drained, take the toleration out of what makes them"},
+			Details: []string{"nothing is to be done; to keep such pods off nodes that are drained, remove the toleration from their workload"},
 		})
 	}
 	return statements
 }
 
-// lateHooks says of hooks whose stage is over that they hold nothing: conditions show them as if they did.
+// lateHooks returns a statement for each hook whose stage is over: it holds nothing, though conditions show it.
 func lateHooks(f *machineFacts, stage deletion.DeletionStage) []MachineStatement {
 	if !f.isDeleting() {
 		return nil
@@ -135,7 +135,7 @@ func lateHooks(f *machineFacts, stage deletion.DeletionStage) []MachineStatement
 	return statements
 }
 
-// addHolds says how a machine stands, what holds it, and what to do about that.
+// addHolds adds the state of a machine, what holds it, and what to do about that.
 func (m *MachineExplanation) addHolds(standing string, remedy func(*MachineHold) []string, now time.Time) {
 	text := "its phase is " + m.Phase
 	if m.Phase == machinev1beta1.PhaseDeleting {
@@ -151,7 +151,7 @@ func (m *MachineExplanation) addHolds(standing string, remedy func(*MachineHold)
 	}
 }
 
-// addDetails says what hooks come later, and what the conditions and events of the machine are.
+// addDetails adds later hooks, and the conditions and events of the machine.
 func (m *MachineExplanation) addDetails(conditions []metav1.Condition, events []corev1.Event, now time.Time) {
 	for i := range m.Later {
 		text := fmt.Sprintf("later, after the drain, %s holds it", m.Later[i].sentence())
@@ -169,7 +169,7 @@ func (m *MachineExplanation) addDetails(conditions []metav1.Condition, events []
 	}
 }
 
-// conditionLine tells a condition.
+// conditionLine returns a condition in a line.
 func conditionLine(c metav1.Condition, now time.Time) string {
 	line := fmt.Sprintf("%s=%s", c.Type, c.Status)
 	if c.Reason != "" {
@@ -207,7 +207,7 @@ func eventTime(e *corev1.Event) time.Time {
 	}
 }
 
-// eventLines tells events.
+// eventLines returns a line for each event.
 func eventLines(events []corev1.Event, now time.Time) []string {
 	var lines []string
 	for i := range events {
@@ -228,5 +228,5 @@ func eventLines(events []corev1.Event, now time.Time) []string {
 	return lines
 }
 
-// age is how long something has lasted, at a moment.
+// age is the time from since to now.
 func age(now, since time.Time) string { return duration.HumanDuration(max(now.Sub(since), 0)) }
