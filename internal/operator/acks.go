@@ -23,7 +23,7 @@ func onlyGates() cache.ByObject {
 	return only
 }
 
-// pendingAcks returns the admin gates of a version that no administrator has acknowledged. LastSeconds a version is
+// pendingAcks returns the admin gates of a version that no administrator has acknowledged. Before a version is
 // complete, there is none to update from.
 func (r *reconciler) pendingAcks(ctx context.Context, version string) ([]precondition.AdminGate, error) {
 	if version == "" {

@@ -22,7 +22,7 @@ type target struct {
 	Enabled          []configv1.ClusterVersionCapability // that stay enabled
 	Injection        payload.Injection                   // settings of the cluster that manifests may ask for
 	Features         Features                            // of the cluster
-	// LastSeconds is the release that was begun last, if that is another one: it is kept in place until this one is accepted.
+	// Before is the release that was begun last, if that is another one: it is kept in place until this one is accepted.
 	Before *target
 	signed verification // of the image, if the release was begun before
 	// Previous is the version that was applied before, as the ClusterVersion says.

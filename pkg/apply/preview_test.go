@@ -244,7 +244,7 @@ func merged(resource string, name, change string, part ...string) func(*testing.
 	}
 }
 
-// settled waits until the Deployment web is rolled out. LastSeconds that, its controller may write the status between each look
+// settled waits until the Deployment web is rolled out. Before that, its controller may write the status between each look
 // of a preview and the dry run after it, which then seems to change something.
 func settled(t *testing.T, namespace string) {
 	t.Helper()

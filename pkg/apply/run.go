@@ -21,7 +21,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Run applies a payload. LastSeconds is what the cluster had until then, of the kinds of the
+// Run applies a payload. Before is what the cluster had until then, of the kinds of the
 // payload. A run that ends early says what is not done. The end of ctx lets requests that
 // are on their way arrive, unless the lock is lost.
 func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory, options Options) *Report {

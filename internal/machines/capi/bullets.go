@@ -15,7 +15,7 @@ const (
 	mostVolumes  = 5 // that a line names
 )
 
-// bullets says in Cluster API's words what holds the pods that are left, a line for each cause.
+// bullets returns what holds the remaining pods, a line for each cause, in Cluster API's words.
 func bullets(left []drain.HeldPod) []string {
 	byHold, refusals := map[drain.PodHold][]string{}, map[string][]string{}
 	for _, pod := range left {
@@ -47,7 +47,7 @@ func bullets(left []drain.HeldPod) []string {
 	return lines
 }
 
-// refusalOf says why a pod was not evicted.
+// refusalOf returns why a pod was not evicted.
 func refusalOf(pod drain.HeldPod) string {
 	if rest, ok := strings.CutPrefix(pod.Refusal, "Cannot evict pod as it would violate"); ok {
 		return "cannot evict pod as it would violate" + rest

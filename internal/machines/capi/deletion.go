@@ -18,11 +18,11 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// A deletionPass is what one pass of a deletion has seen and done beside. Nothing of it outlives the pass.
+// A deletionPass is one pass over a Machine that is being deleted. Nothing of it outlives the pass.
 type deletionPass struct {
 	*machinePass
-	keeps            string       // why the Node is left alone; empty if it is not
-	target           *corev1.Node // the Node as the API server has it; nil if it is gone
+	keeps            string       // why the Node is kept; empty if it is deleted
+	liveNode         *corev1.Node // the Node as the API server has it; nil if it is gone
 	drain            deletion.Drain
 	volumes          deletion.Volumes
 	infraProblem     string
@@ -30,10 +30,10 @@ type deletionPass struct {
 	failure          error // for the queue to back off
 }
 
-// delete does the steps of a deletion until one waits, or the Machine is let go. It returns when to look again.
+// delete does the steps of a deletion until one has to wait, or the finalizer is removed. It returns when to reconcile again.
 func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
 	d.step = deletion.DeletionStep{Reason: clusterv1.MachineDeletingReason, Message: "Deletion started"}
-	// What can't be looked at is looked at again, whatever else is waited for.
+	// A failed read is retried, whatever the deletion waits for.
 	d.failure = errors.Join(d.infrastructure.problem, d.bootstrap.problem)
 	if err := d.gather(ctx); err != nil {
 		d.step.Reason, d.step.Message = clusterv1.MachineDeletingInternalErrorReason, "Please check controller logs for errors"
@@ -43,13 +43,13 @@ func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
 		d.step = deletion.ClusterAPI.Next(d.snapshot())
 		switch d.step.Action {
 		case deletion.Wait:
-			d.noteWait()
+			d.setWaitConditions()
 			if d.step.After == 0 {
 				return 0, d.failure
 			}
 			return d.bounded(d.step.After), nil
 		case deletion.Release:
-			d.noteHooks()
+			d.setHookConditions()
 			return 0, d.release(ctx)
 		}
 		if err := d.perform(ctx); err != nil {
@@ -58,32 +58,32 @@ func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// perform does the action of the step.
+// perform executes the action of the step.
 func (d *deletionPass) perform(ctx context.Context) error {
 	switch d.step.Action {
 	case deletion.RecordStart:
 		return d.recordStart(ctx)
 	case deletion.Cordon:
-		err := drain.Cordon(ctx, d.kubernetes, d.target)
+		err := drain.Cordon(ctx, d.kubernetes, d.liveNode)
 		d.drainFailed(err)
-		d.target.Spec.Unschedulable = err == nil
+		d.liveNode.Spec.Unschedulable = err == nil
 	case deletion.Evict:
 		d.evict(ctx)
 	case deletion.RecordDrained:
 		d.drain.IsDone = true
 		d.setLegacy(clusterv1.DrainingSucceededV1Beta1Condition, legacyTrue)
-		d.tell(d.m, corev1.EventTypeNormal, "SuccessfulDrainNode", fmt.Sprintf("success draining Machine's node %q", d.status.NodeRef.Name))
+		d.recordEvent(d.m, corev1.EventTypeNormal, "SuccessfulDrainNode", fmt.Sprintf("success draining Machine's node %q", d.status.NodeRef.Name))
 	case deletion.LookAtVolumes:
 		d.lookAtVolumes(ctx)
 	case deletion.RecordDetached:
 		d.volumes.IsDone = true
 		d.setLegacy(clusterv1.VolumeDetachSucceededV1Beta1Condition, legacyTrue)
-		d.tell(d.m, corev1.EventTypeNormal, "NodeVolumesDetached",
+		d.recordEvent(d.m, corev1.EventTypeNormal, "NodeVolumesDetached",
 			fmt.Sprintf("success waiting for node volumes detaching Machine's node %q", d.status.NodeRef.Name))
 	case deletion.DeleteInfrastructure:
-		d.infraProblem = d.askToGo(ctx, &d.infrastructure, d.m.Spec.InfrastructureRef)
+		d.infraProblem = d.requestDeletion(ctx, &d.infrastructure, d.m.Spec.InfrastructureRef)
 	case deletion.DeleteBootstrap:
-		d.bootstrapProblem = d.askToGo(ctx, &d.bootstrap, d.m.Spec.Bootstrap.ConfigRef)
+		d.bootstrapProblem = d.requestDeletion(ctx, &d.bootstrap, d.m.Spec.Bootstrap.ConfigRef)
 	case deletion.DeleteNode:
 		d.deleteNode(ctx)
 	default:
@@ -92,14 +92,14 @@ func (d *deletionPass) perform(ctx context.Context) error {
 	return nil
 }
 
-// recordStart writes that a stage has begun, before anything follows from it.
+// recordStart writes the start time of a stage before its first action.
 func (d *deletionPass) recordStart(ctx context.Context) error {
 	if d.status.Deletion == nil {
 		d.status.Deletion = &clusterv1.MachineDeletionStatus{}
 	}
 	*startOf(d.status.Deletion, d.step.Stage) = metav1.NewTime(d.time.UTC().Truncate(time.Second))
 	d.step = deletion.ClusterAPI.Next(d.snapshot()) // with the time in its message
-	d.noteStart()
+	d.setStageCondition()
 	d.setConditions()
 	return d.writeStatus(ctx)
 }
@@ -118,12 +118,12 @@ func startOf(status *clusterv1.MachineDeletionStatus, stage deletion.DeletionSta
 	}
 }
 
-// evict evicts the pods of the Node, by the rules for it, and keeps what is left.
+// evict evicts the pods of the Node by its drain rules, and records the remaining ones.
 func (d *deletionPass) evict(ctx context.Context) {
 	rules, err := d.podRules(ctx)
 	var left []drain.HeldPod
 	if err == nil {
-		left, err = drain.EvictByRules(ctx, d.kubernetes, d.target, rules)
+		left, err = drain.EvictByRules(ctx, d.kubernetes, d.liveNode, rules)
 	}
 	if err != nil {
 		d.drainFailed(err)
@@ -132,21 +132,21 @@ func (d *deletionPass) evict(ctx context.Context) {
 	d.drain.HasLooked, d.drain.Left = true, bullets(left)
 }
 
-// drainFailed notes why the Node could not be drained.
+// drainFailed records why the Node could not be drained.
 func (d *deletionPass) drainFailed(err error) {
 	if err == nil {
 		return
 	}
 	d.failure, d.drain.Problem = err, err.Error()
-	d.tell(d.m, corev1.EventTypeWarning, "FailedDrainNode", fmt.Sprintf("error draining Machine's node %q: %v", d.status.NodeRef.Name, err))
+	d.recordEvent(d.m, corev1.EventTypeWarning, "FailedDrainNode", fmt.Sprintf("error draining Machine's node %q: %v", d.status.NodeRef.Name, err))
 }
 
-// askToGo has an object deleted, looks whether it is gone, and returns what people are told if that fails.
-func (d *deletionPass) askToGo(ctx context.Context, object *referenced, to clusterv1.ContractVersionedObjectReference) string {
+// requestDeletion deletes an object, checks whether it is gone, and returns a message if that fails.
+func (d *deletionPass) requestDeletion(ctx context.Context, object *referenced, to clusterv1.ContractVersionedObjectReference) string {
 	err := d.references.Delete(ctx, object.object)
 	if err == nil {
 		*object = d.lookAt(ctx, to)
-		object.isAsked = true
+		object.isDeletionRequested = true
 		err = object.problem
 	}
 	if err == nil {
@@ -157,18 +157,18 @@ func (d *deletionPass) askToGo(ctx context.Context, object *referenced, to clust
 }
 
 func (d *deletionPass) deleteNode(ctx context.Context) {
-	uid := d.target.UID
-	err := d.client.Delete(ctx, d.target, client.Preconditions{UID: &uid})
+	uid := d.liveNode.UID
+	err := d.client.Delete(ctx, d.liveNode, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) == nil {
-		d.isNodeAsked = true
+		d.isNodeDeletionRequested = true
 		return
 	}
 	d.failure, d.nodeRefusal = err, err.Error()
 	d.setLegacy(clusterv1.MachineNodeHealthyV1Beta1Condition, legacyFalse(clusterv1.DeletionFailedV1Beta1Reason, clusterv1.ConditionSeverityWarning, ""))
-	d.tell(d.m, corev1.EventTypeWarning, "FailedDeleteNode", fmt.Sprintf("error deleting Machine's Node: %v", err))
+	d.recordEvent(d.m, corev1.EventTypeWarning, "FailedDeleteNode", fmt.Sprintf("error deleting Machine's Node: %v", err))
 }
 
-// release writes that the deletion is complete, and lets the Machine go. Both writes are refused if the Machine has changed
+// release writes that the deletion is complete, and removes the finalizer. Both writes fail if the Machine has changed
 // since it was read, so that neither can miss a hook.
 func (d *deletionPass) release(ctx context.Context) error {
 	d.setConditions()

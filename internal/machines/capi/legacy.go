@@ -1,4 +1,4 @@
-// This file has the conditions of the API before, which stand in status.deprecated: tools still read them.
+// This file has the conditions of v1beta1, in status.deprecated: tools still read them.
 //
 //lint:file-ignore SA1019 Cluster API's own controller still writes them.
 
@@ -61,7 +61,7 @@ func (f *passFacts) legacy(name clusterv1.ConditionType) *clusterv1.Condition {
 	return nil
 }
 
-// setLegacyConditions sets the conditions that each pass does.
+// setLegacyConditions sets the conditions that are written by each pass.
 func (f *passFacts) setLegacyConditions() {
 	initialization := f.status.Initialization
 	if f.m.Spec.Bootstrap.ConfigRef.IsDefined() {
@@ -126,7 +126,7 @@ func (f *passFacts) setLegacyNode() {
 	}
 }
 
-// legacyHealth sums up the conditions of a Node. One that is not reported counts for nothing.
+// legacyHealth sums up the conditions of a Node. Conditions that are not reported are ignored.
 func legacyHealth(node *corev1.Node) clusterv1.Condition {
 	var words []string
 	isBad := false
@@ -149,7 +149,7 @@ func legacyHealth(node *corev1.Node) clusterv1.Condition {
 	return legacyTrue
 }
 
-// legacyReady returns the worst one of the conditions that count, and the first of those.
+// legacyReady returns the worst of the summarized conditions: of several, the first one.
 func (f *passFacts) legacyReady() clusterv1.Condition {
 	worst, rank := legacyTrue, 0
 	for _, name := range []clusterv1.ConditionType{

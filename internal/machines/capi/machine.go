@@ -1,10 +1,10 @@
 // Package capi is the controller of Machines of cluster.x-k8s.io whose nodes are those of the cluster it runs in. It
-// brings a Machine together with its infrastructure, its bootstrap config and its Node, and says how they stand; and it
+// links a Machine to its infrastructure, its bootstrap config and its Node, and reports their state in the status; and it
 // deletes Machines, phase by phase, as internal/machines/deletion decides. Finalizers, annotations, conditions and events are those
 // of Cluster API's own core controller.
 //
-// A pass never waits. It does as many steps as it can, writes the status once at its end, and comes back when something
-// changes, or after the time that a step names.
+// A pass never waits. It does as many steps as it can, writes the status once at its end, and is followed by another one when
+// an object changes, or after the time that a step names.
 //
 // SetupWithManager is the call to start from.
 package capi
@@ -38,13 +38,13 @@ const defaultConcurrency = 20
 // What fails is tried again after retrySoon, and then after twice as long each time, up to retrySeldom.
 const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
 
-// conflictPause is when to try again after another writer was faster.
+// conflictPause is the pause before a retry after a conflict.
 const conflictPause = 100 * time.Millisecond
 
-// ClusterAPIOptions are what a ClusterAPIReconciler can be told. The zero value works.
+// ClusterAPIOptions configure a ClusterAPIReconciler. The zero value works.
 type ClusterAPIOptions struct {
 	Concurrency int // how many machines are worked on at once; 20 if it is 0
-	// LongestWait bounds the time until the next look, for tests; 0 leaves it as it is.
+	// LongestWait limits the time until the next pass, for tests; 0 means no limit.
 	LongestWait time.Duration
 	Now         func() time.Time // time.Now if it is nil
 	// Hooks call the extensions that update Machines in place; those of the manager's cluster if it is nil.
@@ -60,7 +60,7 @@ type ClusterAPIReconciler struct {
 	watcher    *infra.Watcher
 	events     events.EventRecorder
 	options    ClusterAPIOptions
-	told       toldEvents
+	lastEvents lastEvents
 	hooks      *runtimehook.InPlaceHooks
 	updates    updateCalls
 }
@@ -105,16 +105,16 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions
 	return err
 }
 
-// Reconcile does what is due for a Machine.
+// Reconcile reconciles a Machine.
 func (r *ClusterAPIReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	m := &clusterv1.Machine{}
 	err := r.client.Get(ctx, request.NamespacedName, m)
 	if apierrors.IsNotFound(err) {
-		r.told.forget(request.NamespacedName)
+		r.lastEvents.forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err == nil && !m.DeletionTimestamp.IsZero() {
-		// A cached Machine may lack a hook: what can't be undone is decided on the newest.
+		// A cached Machine may lack a hook: what can't be undone is decided on the Machine as the API server has it.
 		err = r.server.Get(ctx, request.NamespacedName, m)
 	}
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *ClusterAPIReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 	switch {
 	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
-	case apierrors.IsNotFound(err) && !m.DeletionTimestamp.IsZero(): // it went meanwhile
+	case apierrors.IsNotFound(err) && !m.DeletionTimestamp.IsZero(): // it was deleted meanwhile
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
 	case err != nil:
 		return ctrl.Result{}, err

@@ -18,35 +18,35 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
-// openshiftGroup is the other API.
+// openshiftGroup is the group of the other API.
 const openshiftGroup = "machine.openshift.io"
 
-// gatherNode looks for the Node with the Machine's providerID, brings to it what the Machine has for it, and links it.
+// gatherNode finds the Node with the Machine's providerID, sets the Machine's metadata and taints on it, and links it.
 func (p *machinePass) gatherNode(ctx context.Context) error {
 	p.nodeProblem = p.findNode(ctx)
 	if p.nodeProblem != nil || p.node == nil {
 		return p.nodeProblem
 	}
 	err := p.patchNode(ctx)
-	if apierrors.IsConflict(err) { // a Machine of the other API may have been faster
+	if apierrors.IsConflict(err) { // a Machine of the other API may have been linked meanwhile
 		switch {
 		case p.status.NodeRef.Name != "":
 		case p.m.DeletionTimestamp.IsZero():
-			p.node = nil // it is not linked yet, so that the Machine is not available either
+			p.node = nil // the Node is not linked yet, so the Machine is not available
 		default:
-			p.nodeProblem = err // nothing of the deletion is to be skipped as if there were no Node
+			p.nodeProblem = err // the deletion must not continue as if there were no Node
 		}
 		return err
 	}
 	if p.status.NodeRef.Name == "" {
 		p.status.NodeRef.Name = p.node.Name
-		p.tell(p.m, corev1.EventTypeNormal, "SuccessfulSetNodeRef", p.node.Name)
+		p.recordEvent(p.m, corev1.EventTypeNormal, "SuccessfulSetNodeRef", p.node.Name)
 	}
 	p.status.NodeInfo = &p.node.Status.NodeInfo
 	return err
 }
 
-// patchNode brings to the Node what the Machine has for it.
+// patchNode sets the Machine's labels, annotations and taints on the Node.
 func (p *machinePass) patchNode(ctx context.Context) error {
 	before := p.node.DeepCopy()
 	updateNode(p.node, p.m)
@@ -54,7 +54,7 @@ func (p *machinePass) patchNode(ctx context.Context) error {
 		return nil
 	}
 	if err := p.client.Patch(ctx, p.node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("patch Node %s as the Machine says: %w", p.node.Name, err)
+		return fmt.Errorf("patch Node %s with the metadata and taints of the Machine: %w", p.node.Name, err)
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (p *machinePass) findNode(ctx context.Context) error {
 	return nil
 }
 
-// checkOwner returns a problem if a Node belongs to another Machine. From one that no longer exists it is taken.
+// checkOwner returns an error if a Node belongs to another Machine that still exists.
 func (p *machinePass) checkOwner(ctx context.Context, node *corev1.Node) error {
 	owner, isOther := p.otherOwner(node)
 	if !isOther {
@@ -106,7 +106,7 @@ func (p *machinePass) checkOwner(ctx context.Context, node *corev1.Node) error {
 	return fmt.Errorf("the Node %s belongs to Machine %s, and a Node has one Machine: delete one of both", node.Name, owner)
 }
 
-// otherOwner returns the Machine that a Node's annotations name, and whether that is another one than this.
+// otherOwner returns the Machine that a Node's annotations name, and whether it is another Machine.
 func (p *machinePass) otherOwner(node *corev1.Node) (client.ObjectKey, bool) {
 	owner := client.ObjectKey{
 		Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation], Name: node.Annotations[clusterv1.MachineAnnotation],
@@ -114,7 +114,7 @@ func (p *machinePass) otherOwner(node *corev1.Node) (client.ObjectKey, bool) {
 	return owner, owner.Namespace != "" && owner.Name != "" && owner != client.ObjectKeyFromObject(p.m)
 }
 
-// providerID returns what the Machine's instance is called. Infrastructure that is not provisioned may have it before the Machine.
+// providerID returns the ID of the Machine's instance. Infrastructure that is not provisioned may have it before the Machine.
 func providerID(m *clusterv1.Machine, infrastructure *contract.ReferencedObject) string {
 	if infrastructure == nil || m.DeletionTimestamp.IsZero() && !infrastructure.IsProvisioned() {
 		return m.Spec.ProviderID
@@ -122,8 +122,8 @@ func providerID(m *clusterv1.Machine, infrastructure *contract.ReferencedObject)
 	return cmp.Or(m.Spec.ProviderID, infrastructure.ProviderID())
 }
 
-// updateNode gives a Node the labels, annotations and taints that its Machine has for it, and takes away those that it had.
-// Which they were is noted at the Node.
+// updateNode sets the labels, annotations and taints of a Machine on its Node, and removes those that the Machine no longer
+// has. Annotations of the Node record which were set.
 func updateNode(node *corev1.Node, m *clusterv1.Machine) {
 	labels, annotations := labelsForNode(m), annotationsForNode(m)
 	node.Labels = replaced(node.Labels, node.Annotations[clusterv1.LabelsFromMachineAnnotation], labels)
@@ -135,7 +135,7 @@ func updateNode(node *corev1.Node, m *clusterv1.Machine) {
 	updateTaints(node, m.Spec.Taints)
 }
 
-// linkAnnotations say at a Node whose it is.
+// linkAnnotations are the annotations of a Node that identify its Machine.
 var linkAnnotations = []string{
 	clusterv1.ClusterNameAnnotation, clusterv1.ClusterNamespaceAnnotation, clusterv1.MachineAnnotation,
 	clusterv1.OwnerKindAnnotation, clusterv1.OwnerNameAnnotation,
@@ -154,7 +154,7 @@ func replaced(all map[string]string, before string, wanted map[string]string) ma
 	return all
 }
 
-// labelsForNode returns the labels of a Machine that are for its Node, by their domains.
+// labelsForNode returns the labels of a Machine that are synced to its Node, by their domains.
 func labelsForNode(m *clusterv1.Machine) map[string]string {
 	labels := map[string]string{}
 	for key, value := range m.Labels {
@@ -167,7 +167,7 @@ func labelsForNode(m *clusterv1.Machine) map[string]string {
 	return labels
 }
 
-// annotationsForNode returns the annotations of a Machine that are for its Node, and those that say whose it is.
+// annotationsForNode returns the annotations of a Machine that are synced to its Node, and those that identify the Machine.
 func annotationsForNode(m *clusterv1.Machine) map[string]string {
 	annotations := map[string]string{
 		clusterv1.ClusterNameAnnotation: m.Spec.ClusterName, clusterv1.ClusterNamespaceAnnotation: m.Namespace,

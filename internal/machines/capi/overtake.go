@@ -8,7 +8,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// overtakes returns what the queue asks of each request: whether its Machine goes before others. The answer comes from the
+// overtakes returns the function by which the queue decides whether the Machine of a request goes before others. It reads the
 // cache. ctx ends the wait for a cache that is not filled yet.
 func (r *ClusterAPIReconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
 	return func(request ctrl.Request) bool {
@@ -17,9 +17,9 @@ func (r *ClusterAPIReconciler) overtakes(ctx context.Context) func(ctrl.Request)
 	}
 }
 
-// isEnding says that no hook, pod or volume holds a Machine that is being deleted, or that the last hook of those that the
-// condition tells of was just removed. A Machine does not overtake while its Node is drained: looking at the same pods again
-// is not to come before the drains of other Nodes.
+// isEnding reports whether no hook, pod or volume holds a Machine that is being deleted, or the last hook that its
+// condition lists was just removed. A Machine does not overtake while its Node is drained: checking the same pods again
+// must not delay the drains of other Nodes.
 func isEnding(m *clusterv1.Machine) bool {
 	deleting := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineDeletingCondition)
 	if deleting == nil {

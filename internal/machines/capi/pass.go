@@ -18,42 +18,42 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
-// missingObject is when to look again for an object that a Machine refers to, and that is not there.
+// missingObject is the interval at which a missing object that a Machine refers to is looked for.
 const missingObject = 30 * time.Second
 
-// A machinePass is one look at a Machine, with all that it goes by.
+// A machinePass is one pass over a Machine.
 type machinePass struct {
 	*ClusterAPIReconciler
 	passFacts
 }
 
-// passFacts are what a status is computed of, and the status.
+// passFacts are the facts from which a status is computed, and the status.
 type passFacts struct {
 	time    time.Time // of the pass
 	m       *clusterv1.Machine
-	status  clusterv1.MachineStatus // what is to be written
+	status  clusterv1.MachineStatus // to be written
 	cluster *clusterv1.Cluster      // without a UID if it is gone
 
-	infrastructure referenced
-	bootstrap      referenced
-	node           *corev1.Node // as the cache has it
-	nodeProblem    error        // why the node could not be looked for
-	nodeOwner      string       // the API of the other Machine that has the Node, if that is the problem
-	isNodeAsked    bool         // the deletion of the Node was asked for
-	nodeRefusal    string       // why that failed
+	infrastructure          referenced
+	bootstrap               referenced
+	node                    *corev1.Node // as the cache has it
+	nodeProblem             error        // why the node could not be looked for
+	nodeOwner               string       // the API of the other Machine that has the Node, if that is the problem
+	isNodeDeletionRequested bool         // the deletion of the Node was requested
+	nodeRefusal             string       // why that failed
 
-	step deletion.DeletionStep // of the deletion, the last one
+	step deletion.DeletionStep // the last step of the deletion
 
 	updateReason, updateText string // of the condition Updating; empty if the Machine is not updated in place
 }
 
-// reconcile does what is due, and returns when to look again.
+// reconcile does the next steps, and returns when to reconcile again.
 func (p *machinePass) reconcile(ctx context.Context) (time.Duration, error) {
 	isDeleting := !p.m.DeletionTimestamp.IsZero()
 	if isDeleting && !controllerutil.ContainsFinalizer(p.m, clusterv1.MachineFinalizer) {
 		return 0, nil
 	}
-	// The finalizer comes first: no Machine is to go while what it refers to stays.
+	// The finalizer comes first: a Machine must not be removed before the objects that it refers to.
 	if !isDeleting && controllerutil.AddFinalizer(p.m, clusterv1.MachineFinalizer) {
 		base := p.m.DeepCopy()
 		controllerutil.RemoveFinalizer(base, clusterv1.MachineFinalizer)
@@ -91,15 +91,15 @@ func (p *machinePass) reconcile(ctx context.Context) (time.Duration, error) {
 		return 0, writeErr
 	}
 	if !isDeleting && (p.infrastructure.isGone || p.bootstrap.isGone && p.m.Spec.Bootstrap.ConfigRef.IsDefined()) {
-		after = soonest(after, p.bounded(missingObject)) // it may come with another name than the Machine's, and without an owner
+		after = soonest(after, p.bounded(missingObject)) // it may be created with another name than the Machine's, and without an owner
 	}
-	if isDeleting { // what could not be looked at is in the snapshot that the step comes of
+	if isDeleting { // failed reads are in the snapshot from which the step is decided
 		err = nil
 	}
 	return soonest(after, available), err
 }
 
-// finishFailed writes the status of a pass that has ended early, if there is a reason to tell.
+// finishFailed writes the status of a pass that has ended early, if there is a reason to report.
 func (p *machinePass) finishFailed(ctx context.Context, err error) error {
 	if err == nil || apierrors.IsConflict(err) {
 		return nil
@@ -108,8 +108,8 @@ func (p *machinePass) finishFailed(ctx context.Context, err error) error {
 	return p.writeStatus(ctx)
 }
 
-// readCluster reads the Cluster of the Machine. Without one nothing is done, since it may be one that is not looked at; but a
-// Machine that is being deleted goes like those of a Cluster that is being deleted: nothing holds that until they are gone.
+// readCluster reads the Cluster of the Machine. Without a Cluster a Machine is left alone, unless it is being deleted: then it
+// is deleted like the Machines of a Cluster that is being deleted.
 func (p *machinePass) readCluster(ctx context.Context) error {
 	var reader client.Reader = p.client
 	isDeleting := !p.m.DeletionTimestamp.IsZero()
@@ -126,11 +126,11 @@ func (p *machinePass) readCluster(ctx context.Context) error {
 		return nil
 	}
 	note := fmt.Sprintf("there is no Cluster %s/%s, which spec.clusterName names: create it", p.m.Namespace, p.m.Spec.ClusterName)
-	p.tell(p.m, corev1.EventTypeWarning, "ClusterNotFound", note)
+	p.recordEvent(p.m, corev1.EventTypeWarning, "ClusterNotFound", note)
 	return errors.New(note)
 }
 
-// setPaused sets the condition Paused, and says whether nothing is to be done.
+// setPaused sets the condition Paused, and reports whether the Machine is paused.
 func (p *machinePass) setPaused() bool {
 	condition := metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason}
 	_, isAnnotated := p.m.Annotations[clusterv1.PausedAnnotation]
@@ -150,7 +150,7 @@ func (p *machinePass) setPaused() bool {
 	return condition.Status == metav1.ConditionTrue
 }
 
-// adopt gives the Machine its cluster's label, and the Cluster as its owner if nothing else makes Machines like it.
+// adopt sets the label of its Cluster on the Machine, and the Cluster as its owner if it is a stand-alone Machine.
 func (p *machinePass) adopt(ctx context.Context) error {
 	base := p.m.DeepCopy()
 	if p.m.Labels == nil {
@@ -163,7 +163,7 @@ func (p *machinePass) adopt(ctx context.Context) error {
 	return p.patch(ctx, base, "give the Machine its owner and its labels")
 }
 
-// isStandAlone says that no MachineSet, pool or control plane makes a Machine, and that no Cluster owns it yet.
+// isStandAlone reports whether a Machine belongs to no MachineSet, pool or control plane, and is not owned by a Cluster yet.
 func isStandAlone(m *clusterv1.Machine) bool {
 	for _, label := range []string{clusterv1.MachineSetNameLabel, clusterv1.MachinePoolNameLabel, clusterv1.MachineControlPlaneNameLabel} {
 		if _, ok := m.Labels[label]; ok {
@@ -178,7 +178,7 @@ func isStandAlone(m *clusterv1.Machine) bool {
 	return metav1.GetControllerOf(m) == nil
 }
 
-// patch writes what has changed in the Machine, but for its status.
+// patch writes the changes of the Machine, except for its status.
 func (p *machinePass) patch(ctx context.Context, base *clusterv1.Machine, what string) error {
 	if same(base.ObjectMeta, p.m.ObjectMeta) && same(base.Spec, p.m.Spec) {
 		return nil
@@ -189,7 +189,7 @@ func (p *machinePass) patch(ctx context.Context, base *clusterv1.Machine, what s
 	return nil
 }
 
-// soonest returns the shorter one of two times, of which zero is none.
+// soonest returns the shorter of two durations; zero means none.
 func soonest(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -197,7 +197,7 @@ func soonest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// writeStatus writes the status, if it has changed. The write is refused if the Machine has changed since it was read: other
+// writeStatus writes the status, if it has changed. The write fails if the Machine has changed since it was read: other
 // controllers have conditions in the same list.
 func (p *machinePass) writeStatus(ctx context.Context) error {
 	if same(p.m.Status, p.status) {

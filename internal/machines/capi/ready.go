@@ -12,15 +12,15 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// A deletion, and a drain, are told as long ones after these times.
+// A deletion, and a drain, are reported as long ones after these times.
 const longDeletion, longDrain = 15 * time.Minute, 5 * time.Minute
 
-// goneWhileDeleting are the reasons of conditions that are as they should be while the Machine is being deleted.
+// goneWhileDeleting are the reasons of conditions that are expected while the Machine is being deleted.
 var goneWhileDeleting = []string{
 	reasonDeleted, reasonDoesNotExist, clusterv1.MachineNodeDeletedReason, clusterv1.MachineNodeDoesNotExistReason,
 }
 
-// ready returns the condition that sums up the others.
+// ready returns the condition Ready, which sums up the others.
 func (f *passFacts) ready() metav1.Condition {
 	types := []string{
 		clusterv1.MachineDeletingCondition, clusterv1.MachineUpdatingCondition, clusterv1.MachineBootstrapConfigReadyCondition,
@@ -71,8 +71,8 @@ func (f *passFacts) ready() metav1.Condition {
 	return ready
 }
 
-// messageOf returns what the summary says of a condition. Of a deletion it is the stage, not which pods are left: the
-// messages of many Machines are to be alike.
+// messageOf returns the message of a condition for the summary. For a deletion it names the stage, and no pods, so that the
+// messages of many Machines are equal and can be grouped.
 func (f *passFacts) messageOf(condition metav1.Condition) string {
 	switch {
 	case condition.Type == clusterv1.MachineDeletingCondition && condition.Status == metav1.ConditionTrue:
@@ -130,7 +130,7 @@ func indented(message string) string {
 	return "\n" + strings.Join(lines, "\n")
 }
 
-// nodeConditions returns what is known of the Node.
+// nodeConditions returns the conditions NodeReady and NodeHealthy.
 func (f *passFacts) nodeConditions() []metav1.Condition {
 	unknown := func(status metav1.ConditionStatus, reason, message string) []metav1.Condition {
 		return []metav1.Condition{
@@ -142,7 +142,7 @@ func (f *passFacts) nodeConditions() []metav1.Condition {
 	switch {
 	case f.nodeProblem != nil:
 		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason, f.nodeProblem.Error())
-	case f.node != nil && !f.isNodeAsked:
+	case f.node != nil && !f.isNodeDeletionRequested:
 		return []metav1.Condition{nodeReady(f.node), nodeHealthy(f.node)}
 	case isDeleting && name != "":
 		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason, fmt.Sprintf("Node %s has been deleted", name))
@@ -182,7 +182,7 @@ func nodeReady(node *corev1.Node) metav1.Condition {
 	return ready
 }
 
-// nodeHealthy sums up the conditions of a Node that tell of problems.
+// nodeHealthy sums up the conditions of a Node that report problems.
 func nodeHealthy(node *corev1.Node) metav1.Condition {
 	healthy := metav1.Condition{Type: clusterv1.MachineNodeHealthyCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineNodeHealthyReason}
 	var lines, messages []string

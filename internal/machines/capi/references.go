@@ -16,15 +16,15 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/contract"
 )
 
-// referenced is what was seen of an object that the Machine refers to.
+// referenced is the observed state of an object that the Machine refers to.
 type referenced struct {
-	object  *contract.ReferencedObject // nil if there is none
-	isGone  bool
-	problem error // why it could not be looked at
-	isAsked bool  // its deletion was asked for, in this pass
+	object              *contract.ReferencedObject // nil if there is none
+	isGone              bool
+	problem             error // why it could not be read
+	isDeletionRequested bool  // in this pass
 }
 
-// gatherReferences looks at infrastructure and bootstrap config, and makes them the Machine's own.
+// gatherReferences reads infrastructure and bootstrap config, and makes the Machine their owner.
 func (p *machinePass) gatherReferences(ctx context.Context) error {
 	p.infrastructure = p.lookAt(ctx, p.m.Spec.InfrastructureRef)
 	if p.m.Spec.Bootstrap.ConfigRef.IsDefined() {
@@ -39,7 +39,7 @@ func (p *machinePass) lookAt(ctx context.Context, to clusterv1.ContractVersioned
 	object, err := p.references.Get(ctx, to, p.m.Namespace)
 	switch {
 	case apierrors.IsNotFound(err):
-		// Its kind is watched all the same: it may come.
+		// Its kind is watched nevertheless: the object may be created later.
 		if served, err := p.references.Served(ctx, to.GroupKind()); err == nil {
 			err = p.watcher.Watch(served.GroupVersionKind, machineOf)
 			return referenced{isGone: err == nil, problem: err}
@@ -54,7 +54,7 @@ func (p *machinePass) lookAt(ctx context.Context, to clusterv1.ContractVersioned
 	return referenced{object: object}
 }
 
-// claim makes the Machine the controller of an object. What made the Machine made the object too, and owns it until then.
+// claim makes the Machine the controller of an object. The owner of the Machine created the object too, and owns it until then.
 func (p *machinePass) claim(ctx context.Context, object *contract.ReferencedObject) error {
 	wanted := *metav1.NewControllerRef(p.m, clusterv1.GroupVersion.WithKind("Machine"))
 	maker := metav1.GetControllerOf(p.m)
@@ -88,12 +88,12 @@ func (p *machinePass) claim(ctx context.Context, object *contract.ReferencedObje
 	return nil
 }
 
-// writeSpec writes into the Machine what its infrastructure and its bootstrap config say.
+// writeSpec copies the fields of the infrastructure and of the bootstrap config into the Machine.
 func (p *machinePass) writeSpec(ctx context.Context) error {
 	base := p.m.DeepCopy()
 	p.copyBootstrap()
 	p.copyInfrastructure()
-	return p.patch(ctx, base, "write what the infrastructure says into the Machine")
+	return p.patch(ctx, base, "copy the fields of the infrastructure into the Machine")
 }
 
 func (p *machinePass) copyBootstrap() {

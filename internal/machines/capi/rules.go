@@ -19,8 +19,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// podRules returns the rules for the pods of the Machine: the label of a pod, then the first MachineDrainRule, by name, that
-// is for the Machine and the pod. A rule that can't be read stops the drain, since it may be one that keeps a pod.
+// podRules returns the drain rules for the pods of the Machine: the label of a pod, then the first MachineDrainRule, by name,
+// that matches the Machine and the pod. A rule that can't be read stops the drain, since it may keep a pod.
 func (p *machinePass) podRules(ctx context.Context) (drain.PodRules, error) {
 	var all clusterv1.MachineDrainRuleList
 	if err := p.server.List(ctx, &all, client.InNamespace(p.m.Namespace)); err != nil && !meta.IsNoMatchError(err) {
@@ -66,7 +66,7 @@ func ruleOf(ctx context.Context, pod *corev1.Pod, rules []clusterv1.MachineDrain
 	return drain.PodRule{Behavior: drain.EvictPod}, nil
 }
 
-// isForMachine says whether a rule is for a Machine: one of its entries is, or it has none.
+// isForMachine reports whether a rule matches a Machine: one of its entries does, or it has none.
 func isForMachine(rule clusterv1.MachineDrainRule, m *clusterv1.Machine, cluster *clusterv1.Cluster) (bool, error) {
 	isFor := len(rule.Spec.Machines) == 0
 	var problems []error
@@ -79,7 +79,7 @@ func isForMachine(rule clusterv1.MachineDrainRule, m *clusterv1.Machine, cluster
 	return isFor, errors.Join(problems...)
 }
 
-// isForPod says whether a rule is for a pod: one of its entries is, or it has none.
+// isForPod reports whether a rule matches a pod: one of its entries does, or it has none.
 func isForPod(ctx context.Context, rule clusterv1.MachineDrainRule, pod *corev1.Pod, namespaces namespaceLabels) (bool, error) {
 	for _, entry := range rule.Spec.Pods {
 		ofPod, err := selects(entry.Selector, pod.Labels)
@@ -111,7 +111,7 @@ func checkPodSelectors(rule clusterv1.MachineDrainRule) error {
 	return errors.Join(problems...)
 }
 
-// selects says whether a selector selects labels. None selects all.
+// selects reports whether a selector selects labels. Without a selector all labels are selected.
 func selects(selector *metav1.LabelSelector, set labels.Set) (bool, error) {
 	if selector == nil {
 		return true, nil
@@ -120,7 +120,7 @@ func selects(selector *metav1.LabelSelector, set labels.Set) (bool, error) {
 	return err == nil && read.Matches(set), err
 }
 
-// namespaceLabels reads the labels of namespaces, each once, and only where a rule asks for them.
+// namespaceLabels reads the labels of namespaces, each once, and only where a rule needs them.
 type namespaceLabels struct {
 	client kubernetes.Interface
 	known  map[string]labels.Set

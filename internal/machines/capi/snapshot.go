@@ -15,17 +15,17 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
-// defaultNodeDeletionTimeout is what Cluster API's admission writes into Machines that don't say.
+// defaultNodeDeletionTimeout is the default that Cluster API's admission sets, in seconds.
 const defaultNodeDeletionTimeout = 10
 
-// gather looks at what a deletion goes by, beside what each pass looks at.
+// gather reads the facts that only a deletion needs.
 func (d *deletionPass) gather(ctx context.Context) error {
 	var err error
 	if d.keeps, err = d.keepsNode(ctx); err != nil {
 		return err
 	}
 	if d.keeps != "" {
-		d.tell(d.m, corev1.EventTypeNormal, "NodeKept", "the Node is neither drained nor deleted: "+d.keeps)
+		d.recordEvent(d.m, corev1.EventTypeNormal, "NodeKept", "the Node is neither drained nor deleted: "+d.keeps)
 		return nil
 	}
 	if d.status.NodeRef.Name == "" { // it may have a Node, with pods
@@ -40,13 +40,13 @@ func (d *deletionPass) gather(ctx context.Context) error {
 		return fmt.Errorf("get Node %s: %w", d.status.NodeRef.Name, err)
 	}
 	if deletion.OwnershipClusterAPI(node, d.m) == deletion.OwnNode {
-		d.target = node
+		d.liveNode = node
 	}
 	return nil
 }
 
-// keepsNode says why the Node is to be left alone, or nothing if it is to be drained and deleted. What keeps it from being
-// found is no reason.
+// keepsNode returns why the Node is kept; empty if it is drained and deleted. A Node that could not be looked for is not
+// kept for that reason.
 func (d *deletionPass) keepsNode(ctx context.Context) (string, error) {
 	switch {
 	case d.cluster.UID == "":
@@ -85,14 +85,14 @@ func (d *deletionPass) keepsNode(ctx context.Context) (string, error) {
 	return "no Machine of the control plane would be left", nil
 }
 
-// snapshot returns what the next step of the deletion comes of.
+// snapshot returns the facts from which the next step of the deletion is decided.
 func (d *deletionPass) snapshot() deletion.Snapshot {
 	seen := deletion.Snapshot{
 		PreDrain:     hooksOf(d.m, clusterv1.PreDrainDeleteHookAnnotationPrefix),
 		PreTerminate: hooksOf(d.m, clusterv1.PreTerminateDeleteHookAnnotationPrefix),
 		Node: deletion.MachineNode{
-			Name: d.status.NodeRef.Name, IsGone: d.target == nil || d.isNodeAsked, Problem: d.nodeRefusal,
-			IsCordoned: d.target != nil && d.target.Spec.Unschedulable,
+			Name: d.status.NodeRef.Name, IsGone: d.liveNode == nil || d.isNodeDeletionRequested, Problem: d.nodeRefusal,
+			IsCordoned: d.liveNode != nil && d.liveNode.Spec.Unschedulable,
 		},
 		Drain:          d.drain,
 		Infrastructure: d.infrastructure.facts(d.m.Spec.InfrastructureRef, d.infraProblem),
@@ -106,9 +106,9 @@ func (d *deletionPass) snapshot() deletion.Snapshot {
 	return seen
 }
 
-// facts returns what a deletion goes by of an object.
+// facts returns the facts about an object for the deletion.
 func (r referenced) facts(to clusterv1.ContractVersionedObjectReference, failed string) deletion.Infrastructure {
-	facts := deletion.Infrastructure{Name: to.Kind, Problem: failed, Exists: r.object != nil, IsDeleting: r.isAsked}
+	facts := deletion.Infrastructure{Name: to.Kind, Problem: failed, Exists: r.object != nil, IsDeleting: r.isDeletionRequested}
 	if r.object != nil && r.object.GetDeletionTimestamp() != nil {
 		facts.IsDeleting = true
 	}
@@ -118,7 +118,7 @@ func (r referenced) facts(to clusterv1.ContractVersionedObjectReference, failed 
 	return facts
 }
 
-// began returns when the stages began that were recorded.
+// began returns the recorded start times of the stages.
 func (d *deletionPass) began() map[deletion.DeletionStage]time.Time {
 	began := map[deletion.DeletionStage]time.Time{deletion.RemovingNode: d.m.DeletionTimestamp.Time}
 	if d.status.Deletion == nil {

@@ -8,9 +8,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// updateTaints gives a Node the taints that its Machine has for it. Those that are always to be there are put back, and
-// taken away when the Machine has them no more: which they were is noted at the Node. The others are given once, to a Node
-// at which nothing is noted yet.
+// updateTaints sets the taints of a Machine on its Node. Taints with the propagation Always are restored, and removed when
+// the Machine no longer has them: an annotation of the Node records which were set. The others are set once, on a Node
+// without that annotation.
 func updateTaints(node *corev1.Node, wanted []clusterv1.MachineTaint) {
 	noted, isInitialized := node.Annotations[clusterv1.TaintsFromMachineAnnotation]
 	var kept, always []string
@@ -36,10 +36,10 @@ func updateTaints(node *corev1.Node, wanted []clusterv1.MachineTaint) {
 	node.Annotations[clusterv1.TaintsFromMachineAnnotation] = strings.Join(always, ",")
 }
 
-// taintID is how a taint is noted at a Node: a Node has one of each key and effect.
+// taintID identifies a taint in the annotation of a Node: a Node has one taint of each key and effect.
 func taintID(key string, effect corev1.TaintEffect) string { return key + ":" + string(effect) }
 
-// setTaint gives a Node a taint, with its value.
+// setTaint sets a taint on a Node, with its value.
 func setTaint(node *corev1.Node, taint corev1.Taint) {
 	i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 	switch {

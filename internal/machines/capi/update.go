@@ -19,50 +19,50 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// What is told of an update begins so: Cluster API's words, with what the extension says behind them.
+// The beginnings of messages about an update, in Cluster API's words; the extension's message follows.
 const updateMessage, hookFailed = "In-place update in progress", "UpdateMachine hook failed: "
 
-// busyPause is when to look again while as many extensions as may be are waited for.
+// busyPause is the pause before a retry while half of the workers wait for extensions.
 const busyPause = time.Second
 
 const (
-	// longestPause is the longest pause between two calls of an extension. Nothing but a call shows that an extension which asked
-	// for a longer one was wrong, or was repaired since, and until then it holds the Machine.
+	// longestPause is the longest pause between two calls of an extension, whatever the extension requests. Only a call shows
+	// whether an extension has recovered, and until then it holds the Machine.
 	longestPause = 10 * time.Minute
-	// notablePause is the shortest pause whose end the condition names: a person would wait for it.
+	// notablePause is the shortest pause whose end is reported in the condition.
 	notablePause = time.Minute
 )
 
-// An updatePass is one pass of an update in place: the owner of a Machine has written what it is to be into the Machine, its
-// infrastructure and its bootstrap config, and an extension does it. It asks the extension until that says that it is done.
+// An updatePass is one pass of an update in place: the owner of a Machine has written the desired state into the Machine, its
+// infrastructure and its bootstrap config. The extension that does the update is called until it returns that it is done.
 type updatePass struct {
 	*machinePass
 }
 
-// update does what is due for an update in place, and returns when to look again. What an extension can't do is no error of the
-// pass: it is told by the condition, and tried again at the time that is returned.
+// update does the next steps of an update in place, and returns when to reconcile again. A failure of the extension is no error
+// of the pass: it is reported in the condition, and the call is retried at the returned time.
 func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
 	if !rolloutrules.IsUpdating(u.m) {
 		return u.cleanUp(ctx)
 	}
-	u.note(clusterv1.MachineInPlaceUpdatingReason, updateMessage)
-	if !isTriggered(u.m) { // its owner has not written everything yet
+	u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, updateMessage)
+	if !isTriggered(u.m) { // its owner has not written the whole desired state yet
 		return 0, nil
 	}
-	if u.infrastructure.problem != nil || u.bootstrap.problem != nil { // the pass fails with it
+	if u.infrastructure.problem != nil || u.bootstrap.problem != nil { // returned as the error of the pass
 		u.keepCondition()
 		return 0, nil
 	}
 	if u.infrastructure.isGone {
-		u.note(clusterv1.MachineInPlaceUpdateFailedReason, "In-place update not possible: InfraMachine not found")
+		u.setUpdating(clusterv1.MachineInPlaceUpdateFailedReason, "In-place update not possible: InfraMachine not found")
 		return 0, nil
 	}
 	if missing := u.missing(); missing != "" {
-		u.note(clusterv1.MachineInPlaceUpdatingReason, updateMessage+": waiting for "+missing)
+		u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, updateMessage+": waiting for "+missing)
 		return 0, nil
 	}
 	if last, wait := u.updates.last(u.m.UID, u.options.Now()); wait > 0 {
-		u.note(last.reason, last.message)
+		u.setUpdating(last.reason, last.message)
 		return u.bounded(wait), nil
 	}
 	if !u.updates.begin(u.options.Concurrency) {
@@ -77,13 +77,13 @@ func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
 	return u.goOn(ctx)
 }
 
-// goOn drains the node, if the extension's settings ask for that, and calls the extension.
+// goOn drains the node, if the settings of the extension require it, and calls the extension.
 func (u *updatePass) goOn(ctx context.Context) (time.Duration, error) {
-	isAsked, err := u.isDrainAsked(ctx)
+	isRequested, err := u.isDrainRequested(ctx)
 	if err != nil {
 		return u.failed(ctx, hookFailed+err.Error()), nil
 	}
-	if isAsked {
+	if isRequested {
 		left, err := u.makeRoom(ctx)
 		switch {
 		case apierrors.IsConflict(err):
@@ -92,7 +92,7 @@ func (u *updatePass) goOn(ctx context.Context) (time.Duration, error) {
 		case err != nil:
 			return u.failed(ctx, fmt.Sprintf("Draining Node %s for the in-place update failed: %v", u.status.NodeRef.Name, err)), nil
 		case left != "":
-			u.note(clusterv1.MachineInPlaceUpdatingReason, updateMessage+": draining Node "+u.status.NodeRef.Name+": "+left)
+			u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, updateMessage+": draining Node "+u.status.NodeRef.Name+": "+left)
 			return u.bounded(drainPause), nil
 		}
 	}
@@ -115,13 +115,13 @@ func (u *updatePass) call(ctx context.Context) (time.Duration, error) {
 	return u.finish(ctx)
 }
 
-// request returns what the extension is asked for: names, labels, annotations and specs.
+// request returns the request to the extension, with names, labels, annotations and specs.
 func (u *updatePass) request() *hooksv1.UpdateMachineRequest {
 	desired := runtimehook.NewMachineObjects(u.m, u.infrastructure.unstructured(), u.bootstrap.unstructured())
 	return &hooksv1.UpdateMachineRequest{Desired: hooksv1.UpdateMachineRequestObjects(desired)}
 }
 
-// goesOn notes that the extension is not done, and returns when it is to be called again.
+// goesOn records that the extension is not done, and returns when to call it again.
 func (u *updatePass) goesOn(progress runtimehook.UpdateProgress) time.Duration {
 	message := updateMessage
 	if progress.Message != "" {
@@ -136,22 +136,22 @@ func (u *updatePass) goesOn(progress runtimehook.UpdateProgress) time.Duration {
 	case pause >= notablePause:
 		message += "; the extension is called again at " + at
 	}
-	u.note(clusterv1.MachineInPlaceUpdatingReason, message)
+	u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, message)
 	u.updates.add(u.m.UID, updateCall{next: next, reason: u.updateReason, message: message})
 	return u.bounded(pause)
 }
 
-// failed notes why the update does not go on, and returns when it is tried again: at growing pauses, whatever events there are in
-// between: the condition UpToDate repeats the message, so that a new one brings about another pass.
+// failed records why the update has failed, and returns when to retry it, after growing pauses. Events in between do not shorten
+// the pause: the condition UpToDate repeats the message, so that a new message triggers another pass.
 func (u *updatePass) failed(ctx context.Context, message string) time.Duration {
-	u.note(clusterv1.MachineInPlaceUpdateFailedReason, message)
+	u.setUpdating(clusterv1.MachineInPlaceUpdateFailedReason, message)
 	pause := u.updates.fail(u.m.UID, u.options.Now(), message)
 	ctrl.LoggerFrom(ctx).Info("an update in place failed, and is tried again", "message", message, "after", pause)
-	u.tell(u.m, corev1.EventTypeWarning, "FailedInPlaceUpdate", message)
+	u.recordEvent(u.m, corev1.EventTypeWarning, "FailedInPlaceUpdate", message)
 	return u.bounded(pause)
 }
 
-// isCurrent says that the Machine is as it was read, and not deleted: a cached one may lack its deletion, or the end of the update.
+// isCurrent reports whether the Machine is unchanged and not deleted: a cached Machine may lack its deletion, or the end of the update.
 func (u *updatePass) isCurrent(ctx context.Context) (bool, error) {
 	newest := &clusterv1.Machine{}
 	if err := u.server.Get(ctx, client.ObjectKeyFromObject(u.m), newest); err != nil {
@@ -160,19 +160,19 @@ func (u *updatePass) isCurrent(ctx context.Context) (bool, error) {
 	return newest.UID == u.m.UID && newest.ResourceVersion == u.m.ResourceVersion, nil
 }
 
-// note sets what the condition Updating tells.
-func (u *updatePass) note(reason, message string) {
+// setUpdating sets the reason and the message of the condition Updating.
+func (u *updatePass) setUpdating(reason, message string) {
 	u.updateReason, u.updateText = reason, message
 }
 
-// keepCondition has the condition Updating tell what it told before.
+// keepCondition keeps the reason and the message of the condition Updating.
 func (u *updatePass) keepCondition() {
-	if told := meta.FindStatusCondition(u.status.Conditions, clusterv1.MachineUpdatingCondition); told != nil && told.Message != "" {
-		u.note(told.Reason, told.Message)
+	if reported := meta.FindStatusCondition(u.status.Conditions, clusterv1.MachineUpdatingCondition); reported != nil && reported.Message != "" {
+		u.setUpdating(reported.Reason, reported.Message)
 	}
 }
 
-// missing returns what an update that was triggered waits for; nothing if it can go on.
+// missing returns what a triggered update waits for; empty if it can continue.
 func (f *passFacts) missing() string {
 	infrastructure, config := f.m.Spec.InfrastructureRef, f.m.Spec.Bootstrap.ConfigRef
 	initialization := f.status.Initialization
@@ -193,7 +193,7 @@ func (f *passFacts) missing() string {
 	return ""
 }
 
-// annotationOf says in words which annotation is missing.
+// annotationOf describes the missing annotation of an object.
 func annotationOf(to clusterv1.ContractVersionedObjectReference) string {
 	return fmt.Sprintf("the annotation %s of %s %s", clusterv1.UpdateInProgressAnnotation, to.Kind, to.Name)
 }

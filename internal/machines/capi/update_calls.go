@@ -8,15 +8,15 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// updateCalls are the last answers of extensions, by the Machines that they update. They are not kept over a restart: the
-// extension is called at once then, as it is by Cluster API's own controller.
+// updateCalls are the last answers of extensions, by the Machines that they update. After a restart, the extension is called
+// at once, as it is by Cluster API's own controller.
 type updateCalls struct {
 	mu      sync.Mutex
 	known   map[types.UID]updateCall
 	running int
 }
 
-// An updateCall is what an extension said, and when it may be called again.
+// An updateCall is the answer of an extension, and when it may be called again.
 type updateCall struct {
 	next            time.Time
 	failures        int // in a row
@@ -31,8 +31,8 @@ func (c *updateCalls) last(machine types.UID, now time.Time) (updateCall, time.D
 	return call, call.next.Sub(now)
 }
 
-// begin says whether another Machine may be worked on: at most half of the workers wait for extensions, so that deletions go on
-// while extensions hang. The caller calls end if it may.
+// begin reports whether another extension may be called: at most half of the workers wait for extensions, so that deletions
+// continue while extensions hang. If it returns true, the caller calls end.
 func (c *updateCalls) begin(workers int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +58,7 @@ func (c *updateCalls) add(machine types.UID, call updateCall) {
 	c.known[machine] = call
 }
 
-// fail adds a call that failed, and returns the pause before the next one: it doubles with each failure.
+// fail records a failed call, and returns the pause before the next one, which doubles with each failure.
 func (c *updateCalls) fail(machine types.UID, now time.Time, message string) time.Duration {
 	last, _ := c.last(machine, now)
 	pause := retrySoon

@@ -15,18 +15,18 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// drainPause is when to look again at the pods of a node that is drained.
+// drainPause is the interval at which the pods of a node are checked during a drain.
 const drainPause = 20 * time.Second
 
 const (
-	// drainedAnnotation says at a Machine that its node was drained for the update, which may have begun: it is not drained again.
+	// drainedAnnotation marks a Machine whose node was drained for the update, so that it is not drained again.
 	drainedAnnotation = "machine.runlevel.dev/drained-for-update"
-	// cordonedAnnotation names at a Node the Machine for whose update it was cordoned. Nodes that were cordoned before have none.
+	// cordonedAnnotation of a Node names the Machine for whose update it was cordoned. Nodes that were cordoned before have none.
 	cordonedAnnotation = "machine.runlevel.dev/cordoned-for-update"
 )
 
-// isDrainAsked says whether the node is to be drained before the extension is called for the first time.
-func (u *updatePass) isDrainAsked(ctx context.Context) (bool, error) {
+// isDrainRequested reports whether the node has to be drained before the first call of the extension.
+func (u *updatePass) isDrainRequested(ctx context.Context) (bool, error) {
 	_, isDrained := u.m.Annotations[drainedAnnotation]
 	_, isExcluded := u.m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]
 	if isDrained || isExcluded {
@@ -35,7 +35,7 @@ func (u *updatePass) isDrainAsked(ctx context.Context) (bool, error) {
 	return u.hooks.DrainsBeforeUpdate(ctx, u.m.Namespace)
 }
 
-// makeRoom cordons and drains the node, and returns what is left to be done. That it is drained is written into the Machine. Another
+// makeRoom cordons and drains the node, and returns what the drain waits for. When it is done, the Machine is annotated. Another
 // host that has joined under the name of the Machine's node is left alone.
 func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
 	node := &corev1.Node{}
@@ -46,7 +46,7 @@ func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("get Node %s: %w", u.status.NodeRef.Name, err)
 	case deletion.OwnershipClusterAPI(node, u.m) != deletion.OwnNode:
-		return fmt.Sprintf("neither its providerID nor its annotations say that it is the Machine's own; annotate the Machine with %s to update "+
+		return fmt.Sprintf("neither its providerID nor its annotations identify it as the node of the Machine; annotate the Machine with %s to update "+
 			"without a drain", clusterv1.ExcludeNodeDrainingAnnotation), nil
 	}
 	left, err := u.drainForUpdate(ctx, node)
@@ -58,7 +58,7 @@ func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
 	return "", u.patch(ctx, base, "note in the Machine that its Node is drained")
 }
 
-// drainForUpdate cordons a node, evicts its pods by the rules for them, and returns which are left.
+// drainForUpdate cordons a node, evicts its pods by the drain rules, and returns the remaining ones.
 func (u *updatePass) drainForUpdate(ctx context.Context, node *corev1.Node) (string, error) {
 	if !node.Spec.Unschedulable {
 		base := node.DeepCopy()
@@ -79,12 +79,12 @@ func (u *updatePass) drainForUpdate(ctx context.Context, node *corev1.Node) (str
 	return strings.Join(bullets(left), "; "), err
 }
 
-// isCordonedHere says whether the node was cordoned for an update of the Machine.
+// isCordonedHere reports whether the node was cordoned for an update of the Machine.
 func (u *updatePass) isCordonedHere() bool {
 	return u.node != nil && u.node.Annotations[cordonedAnnotation] == u.fullName()
 }
 
-// uncordon has the node take pods again, if it was cordoned for the update.
+// uncordon uncordons the node, if it was cordoned for the update.
 func (u *updatePass) uncordon(ctx context.Context) error {
 	if !u.isCordonedHere() {
 		return nil

@@ -70,7 +70,7 @@ func TestTheNodeOfAnotherHostIsNotDrainedForAnUpdate(t *testing.T) {
 	again := u.replaceHost(node, "m2")
 	pod := u.addPod(again, "web", nil)
 	u.trigger(2)
-	u.awaitUpdating("InPlaceUpdating", "draining Node "+node.Name+": neither its providerID nor its annotations say that it is the Machine's own")
+	u.awaitUpdating("InPlaceUpdating", "draining Node "+node.Name+": neither its providerID nor its annotations identify it as the node of the Machine")
 	u.change(u.m, `{"metadata": {"annotations": {"`+clusterv1.ExcludeNodeDrainingAnnotation+`": ""}}}`)
 	u.awaitCalls(1)
 	u.expectUntouched(again, pod)

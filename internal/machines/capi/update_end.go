@@ -20,24 +20,24 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// finish ends an update that is done, and returns when to look again.
+// finish ends an update that is done, and returns when to reconcile again.
 func (u *updatePass) finish(ctx context.Context) (time.Duration, error) {
 	ended := u.m.DeepCopy()
 	err := u.end(ctx, ended)
 	if apierrors.IsConflict(err) {
-		// The Machine was written during the call. If that was its status only, the extension need not be called again.
+		// The Machine was written during the call. If only its status was, the extension need not be called again.
 		return conflictPause, retry.RetryOnConflict(retry.DefaultBackoff, func() error { return u.endNewest(ctx) })
 	}
 	if err != nil {
 		return 0, err
 	}
 	u.m = ended
-	u.note("", "")
+	u.setUpdating("", "")
 	return u.cleanUp(ctx)
 }
 
-// end takes the annotations from the Machine, by one write, so that the end can't be half done: from then on no extension is
-// called, and what is left in other objects is removed, by this pass or a later one.
+// end removes the annotations from the Machine, by one write, so that the update can't end halfway: from then on no extension
+// is called, and the annotations of other objects are removed by this pass or a later one.
 func (u *updatePass) end(ctx context.Context, m *clusterv1.Machine) error {
 	base := m.DeepCopy()
 	delete(m.Annotations, clusterv1.UpdateInProgressAnnotation)
@@ -49,7 +49,7 @@ func (u *updatePass) end(ctx context.Context, m *clusterv1.Machine) error {
 	return nil
 }
 
-// endNewest ends the update of the Machine as it is now, unless it is deleted, or is to be another one than the extension knows.
+// endNewest ends the update on the Machine as the API server has it, unless it is deleted or its desired state has changed.
 func (u *updatePass) endNewest(ctx context.Context) error {
 	newest := &clusterv1.Machine{}
 	if err := u.server.Get(ctx, client.ObjectKeyFromObject(u.m), newest); err != nil {
@@ -62,7 +62,7 @@ func (u *updatePass) endNewest(ctx context.Context) error {
 	return u.end(ctx, newest)
 }
 
-// cleanUp removes what an update has left that is over, or whose annotation a user has removed from the Machine.
+// cleanUp removes the annotations of an update that is over, or whose annotation a user has removed from the Machine.
 func (u *updatePass) cleanUp(ctx context.Context) (time.Duration, error) {
 	u.updates.forget(u.m.UID)
 	base := u.m.DeepCopy()
@@ -73,14 +73,14 @@ func (u *updatePass) cleanUp(ctx context.Context) (time.Duration, error) {
 	if !u.infrastructure.isAnnotated() && !u.bootstrap.isAnnotated() && !u.isCordonedHere() {
 		return 0, nil
 	}
-	// By the cache, the Machine may lack the annotation of an update that has begun, to which those of the other objects belong.
+	// A cached Machine may lack the annotation of an update that has begun, to which those of the other objects belong.
 	if isCurrent, err := u.isCurrent(ctx); err != nil || !isCurrent {
 		return conflictPause, err
 	}
 	return 0, errors.Join(u.dropAnnotation(ctx, u.infrastructure), u.dropAnnotation(ctx, u.bootstrap), u.uncordon(ctx))
 }
 
-// dropAnnotation removes the annotation of an update from an object that the Machine refers to. The write is refused if the
+// dropAnnotation removes the annotation of an update from an object that the Machine refers to. The write fails if the
 // object has changed since it was read: another update may have begun.
 func (u *updatePass) dropAnnotation(ctx context.Context, from referenced) error {
 	if !from.isAnnotated() {
@@ -97,14 +97,14 @@ func (u *updatePass) dropAnnotation(ctx context.Context, from referenced) error 
 	return nil
 }
 
-// isTriggered says whether the owner of the Machine has written all of what it is to be. While a Machine is on its way to another
-// set, a hook that is pending is that of an earlier update.
+// isTriggered reports whether the owner of the Machine has written the whole desired state. While a Machine is moved to another
+// set, a pending hook belongs to an earlier update.
 func isTriggered(m *clusterv1.Machine) bool {
 	_, isMoving := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]
 	return !isMoving && slices.Contains(pendingHooks(m), runtimehook.UpdateMachine)
 }
 
-// pendingHooks returns the runtime hooks that are to be called for a Machine.
+// pendingHooks returns the runtime hooks that have to be called for a Machine.
 func pendingHooks(m *clusterv1.Machine) []string {
 	return strings.Split(m.Annotations[runtimev1.PendingHooksAnnotation], ",")
 }
@@ -123,7 +123,7 @@ func dropHook(m *clusterv1.Machine) {
 	}
 }
 
-// isAnnotated says whether the object is marked for an update.
+// isAnnotated reports whether the object is marked for an update.
 func (r referenced) isAnnotated() bool {
 	if r.object == nil {
 		return false

@@ -12,33 +12,33 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// lookAtVolumes notes which volumes have to be detached yet. On a node that can't be reached none ever is.
+// lookAtVolumes records which volumes are still attached. Volumes of an unreachable node are never detached.
 func (d *deletionPass) lookAtVolumes(ctx context.Context) {
 	volumes := &d.volumes
 	volumes.HasLooked = true
-	if drain.IsUnreachable(d.target) {
+	if drain.IsUnreachable(d.liveNode) {
 		return
 	}
 	left, err := d.attachedVolumes(ctx)
 	if err != nil {
 		d.failure, volumes.Problem = err, err.Error()
-		d.tell(d.m, corev1.EventTypeWarning, "FailedWaitForVolumeDetach",
+		d.recordEvent(d.m, corev1.EventTypeWarning, "FailedWaitForVolumeDetach",
 			fmt.Sprintf("error waiting for node volumes detaching, Machine's node %q: %v", d.status.NodeRef.Name, err))
 		return
 	}
 	volumes.Left = left.lines()
 }
 
-// attachedVolumes are the volumes that are attached to a node, by what is known of them.
+// attachedVolumes are the volumes that are attached to a node, by what identifies them.
 type attachedVolumes struct{ claims, withoutClaim, onlyAtNode, onlyAttachment map[string]bool }
 
-// attachedVolumes returns what is attached to the Node, by its status and by VolumeAttachments, but for the volumes of pods
-// that draining leaves alone.
+// attachedVolumes returns the volumes that are attached to the Node by its status and by VolumeAttachments, except for those
+// of pods that draining leaves alone.
 func (d *deletionPass) attachedVolumes(ctx context.Context) (attachedVolumes, error) {
 	left := attachedVolumes{
 		claims: map[string]bool{}, withoutClaim: map[string]bool{}, onlyAtNode: map[string]bool{}, onlyAttachment: map[string]bool{},
 	}
-	for _, volume := range d.target.Status.VolumesAttached {
+	for _, volume := range d.liveNode.Status.VolumesAttached {
 		left.onlyAtNode[string(volume.Name)] = true
 	}
 	attachments, err := d.kubernetes.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
@@ -46,7 +46,7 @@ func (d *deletionPass) attachedVolumes(ctx context.Context) (attachedVolumes, er
 		return left, fmt.Errorf("list the VolumeAttachments: %w", err)
 	}
 	for _, attachment := range attachments.Items {
-		if name := attachment.Spec.Source.PersistentVolumeName; attachment.Status.Attached && attachment.Spec.NodeName == d.target.Name && name != nil {
+		if name := attachment.Spec.Source.PersistentVolumeName; attachment.Status.Attached && attachment.Spec.NodeName == d.liveNode.Name && name != nil {
 			left.onlyAttachment[*name] = true
 		}
 	}
@@ -67,7 +67,7 @@ func (d *deletionPass) attachedVolumes(ctx context.Context) (attachedVolumes, er
 	return left, nil
 }
 
-// know puts a volume where it belongs, if it is attached.
+// know replaces the identifiers of a volume that is attached by its claim.
 func (a attachedVolumes) know(volume corev1.PersistentVolume, staying map[string]bool) {
 	isAttached := a.onlyAttachment[volume.Name]
 	delete(a.onlyAttachment, volume.Name)
@@ -92,7 +92,7 @@ func (d *deletionPass) stayingClaims(ctx context.Context) (map[string]bool, erro
 	if err != nil {
 		return nil, err
 	}
-	pods, err := drain.StayingPods(ctx, d.kubernetes, d.target, rules)
+	pods, err := drain.StayingPods(ctx, d.kubernetes, d.liveNode, rules)
 	claims := map[string]bool{}
 	for _, pod := range pods {
 		for _, volume := range pod.Spec.Volumes {
@@ -104,7 +104,7 @@ func (d *deletionPass) stayingClaims(ctx context.Context) (map[string]bool, erro
 	return claims, err
 }
 
-// lines says in Cluster API's words what is attached.
+// lines returns the attached volumes, in Cluster API's words.
 func (a attachedVolumes) lines() []string {
 	var lines []string
 	for _, group := range []struct {

@@ -54,8 +54,8 @@ func nonEmpty(value string) []string {
 	return []string{value}
 }
 
-// machineOf returns the Machine that owns an object. One without an owner may be that of the Machine with its name, which
-// makes it its own.
+// machineOf returns the Machine that owns an object. An object without an owner may belong to the Machine of the same name,
+// which adopts it.
 func machineOf(_ context.Context, object *metav1.PartialObjectMetadata) []reconcile.Request {
 	name, owner := object.Name, metav1.GetControllerOf(object)
 	if owner != nil {
@@ -72,8 +72,8 @@ func groupOf(apiVersion string) string {
 	return version.Group
 }
 
-// machineMatters passes all changes of Machines but those of a status that this controller writes itself: each write would
-// cost another pass, and another eviction of the pods that are left.
+// machineMatters passes all changes of Machines except for the status that this controller writes itself: each write would
+// cause another pass, and another eviction of the remaining pods.
 var machineMatters = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, wasMachine := e.ObjectOld.(*clusterv1.Machine)
@@ -93,17 +93,17 @@ func othersConditions(m *clusterv1.Machine) []metav1.Condition {
 	})
 }
 
-// nodeMatters passes the changes of nodes that a Machine's status, or its deletion, goes by. Heartbeats are none.
+// nodeMatters passes the changes of nodes that affect a Machine's status or its deletion, but no heartbeats.
 var nodeMatters = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, wasNode := e.ObjectOld.(*corev1.Node)
 		after, isNode := e.ObjectNew.(*corev1.Node)
-		return !wasNode || !isNode || !equality.Semantic.DeepEqual(whatMatters(before), whatMatters(after))
+		return !wasNode || !isNode || !equality.Semantic.DeepEqual(withoutHeartbeats(before), withoutHeartbeats(after))
 	},
 }
 
-// whatMatters returns a node without what changes all the time.
-func whatMatters(node *corev1.Node) *corev1.Node {
+// withoutHeartbeats returns a node without the fields that change all the time.
+func withoutHeartbeats(node *corev1.Node) *corev1.Node {
 	short := &corev1.Node{Spec: node.Spec}
 	short.Labels, short.Annotations, short.DeletionTimestamp = node.Labels, node.Annotations, node.DeletionTimestamp
 	short.Status.NodeInfo = node.Status.NodeInfo
@@ -114,7 +114,7 @@ func whatMatters(node *corev1.Node) *corev1.Node {
 	return short
 }
 
-// machinesOfNode returns the Machines that have a node, or may get it.
+// machinesOfNode returns the Machines that are linked to a node, or have its providerID.
 func (r *ClusterAPIReconciler) machinesOfNode(ctx context.Context, object client.Object) []reconcile.Request {
 	node, ok := object.(*corev1.Node)
 	if !ok {

@@ -8,21 +8,21 @@ import (
 )
 
 // ClusterAPI is the dialect of cluster.x-k8s.io. Pre-drain hooks hold machines that are excluded from draining too, a
-// late one brings a machine back to wait for it, and nothing is recorded as done: what was drained is looked at again
-// until the wait for pre-terminate hooks has begun. Reasons and messages are upstream's.
+// late hook returns a machine to its stage, and nothing is recorded as done: pods and volumes are checked again until the
+// wait for pre-terminate hooks has begun. Reasons and messages are upstream's.
 var ClusterAPI = Dialect{
 	holdForPreDrainHooks, lookAtInfrastructure, drainUntilTerminate, detachVolumes, holdForPreTerminateHooks,
 	terminateInfrastructure, removeBootstrap, removeNodeInTime, completeDeletion,
 }
 
-// ClusterAPIFacts are what only Cluster API's dialect goes by.
+// ClusterAPIFacts are the facts that only Cluster API's dialect uses.
 type ClusterAPIFacts struct {
 	Now time.Time
-	// IsNodeKept says that the node is neither drained nor deleted: there is none, the cluster or its control plane is being
-	// deleted, or no machine of a control plane would be left.
+	// IsNodeKept is true if the node is neither drained nor deleted: it does not exist, the cluster or its control plane is being
+	// deleted, or it is the last machine of a control plane.
 	IsNodeKept bool
-	Began      map[DeletionStage]time.Time     // when a stage began, as it was recorded
-	Timeouts   map[DeletionStage]time.Duration // how long a stage may take; zero is for ever
+	Began      map[DeletionStage]time.Time     // recorded start times
+	Timeouts   map[DeletionStage]time.Duration // zero means none
 	Volumes    Volumes
 	Bootstrap  Infrastructure
 }
@@ -32,14 +32,14 @@ type Volumes struct {
 	IsExcluded bool // they are not waited for
 	IsDone     bool // they were detached, in this pass
 	HasLooked  bool
-	Left       []string // those that have to be detached yet, in words
-	Problem    string   // why they could not be looked at
+	Left       []string // volumes that are still attached, in words
+	Problem    string   // why they could not be read
 }
 
-// clusterAPIRetry is how often to look at pods and volumes that are still there.
+// clusterAPIRetry is the interval at which remaining pods and volumes are checked.
 const clusterAPIRetry = 20 * time.Second
 
-// recordedFirst has the start of a stage recorded before its step is done.
+// recordedFirst returns a step that records the start of a stage, before any other step of the stage.
 func (s Snapshot) recordedFirst(step DeletionStep) (DeletionStep, bool) {
 	if s.ClusterAPI.Began[step.Stage].IsZero() {
 		step.Action = RecordStart
@@ -47,14 +47,14 @@ func (s Snapshot) recordedFirst(step DeletionStep) (DeletionStep, bool) {
 	return step, true
 }
 
-// hasTimedOut says that a stage has taken longer than it may.
+// hasTimedOut reports whether a stage has exceeded its timeout.
 func (s Snapshot) hasTimedOut(stage DeletionStage) bool {
 	began, timeout := s.ClusterAPI.Began[stage], s.ClusterAPI.Timeouts[stage]
 	return timeout > 0 && !began.IsZero() && !s.ClusterAPI.Now.Before(began.Add(timeout))
 }
 
-// leavesNode says that the node is not to be drained any more, nor its volumes waited for. Once the wait for pre-terminate
-// hooks has begun, the owners of those may take away what pods need to end.
+// leavesNode reports whether the node is no longer drained, nor its volumes waited for. Once the wait for pre-terminate
+// hooks has begun, the owners of the hooks may remove resources that pods need to terminate.
 func (s Snapshot) leavesNode() bool {
 	return s.ClusterAPI.IsNodeKept || !s.ClusterAPI.Began[BeforeTerminate].IsZero() ||
 		!s.Infrastructure.Exists || s.Infrastructure.IsDeleting
@@ -70,8 +70,8 @@ func holdForPreDrainHooks(s Snapshot) (DeletionStep, bool) {
 	})
 }
 
-// lookAtInfrastructure waits until it is known whether there is infrastructure: what can't be looked at would pass for
-// what is gone, and the node would not be drained.
+// lookAtInfrastructure waits until it is known whether the infrastructure exists: unreadable infrastructure would be
+// mistaken for deleted one, and the node would not be drained.
 func lookAtInfrastructure(s Snapshot) (DeletionStep, bool) {
 	if s.Infrastructure.Problem == "" {
 		return DeletionStep{}, false
@@ -151,7 +151,7 @@ func removeBootstrap(s Snapshot) (DeletionStep, bool) {
 	})
 }
 
-// awaitObject has an object deleted, by the action of a step, and waits until it is gone.
+// awaitObject deletes an object, by the action of a step, and waits until it is gone.
 func awaitObject(object Infrastructure, step DeletionStep) (DeletionStep, bool) {
 	step.Message = fmt.Sprintf("Waiting for %s to be deleted", object.Name)
 	switch {
@@ -180,7 +180,7 @@ func completeDeletion(Snapshot) (DeletionStep, bool) {
 	return DeletionStep{Stage: Completed, Action: Release, Reason: "DeletionCompleted", Message: "Deletion completed"}, true
 }
 
-// startedAt says when a stage began, or nothing before it has.
+// startedAt returns the start of a stage in words; empty before it has begun.
 func startedAt(began time.Time) string {
 	if began.IsZero() {
 		return ""

@@ -13,11 +13,11 @@ import (
 // annotations name a Machine of Cluster API: its namespace, and its name.
 const OpenShiftMachineAnnotation = "machine.openshift.io/machine"
 
-// A NodeOwnership says whose the Node is that has the name in a Machine's nodeRef. The Machine's own may be gone, and another host
+// A NodeOwnership is the owner of the Node that a Machine's nodeRef names. The Machine's own Node may be gone, and another host
 // may have joined under its name since.
 type NodeOwnership string
 
-// Whose a Node may be. Only the Machine's own Node is drained and deleted with it, and only without one is it unhealthy.
+// The owners of a Node. A Machine's own Node is drained and deleted with it, and a Machine without one is unhealthy.
 const (
 	OwnNode     NodeOwnership = "own"
 	OthersNode  NodeOwnership = "other" // of another Machine, or another host
@@ -29,8 +29,8 @@ func OwnerOfNode(node *corev1.Node) string {
 	return cmp.Or(node.Annotations[clusterv1.MachineAnnotation], node.Annotations[OpenShiftMachineAnnotation])
 }
 
-// OwnershipOpenShift says whose the Node is that has the name in the nodeRef of a Machine of machine.openshift.io. If its UID is another one
-// than that of the nodeRef, then its annotations decide, and its providerID.
+// OwnershipOpenShift returns the owner of the Node that the nodeRef of a Machine of machine.openshift.io names. If its UID differs
+// from that of the nodeRef, its annotations and its providerID decide.
 func OwnershipOpenShift(node *corev1.Node, m *machinev1beta1.Machine) NodeOwnership {
 	ref := ptr.Deref(m.Status.NodeRef, corev1.ObjectReference{})
 	if ref.UID != "" && ref.UID == node.UID {
@@ -41,8 +41,8 @@ func OwnershipOpenShift(node *corev1.Node, m *machinev1beta1.Machine) NodeOwners
 	return ownership(node, ptr.Deref(m.Spec.ProviderID, ""), isNamed, owner != "", ref.UID == "")
 }
 
-// OwnershipClusterAPI says whose the Node is that has the name in the nodeRef of a Machine of Cluster API. The nodeRef has no UID
-// there.
+// OwnershipClusterAPI returns the owner of the Node that the nodeRef of a Machine of Cluster API names. Such a nodeRef has no
+// UID.
 func OwnershipClusterAPI(node *corev1.Node, m *clusterv1.Machine) NodeOwnership {
 	_, isOpenShifts := node.Annotations[OpenShiftMachineAnnotation]
 	namespace, name := node.Annotations[clusterv1.ClusterNamespaceAnnotation], node.Annotations[clusterv1.MachineAnnotation]
@@ -50,8 +50,8 @@ func OwnershipClusterAPI(node *corev1.Node, m *clusterv1.Machine) NodeOwnership 
 	return ownership(node, m.Spec.ProviderID, isNamed, isOpenShifts || namespace != "" && name != "", m.Spec.ProviderID == "")
 }
 
-// ownership is the rule of both APIs. isNamed says that the Node names the Machine, isOwned that it names one, and
-// isNameEnough that the Machine knows no more of its Node than the name.
+// ownership is the rule of both APIs. isNamed is true if the Node names the Machine, isOwned if it names any Machine, and
+// isNameEnough if the Machine records only the name of its Node.
 func ownership(node *corev1.Node, providerID string, isNamed, isOwned, isNameEnough bool) NodeOwnership {
 	isKnown := providerID != "" && node.Spec.ProviderID != ""
 	switch {

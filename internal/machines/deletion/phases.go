@@ -7,22 +7,22 @@ import (
 )
 
 // OpenShift is the dialect of machine.openshift.io. A machine that is excluded from draining, or has no node,
-// is not held by its pre-drain hooks: upstream decided so, and what relies on hooks there knows it.
+// is not held by its pre-drain hooks: upstream decided so, and the owners of hooks rely on it.
 var OpenShift = Dialect{skipDrain, awaitPreDrainHooks, drain, awaitPreTerminateHooks, terminate, removeNode}
 
 const (
-	// podsEnd is how often to look at pods that are ending: first soon, later seldom.
+	// podsEnd is the interval at which terminating pods are checked: first short, later long.
 	podsEndSoon, podsEndSeldom = time.Second, 10 * time.Second
-	// A pod that is refused is tried again after 5 s, and then after twice as long each time, up to a minute: a
-	// person who loosens a disruption budget waits for the drain to notice.
+	// A refused eviction is retried after 5 s, and then after twice as long each time, up to a minute: an
+	// administrator who loosens a disruption budget waits for the drain to notice.
 	refusedSoon, refusedSeldom = 5 * time.Second, time.Minute
-	// patientLooks is how often to look at pods that end before that is told as a problem: after half a minute.
+	// patientLooks is the number of checks of terminating pods before they are reported as a problem: half a minute.
 	patientLooks = 5
-	// otherDrains is when to look whether another node of the control plane is drained.
+	// otherDrains is the interval at which the drain of another node of the control plane is checked.
 	otherDrains = 20 * time.Second
-	// infrastructureGoes is how often to look for infrastructure that goes, beside watching it.
+	// infrastructureGoes is the interval at which infrastructure that is being deleted is checked, besides watching it.
 	infrastructureGoes = 30 * time.Second
-	// mostPods is how many of the pods that are left are told: a person reads it, and a node may have hundreds.
+	// mostPods is how many of the remaining pods are shown: a node may have hundreds.
 	mostPods = 5
 )
 
@@ -43,8 +43,8 @@ func awaitPreDrainHooks(s Snapshot) (DeletionStep, bool) {
 	}, true
 }
 
-// awaitPreTerminateHooks waits for the hooks that hold the infrastructure. Once that was asked to go, nothing can
-// hold it, and a hook that comes late does not bring a machine back to an earlier phase.
+// awaitPreTerminateHooks waits for the hooks that hold the infrastructure. Once its deletion was requested, nothing can
+// hold it, and a late hook does not return a machine to an earlier phase.
 func awaitPreTerminateHooks(s Snapshot) (DeletionStep, bool) {
 	if len(s.PreTerminate) == 0 || s.Infrastructure.IsDeleting {
 		return DeletionStep{}, false
@@ -55,7 +55,7 @@ func awaitPreTerminateHooks(s Snapshot) (DeletionStep, bool) {
 	}, true
 }
 
-// drain gets the pods off the node.
+// drain evicts the pods of the node.
 func drain(s Snapshot) (DeletionStep, bool) {
 	step := DeletionStep{Stage: Draining}
 	switch {
@@ -77,7 +77,7 @@ func drain(s Snapshot) (DeletionStep, bool) {
 	return step, true
 }
 
-// awaitPods waits for what is left on the node.
+// awaitPods waits for the remaining pods of the node.
 func awaitPods(s Snapshot) DeletionStep {
 	step := DeletionStep{Stage: Draining, Action: Wait, Reason: "PodsEnd", Message: fewPods(s.Drain.Left)}
 	if s.Drain.Problem != "" {
@@ -93,7 +93,7 @@ func awaitPods(s Snapshot) DeletionStep {
 	return step
 }
 
-// fewPods tells what holds the first of some pods, and how many more there are.
+// fewPods returns what holds the first of some pods, and how many more there are.
 func fewPods(left []string) string {
 	text := strings.Join(left[:min(mostPods, len(left))], "; ")
 	if more := len(left) - mostPods; more > 0 {
@@ -130,7 +130,7 @@ func removeNode(s Snapshot) (DeletionStep, bool) {
 	return DeletionStep{Stage: RemovingNode, Action: DeleteNode, Reason: "Terminated"}, true
 }
 
-// doubled returns a time that doubles with each look but the first, up to a limit.
+// doubled returns a duration that doubles with each check except for the first, up to a limit.
 func doubled(first time.Duration, looks int, limit time.Duration) time.Duration {
 	for ; looks > 1 && first < limit; looks-- {
 		first *= 2

@@ -14,8 +14,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// nameBudgets adds the budgets to what was refused, since answers have their names only in words, if at all. The
-// answer stays where the budgets can't be read, or allow it by now.
+// nameBudgets adds the budgets to refused evictions, since the API server's answers rarely name them. An answer is kept
+// if the budgets can't be read, or allow the eviction by now.
 func (p *pass) nameBudgets(ctx context.Context, pods []corev1.Pod, all []*HeldPod) []HeldPod {
 	var left []HeldPod
 	for i, held := range all {
@@ -56,7 +56,7 @@ func (p *pass) budgetsOf(ctx context.Context, pod *corev1.Pod) ([]policyv1.PodDi
 	return budgets, nil
 }
 
-// heldByBudgets judges as the API server does when a pod is to be evicted.
+// heldByBudgets decides like the API server whether budgets allow the eviction of a pod.
 func heldByBudgets(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) (HeldPod, bool) {
 	switch {
 	case isFinished(pod) || pod.Status.Phase == corev1.PodPending || len(budgets) == 0:
@@ -73,14 +73,14 @@ func heldByBudgets(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) (Hel
 	case allows(&budgets[0], pod):
 		return HeldPod{}, false
 	default:
-		h := held(pod, Budget, fmt.Sprintf("is held by PodDisruptionBudget %s, %s", budgets[0].Name, whyNot(&budgets[0])))
+		h := held(pod, Budget, fmt.Sprintf("is held by PodDisruptionBudget %s, %s", budgets[0].Name, blockedReason(&budgets[0])))
 		h.Budgets = []string{budgets[0].Name}
 		return h, true
 	}
 }
 
-// allows says whether a pod may be evicted. One that is not ready counts for nothing, so it may go while the
-// others are enough, or at any time if the budget says so.
+// allows reports whether a budget allows the eviction of a pod. A pod that is not ready may be evicted while enough others
+// are healthy, or at any time if the budget's unhealthyPodEvictionPolicy allows it.
 func allows(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	policy, status := budget.Spec.UnhealthyPodEvictionPolicy, budget.Status
 	if !isReady(pod) {
@@ -103,8 +103,8 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// whyNot says why a budget allows no disruption.
-func whyNot(budget *policyv1.PodDisruptionBudget) string {
+// blockedReason returns why a budget allows no disruption.
+func blockedReason(budget *policyv1.PodDisruptionBudget) string {
 	status := budget.Status
 	failed := meta.FindStatusCondition(status.Conditions, policyv1.DisruptionAllowedCondition)
 	switch {

@@ -10,12 +10,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// cordonTaint is what the scheduler takes spec.unschedulable of a node for. The node lifecycle controller writes it into the node
-// soon after.
+// cordonTaint is the taint by which the scheduler treats spec.unschedulable. The node lifecycle controller writes it into the
+// node soon after.
 var cordonTaint = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 
-// CordonToleration returns the toleration of a pod by which the scheduler puts it on a cordoned node, as manifests have it; "" if
-// the pod has none. Once such a pod is evicted, its controller makes another one, which may come to the same node.
+// CordonToleration returns the toleration of a pod by which it is scheduled to a cordoned node, as in a manifest; "" if the pod
+// has none. Once such a pod is evicted, its controller creates another one, which may be scheduled to the same node.
 func CordonToleration(pod *corev1.Pod) string {
 	at := slices.IndexFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
 		return t.ToleratesTaint(klog.Background(), &cordonTaint, false)
@@ -35,7 +35,7 @@ func CordonToleration(pod *corev1.Pod) string {
 	return "{" + strings.Join(fields, ", ") + "}"
 }
 
-// cordonedAt returns when a node was cordoned; zero if it does not say.
+// cordonedAt returns when a node was cordoned; zero if its taint has no time.
 func cordonedAt(node *corev1.Node) metav1.Time {
 	for _, taint := range node.Spec.Taints {
 		if taint.MatchTaint(&cordonTaint) && taint.TimeAdded != nil {
@@ -45,8 +45,8 @@ func cordonedAt(node *corev1.Node) metav1.Time {
 	return metav1.Time{}
 }
 
-// isAfterCordon says whether a pod came to the node after the cordon. Times are whole seconds: a pod of the same second counts as
-// a later one, since a drain evicts pods at once after the cordon, and others take their place.
+// isAfterCordon reports whether a pod was scheduled to the node after the cordon. Times are whole seconds: a pod of the same second
+// counts as a later one, since a drain evicts pods at once after the cordon, and others replace them.
 func (p *pass) isAfterCordon(pod *corev1.Pod) bool {
 	return !p.cordonedAt.IsZero() && !pod.CreationTimestamp.Before(&p.cordonedAt)
 }

@@ -1,13 +1,13 @@
-// Package drain gets the pods off a node: it cordons the node, evicts through the Eviction API, so that
-// disruption budgets are honoured, and says of each pod that is left what holds it. It never waits: the
-// caller comes back.
+// Package drain drains a node: it cordons the node, evicts its pods through the Eviction API, so that
+// disruption budgets are honoured, and returns what holds each remaining pod. It never waits: the
+// caller repeats the call.
 //
-// Which pods go is what kubectl drain decides with --force, --ignore-daemonsets and --delete-emptydir-data:
-// all but mirror pods and those of DaemonSets that exist. A node that can't be reached can't end its pods. They
-// are evicted with one second of grace, and not waited for once that is over; budgets count there too.
+// The same pods are evicted as by kubectl drain with --force, --ignore-daemonsets and --delete-emptydir-data: all except
+// for mirror pods and pods of existing DaemonSets. An unreachable node can't terminate its pods: they are evicted with one
+// second of grace, and not waited for once that is over; budgets are honoured there too.
 //
-// Evict is the call to start from, and EvictByRules where pods have an order, or are to be left alone. Look changes nothing,
-// and serves those who only want to know.
+// Evict is the call to start from, and EvictByRules if pods have an order, or are to be left alone. HeldPods changes nothing:
+// it is for overviews.
 package drain
 
 import (
@@ -24,36 +24,36 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A HeldPod is one that is still on a node that is drained.
+// A HeldPod is a pod that is still on a node that is being drained.
 type HeldPod struct {
 	Namespace string
 	Name      string
 	Hold      PodHold
-	// Budgets are the PodDisruptionBudgets that keep the pod from being evicted, by name.
+	// Budgets are the names of the PodDisruptionBudgets that prevent the eviction of the pod.
 	Budgets []string
 	Message string // what holds the pod, in words, with its name
-	Refusal string // what the API server said when it refused the eviction
-	// Toleration is that by which the pod may come back to a cordoned node, and IsAfterCordon says that the pod has come after
-	// the cordon. Look finds both.
+	Refusal string // the API server's answer when it refused the eviction
+	// Toleration is the toleration by which the pod is scheduled to a cordoned node, and IsAfterCordon is true if it was scheduled
+	// after the cordon. HeldPods finds both.
 	Toleration    string
 	IsAfterCordon bool
 }
 
-// A PodHold is what keeps a pod on its node.
+// A PodHold is the kind of thing that keeps a pod on its node.
 type PodHold string
 
 // What keeps pods.
 const (
-	Ending     PodHold = "Ending"     // it was evicted, and ends
-	Finalizers PodHold = "Finalizers" // it has ended, and finalizers hold the object
+	Ending     PodHold = "Ending"     // it was evicted, and is terminating
+	Finalizers PodHold = "Finalizers" // it has terminated, and finalizers hold the object
 	Budget     PodHold = "Budget"     // a disruption budget allows no disruption
 	Refused    PodHold = "Refused"    // the eviction failed
-	// ToBeEvicted is what nothing holds: Look evicts nothing, and Evict leaves a pod that has changed meanwhile
-	// to the next pass.
+	// ToBeEvicted is the hold of a pod that nothing holds: HeldPods evicts nothing, and Evict leaves a pod that has changed
+	// meanwhile to the next pass.
 	ToBeEvicted PodHold = "ToBeEvicted"
-	// Later is of a pod whose turn comes when others are gone, by the order of rules.
+	// Later is the hold of a pod that is evicted when others are gone, by the order of rules.
 	Later PodHold = "Later"
-	// Completion is of a pod that is to complete by itself, by a rule; CompletionLater that others are in front of it.
+	// Completion is the hold of a pod that a rule lets complete by itself; CompletionLater, if others come before it.
 	Completion      PodHold = "Completion"
 	CompletionLater PodHold = "CompletionLater"
 )
@@ -61,7 +61,7 @@ const (
 // evictionsAtOnce is how many pods of one node are evicted at the same time.
 const evictionsAtOnce = 8
 
-// Cordon has a node take no more pods. One of the same name that is not the same node is left alone.
+// Cordon cordons a node. Another node of the same name is left alone.
 func Cordon(ctx context.Context, client kubernetes.Interface, node *corev1.Node) error {
 	if node.Spec.Unschedulable {
 		return nil
@@ -80,13 +80,13 @@ func Cordon(ctx context.Context, client kubernetes.Interface, node *corev1.Node)
 	return nil
 }
 
-// Evict evicts the pods of a node, once, and returns those that are still there. An error concerns all pods:
-// a right is missing, or the API server does not answer; some may have been evicted nevertheless.
+// Evict evicts the pods of a node, once, and returns the remaining ones. An error concerns all pods:
+// a permission is missing, or the API server does not answer; some may have been evicted nevertheless.
 func Evict(ctx context.Context, client kubernetes.Interface, node *corev1.Node) ([]HeldPod, error) {
 	return EvictByRules(ctx, client, node, func(context.Context, *corev1.Pod) (PodRule, error) { return PodRule{Behavior: EvictPod}, nil })
 }
 
-// evictAll evicts pods, and returns those that are still there.
+// evictAll evicts pods, and returns the remaining ones.
 func (p *pass) evictAll(ctx context.Context, pods []corev1.Pod) ([]HeldPod, error) {
 	held := make([]*HeldPod, len(pods))
 	group, ctxOfGroup := errgroup.WithContext(ctx)
@@ -103,8 +103,8 @@ func (p *pass) evictAll(ctx context.Context, pods []corev1.Pod) ([]HeldPod, erro
 	return p.nameBudgets(ctx, pods, held), nil
 }
 
-// Look returns the pods of a node that draining it would have to get off, and what holds them.
-func Look(ctx context.Context, client kubernetes.Interface, node *corev1.Node) ([]HeldPod, error) {
+// HeldPods returns the pods of a node that a drain has to evict, and what holds them.
+func HeldPods(ctx context.Context, client kubernetes.Interface, node *corev1.Node) ([]HeldPod, error) {
 	p := newPass(client, node)
 	pods, _, err := p.pods(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func Look(ctx context.Context, client kubernetes.Interface, node *corev1.Node) (
 	}
 	var held []HeldPod
 	for i := range pods {
-		h, err := p.look(ctx, &pods[i])
+		h, err := p.inspect(ctx, &pods[i])
 		if err != nil {
 			return nil, err
 		}
@@ -122,5 +122,5 @@ func Look(ctx context.Context, client kubernetes.Interface, node *corev1.Node) (
 	return held, nil
 }
 
-// requestError returns the error of a request in one line, without what differs from try to try.
+// requestError returns the error of a request in one line, without parts that differ from try to try.
 func requestError(err error) error { return printable.Error(printable.RequestError(err)) }

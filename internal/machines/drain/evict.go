@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// evict evicts a pod, and returns what holds it if it is still there.
+// evict evicts a pod, and returns what holds it if it still exists.
 func (p *pass) evict(ctx context.Context, pod *corev1.Pod) (*HeldPod, error) {
 	if pod.DeletionTimestamp != nil && !p.canEndSooner(pod) {
 		h := ending(pod)
@@ -28,7 +28,7 @@ func (p *pass) evict(ctx context.Context, pod *corev1.Pod) (*HeldPod, error) {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case pod.DeletionTimestamp != nil:
-		h = ending(pod) // it does, even if it can't be had sooner
+		h = ending(pod) // it is terminating, even if the grace period can't be shortened
 	case err == nil:
 		after := p.evicted(pod)
 		if graceOf(after) == 0 && len(after.Finalizers) == 0 {
@@ -44,13 +44,13 @@ func (p *pass) evict(ctx context.Context, pod *corev1.Pod) (*HeldPod, error) {
 	return &h, nil
 }
 
-// canEndSooner says whether a pod was given a longer grace before its node fell silent.
+// canEndSooner reports whether a pod was evicted with a longer grace period before its node became unreachable.
 func (p *pass) canEndSooner(pod *corev1.Pod) bool {
 	return p.isUnreachable && graceOf(pod) > unreachableGrace
 }
 
-// request posts an eviction. The client's own retries are turned off: they would wait as long as the answer tells,
-// which is ten seconds for a budget that has just changed.
+// request posts an eviction. The client's own retries are disabled: they would wait as long as the Retry-After of the
+// answer, which is ten seconds for a budget that has just changed.
 func (p *pass) request(ctx context.Context, pod *corev1.Pod) error {
 	options := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
 	if p.isUnreachable {
@@ -66,7 +66,7 @@ func (p *pass) request(ctx context.Context, pod *corev1.Pod) error {
 		MaxRetries(0).Do(ctx).Error()
 }
 
-// evicted returns the pod as it is after its eviction, without asking for it.
+// evicted returns the pod as it is after its eviction, without reading it.
 func (p *pass) evicted(pod *corev1.Pod) *corev1.Pod {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	switch {
@@ -83,7 +83,7 @@ func (p *pass) evicted(pod *corev1.Pod) *corev1.Pod {
 	return &after
 }
 
-// refused says why a pod was not evicted.
+// refused returns a pod whose eviction failed, with the reason.
 func refused(pod *corev1.Pod, err error) HeldPod {
 	switch {
 	case budgetCause(err) != "":
@@ -97,7 +97,7 @@ func refused(pod *corev1.Pod, err error) HeldPod {
 	}
 }
 
-// refusal returns what the API server said, with the causes of a refusal that a budget is the reason of.
+// refusal returns the message of the API server, with the causes if a budget is the reason.
 func refusal(err error) string {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) || !apierrors.IsTooManyRequests(err) || status.Status().Details == nil {
@@ -110,7 +110,7 @@ func refusal(err error) string {
 	return printable.Line(status.Status().Message + " " + strings.Join(causes, ","))
 }
 
-// budgetCause returns what the API server says of the budget that keeps a pod, or nothing if none does.
+// budgetCause returns the API server's message about the budget that prevents the eviction; empty if there is none.
 func budgetCause(err error) string {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Details != nil {
 		for _, cause := range status.Status().Details.Causes {
@@ -122,8 +122,8 @@ func budgetCause(err error) string {
 	return ""
 }
 
-// concernsAllPods says whether the next eviction would fail as this one did: no answer, a right that is missing,
-// or a server that is too busy.
+// concernsAllPods reports whether the next eviction would fail in the same way: no answer, a missing permission,
+// or an overloaded server.
 func concernsAllPods(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {

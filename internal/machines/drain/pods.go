@@ -16,17 +16,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// unreachableGrace is the grace of pods that no kubelet ends. What is over for longer than that is not waited for.
+// unreachableGrace is the grace period of pods that no kubelet terminates. After that they are not waited for.
 const unreachableGrace = time.Second
 
-// A pass looks once at the pods of one node. It asks for each DaemonSet, and for the budgets of each namespace,
-// at most once.
+// A pass is one read of the pods of a node. It reads each DaemonSet, and the budgets of each namespace, at most
+// once.
 type pass struct {
 	client        kubernetes.Interface
 	node          string
 	isUnreachable bool
 	now           time.Time
-	cordonedAt    metav1.Time                   // zero if the node does not say
+	cordonedAt    metav1.Time                   // zero if the taint has no time
 	daemonSets    map[types.NamespacedName]bool // whether they exist
 	budgets       map[string][]policyv1.PodDisruptionBudget
 }
@@ -38,7 +38,7 @@ func newPass(client kubernetes.Interface, node *corev1.Node) *pass {
 	}
 }
 
-// IsUnreachable says whether the node's kubelet has stopped telling of itself.
+// IsUnreachable reports whether the node's kubelet has stopped reporting its status.
 func IsUnreachable(node *corev1.Node) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
@@ -48,7 +48,7 @@ func IsUnreachable(node *corev1.Node) bool {
 	return false
 }
 
-// pods returns the pods that have to go, and those that draining leaves alone.
+// pods returns the pods to evict, and those that draining leaves alone.
 func (p *pass) pods(ctx context.Context) (leaving, staying []corev1.Pod, err error) {
 	list, err := p.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", p.node).String(),
@@ -70,7 +70,7 @@ func (p *pass) pods(ctx context.Context) (leaving, staying []corev1.Pod, err err
 	return leaving, staying, nil
 }
 
-// stays says whether draining leaves a pod alone.
+// stays reports whether draining leaves a pod alone.
 func (p *pass) stays(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	switch {
 	case p.isUnreachable && pod.DeletionTimestamp != nil && p.now.Sub(pod.DeletionTimestamp.Time) > unreachableGrace:
@@ -87,7 +87,7 @@ func (p *pass) stays(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return p.daemonSetExists(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name})
 }
 
-// daemonSetExists tells the pods that would be recreated at once from those that a DaemonSet has left behind.
+// daemonSetExists reports whether a DaemonSet exists: its pods would be recreated at once.
 func (p *pass) daemonSetExists(ctx context.Context, key types.NamespacedName) (bool, error) {
 	if exists, ok := p.daemonSets[key]; ok {
 		return exists, nil
@@ -100,7 +100,7 @@ func (p *pass) daemonSetExists(ctx context.Context, key types.NamespacedName) (b
 	return err == nil, nil
 }
 
-// isMirror says whether a pod shows a static one, which its kubelet runs from a file.
+// isMirror reports whether a pod is a mirror of a static one, which its kubelet runs from a file.
 func isMirror(pod *corev1.Pod) bool {
 	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return ok
@@ -110,8 +110,8 @@ func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// look says what would hold a pod.
-func (p *pass) look(ctx context.Context, pod *corev1.Pod) (HeldPod, error) {
+// inspect returns what would hold a pod.
+func (p *pass) inspect(ctx context.Context, pod *corev1.Pod) (HeldPod, error) {
 	if pod.DeletionTimestamp != nil {
 		return ending(pod), nil
 	}
@@ -125,7 +125,7 @@ func (p *pass) look(ctx context.Context, pod *corev1.Pod) (HeldPod, error) {
 	return held(pod, ToBeEvicted, "is to be evicted"), nil
 }
 
-// ending says how far the end of a pod is.
+// ending returns the hold of a terminating pod.
 func ending(pod *corev1.Pod) HeldPod {
 	grace := graceOf(pod)
 	if grace == 0 && len(pod.Finalizers) > 0 {
@@ -139,7 +139,7 @@ func ending(pod *corev1.Pod) HeldPod {
 	return held(pod, Ending, message)
 }
 
-// graceOf returns the time that a pod that is deleted has for its end.
+// graceOf returns the grace period of a pod that is being deleted.
 func graceOf(pod *corev1.Pod) time.Duration {
 	if pod.DeletionGracePeriodSeconds == nil {
 		return 0
@@ -147,7 +147,7 @@ func graceOf(pod *corev1.Pod) time.Duration {
 	return time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
 }
 
-// held says what a pod does that is still there.
+// held returns a remaining pod, with a message that describes it.
 func held(pod *corev1.Pod, hold PodHold, does string) HeldPod {
 	return HeldPod{
 		Namespace: pod.Namespace, Name: pod.Name, Hold: hold,

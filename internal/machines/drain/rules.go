@@ -8,17 +8,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// A PodRule says what draining does with a pod that it would evict.
+// A PodRule is how draining treats a pod that it would evict.
 type PodRule struct {
 	Behavior PodBehavior
-	// Order is when the pod is evicted: those with a lower one are gone before.
+	// Order is when the pod is evicted: after all pods with a lower one are gone.
 	Order int32
 }
 
-// A PodBehavior is what draining does with a pod.
+// A PodBehavior is how draining treats a pod.
 type PodBehavior string
 
-// What draining does with pods.
+// The behaviors.
 const (
 	EvictPod      PodBehavior = "Drain"
 	SkipPod       PodBehavior = "Skip"          // leave it alone
@@ -28,8 +28,8 @@ const (
 // PodRules return the rule of a pod.
 type PodRules func(ctx context.Context, pod *corev1.Pod) (PodRule, error)
 
-// EvictByRules does as Evict, with what rules say of each pod. The pods with the lowest order are evicted, the others
-// wait for their turn.
+// EvictByRules evicts like Evict, by the rule of each pod. The pods with the lowest order are evicted, the others wait
+// for their turn.
 func EvictByRules(ctx context.Context, client kubernetes.Interface, node *corev1.Node, rules PodRules) ([]HeldPod, error) {
 	p := newPass(client, node)
 	leaving, _, err := p.ruledPods(ctx, rules)
@@ -62,14 +62,14 @@ func StayingPods(ctx context.Context, client kubernetes.Interface, node *corev1.
 	return staying, err
 }
 
-// A ruledPod is one with its rule.
+// A ruledPod is a pod with its rule.
 type ruledPod struct {
 	corev1.Pod
 	rule PodRule
 }
 
-// ruledPods returns the pods that have to go, or to complete, and those that draining leaves alone. A pod that is waited
-// for and has completed is among the latter.
+// ruledPods returns the pods to evict or to wait for, and those that draining leaves alone. Pods that are waited for and
+// have completed are left alone.
 func (p *pass) ruledPods(ctx context.Context, rules PodRules) (leaving []ruledPod, staying []corev1.Pod, err error) {
 	pods, staying, err := p.pods(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (p *pass) ruledPods(ctx context.Context, rules PodRules) (leaving []ruledPo
 	return leaving, staying, nil
 }
 
-// firstTurn returns the lowest order there is.
+// firstTurn returns the lowest order of the pods.
 func firstTurn(pods []ruledPod) int32 {
 	var first int32
 	for i, pod := range pods {

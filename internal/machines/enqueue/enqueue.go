@@ -1,6 +1,6 @@
-// Package enqueue finds what the controllers of machines have to look at when another object changes: which sets may adopt a
-// Machine, for example, or whose Machine a node is. It knows no controllers: each says which of the objects that a cache has
-// it means.
+// Package enqueue finds the objects that the controllers of machines have to reconcile when another object changes: the sets
+// that may adopt a Machine, for example, or the Machine of a node. It knows no controllers: each passes a function that
+// selects objects of the cache.
 //
 // The order in which requests are worked on is the business of package queue.
 //
@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Requests returns a request for each object of a list that is meant. A list that can't be read is told in the log. The objects belong
-// to the cache: they are not to be changed.
+// Requests returns a request for each object of a list that matches. A failed list is logged. The objects belong to the cache:
+// they must not be changed.
 func Requests[T client.Object](ctx context.Context, reader client.Reader, list client.ObjectList, isMeant func(T) bool, where ...client.ListOption) []reconcile.Request {
 	if err := reader.List(ctx, list, append(where, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, fmt.Sprintf("read a %T to see which a change concerns", list))

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A NodeIndex finds Machines of machine.openshift.io by the names of their nodes, in the cache. Each controller has one of its
-// own name, so that it can run with or without the others.
+// A NodeIndex finds Machines of machine.openshift.io by the names of their nodes, in the cache. Each controller has an index
+// with a name of its own, so that it can run with or without the others.
 type NodeIndex string
 
 // Add has the cache of a manager keep the index.
@@ -27,7 +27,7 @@ func (i NodeIndex) Add(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// Machines returns the Machines of a node. They belong to the cache: they are not to be changed.
+// Machines returns the Machines of a node. They belong to the cache: they must not be changed.
 func (i NodeIndex) Machines(ctx context.Context, reader client.Reader, node string) []machinev1beta1.Machine {
 	var list machinev1beta1.MachineList
 	if err := reader.List(ctx, &list, client.MatchingFields{string(i): node}, client.UnsafeDisableDeepCopy); err != nil {

@@ -1,9 +1,9 @@
-// Package infra is the contract between a machine and what it runs on. The infrastructure of a machine is
-// another object, of a kind that the machine's template names: it is made, says its providerID once the
-// machine runs, is deleted, and is there until the machine is gone. Any controller can fulfil the contract
-// (docs/machines.md); two that do are in kwok and external.
+// Package infra is the contract between a machine and its infrastructure: another object, of a kind that the
+// machine's template names. It is created, has a providerID once the machine runs, is deleted, and exists until
+// the machine is terminated. Any controller can implement the contract (docs/machines.md); two that do are in
+// kwok and external.
 //
-// Provider is what machine controllers ask; ObjectProvider is the one for clusters.
+// Machine controllers use a Provider; ObjectProvider is the one for clusters.
 package infra
 
 import (
@@ -16,52 +16,52 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Provider makes and deletes the infrastructure of machines. Each call can be repeated.
+// A Provider creates and deletes the infrastructure of machines. Each call can be repeated.
 type Provider interface {
-	// Look returns what there is of a machine's infrastructure.
-	Look(ctx context.Context, m Machine) (Instance, error)
-	// Create has the infrastructure made, unless it is there.
+	// Get returns the state of a machine's infrastructure.
+	Get(ctx context.Context, m Machine) (Instance, error)
+	// Create creates the infrastructure, unless it exists.
 	Create(ctx context.Context, m Machine) (Instance, error)
-	// Delete has the infrastructure deleted. It is gone when Look finds none.
+	// Delete requests the deletion of the infrastructure, which is complete when Get finds none.
 	Delete(ctx context.Context, m Machine) (Instance, error)
 }
 
-// A Machine is one whose infrastructure is asked for.
+// A Machine identifies a machine, and the infrastructure that it needs.
 type Machine struct {
 	types.NamespacedName
 	UID    types.UID
 	Labels map[string]string
-	// Template is the infrastructure object that is wanted: its apiVersion, kind and spec count.
+	// Template is the desired infrastructure object: its apiVersion, kind and spec are used.
 	Template *unstructured.Unstructured
 }
 
-// An Instance is what there is of a machine's infrastructure.
+// An Instance is the state of a machine's infrastructure.
 type Instance struct {
 	Kind       schema.GroupVersionKind
 	Exists     bool
 	IsDeleting bool
-	// IsProvisioned says that the machine runs: ProviderID is set then.
+	// IsProvisioned is true if the machine runs: ProviderID is set then.
 	IsProvisioned bool
 	ProviderID    string
 	Addresses     []corev1.NodeAddress
-	// Failure is why it is not ready, as its own condition Ready says.
+	// Failure is why it is not ready: the message of its condition Ready.
 	Failure    string
 	Finalizers []string
 }
 
-// An InvalidError says that what the template asks for can't be made, now or later: it is no infrastructure, or its
-// fields are refused.
+// An InvalidError is returned if the object of the template can't be created, now or later: it is no infrastructure, or
+// its fields are refused.
 type InvalidError struct{ Message string }
 
 func (e *InvalidError) Error() string { return e.Message }
 
-// An UnservedError says that the cluster does not serve the kind of the template, and has no such object. Its definition
-// may come later: it is often applied together with the first machines.
+// An UnservedError is returned if the cluster does not serve the kind of the template, and so has no such object. The
+// CustomResourceDefinition may be created later: it is often applied together with the first machines.
 type UnservedError struct{ Message string }
 
 func (e *UnservedError) Error() string { return e.Message }
 
-// A RetryError says when to ask again.
+// A RetryError has the pause before a retry.
 type RetryError struct {
 	After time.Duration
 	Err   error

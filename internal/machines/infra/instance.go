@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// instanceOf reads the fields of the contract from an object, which is nil if there is none. Fields of another
-// type than the contract's count as missing: other controllers write them.
+// instanceOf reads the fields of the contract from an object, which may be nil. Fields of another type than the
+// contract's count as missing: other controllers write them.
 func instanceOf(m Machine, object *unstructured.Unstructured) (Instance, error) {
 	instance := Instance{Kind: m.Template.GroupVersionKind()}
 	if object == nil {
@@ -49,7 +49,7 @@ func addresses(object *unstructured.Unstructured) []corev1.NodeAddress {
 	return addresses
 }
 
-// failure returns what the condition Ready says of an object that is not ready.
+// failure returns the message of the condition Ready of an object that is not ready.
 func failure(object *unstructured.Unstructured) string {
 	items, _, _ := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
 	list, _ := items.([]any)

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// UIDAnnotation is on each infrastructure object, and has the UID of its machine. An owner reference would say more
-// than is true: the garbage collector would follow it, and delete infrastructure that a hook still holds.
+// UIDAnnotation is on each infrastructure object, and has the UID of its machine. An owner reference can't be used:
+// the garbage collector would follow it, and delete infrastructure that a hook still holds.
 const UIDAnnotation = "machine.runlevel.dev/machine-uid"
 
 // ObjectProvider is the Provider of clusters: the infrastructure of a machine is the object of the template's kind that has
@@ -24,14 +24,14 @@ const UIDAnnotation = "machine.runlevel.dev/machine-uid"
 //
 // For each kind that templates name, it needs the rights get, list, watch, create and delete.
 type ObjectProvider struct {
-	// Client reads from the server: a cached answer could have a machine made twice.
+	// Client reads from the server: with a cached answer, infrastructure could be created twice.
 	Client client.Client
-	// Watcher watches the kinds that there are. It may be nil.
+	// Watcher watches the kinds of templates. It may be nil.
 	Watcher *Watcher
 }
 
-// NewObjectProvider returns the Provider for the controllers of a manager. Its Watcher has yet to be given the controller of
-// machines.
+// NewObjectProvider returns the Provider for the controllers of a manager. The caller has to set the Controller of its
+// Watcher.
 func NewObjectProvider(mgr ctrl.Manager) (*ObjectProvider, error) {
 	direct, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
@@ -46,8 +46,8 @@ func NewObjectProvider(mgr ctrl.Manager) (*ObjectProvider, error) {
 	return &ObjectProvider{Client: direct, Watcher: watcher}, nil
 }
 
-// Look implements Provider.
-func (o *ObjectProvider) Look(ctx context.Context, m Machine) (Instance, error) {
+// Get implements Provider.
+func (o *ObjectProvider) Get(ctx context.Context, m Machine) (Instance, error) {
 	object, err := o.find(ctx, m)
 	if err != nil {
 		return Instance{}, err
@@ -66,7 +66,7 @@ func (o *ObjectProvider) Create(ctx context.Context, m Machine) (Instance, error
 	object := m.object()
 	err := o.Client.Create(ctx, object, client.FieldValidation(metav1.FieldValidationStrict))
 	if apierrors.IsAlreadyExists(err) {
-		return o.Look(ctx, m)
+		return o.Get(ctx, m)
 	}
 	if err != nil {
 		return Instance{}, refusal("create", m, err)
@@ -93,8 +93,8 @@ func (o *ObjectProvider) Delete(ctx context.Context, m Machine) (Instance, error
 	return instance, nil
 }
 
-// find returns the infrastructure object of a machine, or nil if there is none. Of the template it needs the kind only: the object
-// is there, and to be deleted, also after an edit by which it could not be made.
+// find returns the infrastructure object of a machine, or nil if there is none. It needs only the kind of the template: the
+// object exists, and can be deleted, even after an edit with which it could not be created.
 func (o *ObjectProvider) find(ctx context.Context, m Machine) (*unstructured.Unstructured, error) {
 	kind, err := o.begin(m)
 	if err != nil {
@@ -112,8 +112,8 @@ func (o *ObjectProvider) find(ctx context.Context, m Machine) (*unstructured.Uns
 	return object, nil
 }
 
-// begin returns the kind that the template names, and has it watched. Its version is another one if the cluster does not serve
-// the template's.
+// begin returns the kind that the template names, and watches it. Its version differs if the cluster does not serve the
+// template's.
 func (o *ObjectProvider) begin(m Machine) (schema.GroupVersionKind, error) {
 	if err := checkKind(m.Template); err != nil {
 		return schema.GroupVersionKind{}, err
@@ -132,12 +132,12 @@ func (o *ObjectProvider) begin(m Machine) (schema.GroupVersionKind, error) {
 	return mapping.GroupVersionKind, o.Watcher.Watch(mapping.GroupVersionKind, sameName)
 }
 
-// sameName wakes the machine that has the name of its infrastructure.
+// sameName returns a request for the machine with the name of its infrastructure.
 func sameName(_ context.Context, object *metav1.PartialObjectMetadata) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
 
-// object returns the object that is wanted.
+// object returns the desired object.
 func (m Machine) object() *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(m.Template.GroupVersionKind())

@@ -53,7 +53,7 @@ func TestInfrastructureIsMadeReadAndDeleted(t *testing.T) {
 			"conditions": []any{map[string]any{"type": "Ready", "status": "False", "reason": "Hot", "message": "too hot"}},
 		}
 	})
-	got, err := objects.Look(t.Context(), m)
+	got, err := objects.Get(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestInfrastructureIsMadeReadAndDeleted(t *testing.T) {
 	edit(t, m, func(o *unstructured.Unstructured) { o.SetFinalizers(nil) })
 	machinetest.AwaitGone(t, stage.Client(t), object, client.ObjectKeyFromObject(object))
 	for name, call := range map[string]func() (infra.Instance, error){
-		"Look":   func() (infra.Instance, error) { return objects.Look(t.Context(), m) },
+		"Get":    func() (infra.Instance, error) { return objects.Get(t.Context(), m) },
 		"Delete": func() (infra.Instance, error) { return objects.Delete(t.Context(), m) },
 	} {
 		if instance, err := call(); err != nil || instance.Exists {
@@ -107,7 +107,7 @@ func TestInfrastructureOfOthersIsLeftAlone(t *testing.T) {
 	expect := func(want string) {
 		t.Helper()
 		for name, call := range map[string]func() (infra.Instance, error){
-			"Look":   func() (infra.Instance, error) { return objects.Look(t.Context(), m) },
+			"Get":    func() (infra.Instance, error) { return objects.Get(t.Context(), m) },
 			"Create": func() (infra.Instance, error) { return objects.Create(t.Context(), m) },
 			"Delete": func() (infra.Instance, error) { return objects.Delete(t.Context(), m) },
 		} {
@@ -184,7 +184,7 @@ func TestInfrastructureThatCannotBeMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	machinetest.AwaitGone(t, admin(t), crd, client.ObjectKeyFromObject(crd))
-	if _, err := objects.Look(t.Context(), m); !errors.As(err, new(*infra.UnservedError)) {
+	if _, err := objects.Get(t.Context(), m); !errors.As(err, new(*infra.UnservedError)) {
 		t.Errorf("after its definition was deleted: %v", err)
 	}
 }
@@ -204,13 +204,13 @@ func TestInfrastructureWhoseTemplateWasEdited(t *testing.T) {
 		m := machineOf(t, namespace, name, `{"apiVersion": "infra.example.com/v1", "kind": "Rail", "spec": {}}`)
 		created(t, objects, m)
 		edited := machineOf(t, namespace, name, value)
-		if instance, err := objects.Look(t.Context(), edited); err != nil || !instance.Exists {
-			t.Errorf("%s: Look: %+v, %v", name, instance, err)
+		if instance, err := objects.Get(t.Context(), edited); err != nil || !instance.Exists {
+			t.Errorf("%s: Get: %+v, %v", name, instance, err)
 		}
 		if _, err := objects.Delete(t.Context(), edited); err != nil {
 			t.Errorf("%s: Delete: %v", name, err)
 		}
-		if instance, err := objects.Look(t.Context(), m); err != nil || instance.Exists {
+		if instance, err := objects.Get(t.Context(), m); err != nil || instance.Exists {
 			t.Errorf("%s: after Delete: %+v, %v", name, instance, err)
 		}
 	}

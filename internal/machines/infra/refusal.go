@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// refusal says what an error of the server means for a machine: an InvalidError, or one that may pass, such as an
+// refusal returns the error of a request for infrastructure: an InvalidError, or one that may be temporary, such as an
 // UnservedError.
 func refusal(verb string, m Machine, err error) error {
 	template := m.Template
@@ -20,7 +20,7 @@ func refusal(verb string, m Machine, err error) error {
 	case isUnserved(err):
 		return &UnservedError{fmt.Sprintf("providerSpec.value: the cluster serves no kind %s of %s: install its CustomResourceDefinition, "+
 			"or write a kind that is served (kubectl api-resources)", template.GetKind(), template.GetAPIVersion())}
-	case verb == deleting && isRefusedByAdmission(err) && !isLackOfRights(err): // the template does not matter by then
+	case verb == deleting && isRefusedByAdmission(err) && !isLackOfRights(err): // the template is not used by a delete
 		return fmt.Errorf("delete %s: the delete was refused: %w", describe(m), printable.Error(err))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return invalid("the server refuses it: %s: correct it (kubectl explain %s.spec --api-version=%s)",
@@ -35,26 +35,26 @@ func refusal(verb string, m Machine, err error) error {
 // deleting is the verb of a request that deletes infrastructure.
 const deleting = "delete"
 
-// isRefusedByAdmission says whether admission may have refused a request, which its webhooks do by any of these codes.
+// isRefusedByAdmission reports whether admission may have refused a request: webhooks return any of these codes.
 func isRefusedByAdmission(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err)
 }
 
-// isUnserved says that the cluster does not serve a kind, or not in the version that was asked for.
+// isUnserved reports whether the cluster does not serve a kind, or not in the requested version.
 func isUnserved(err error) bool { return meta.IsNoMatchError(err) || isUnknownResource(err) }
 
-// isUnknownResource says that the server does not know the path of a request, as after a definition was deleted. It
-// answers NotFound, as it does for a single object.
+// isUnknownResource reports whether the server does not know the path of a request, as after a definition was deleted.
+// It answers NotFound, as it does for a single object.
 func isUnknownResource(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// isLackOfRights tells a lack of rights from what admission or a quota forbids, which has the same reason.
+// isLackOfRights reports whether RBAC has refused a request: admission and quotas answer with the same reason.
 func isLackOfRights(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot ")
 }
 
-// refusedFields returns what the server says of the fields that it refuses.
+// refusedFields returns the server's messages about the fields that it refuses.
 func refusedFields(err error) string {
 	var refused apierrors.APIStatus
 	if !errors.As(err, &refused) || refused.Status().Details == nil || len(refused.Status().Details.Causes) == 0 {

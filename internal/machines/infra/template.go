@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// example is what to write.
+// example is the advice in errors of templates.
 const example = `write an object, as {"apiVersion": "infrastructure.runlevel.dev/v1alpha1", "kind": "ExternalMachine", "spec": {}}`
 
-// ParseTemplate returns the infrastructure object that the providerSpec.value of a machine asks for. It returns an
-// InvalidError if that names no kind of infrastructure. The fields are checked when the object is made.
+// ParseTemplate returns the infrastructure object in the providerSpec.value of a machine. It returns an InvalidError if
+// the value names no kind of infrastructure. The fields are checked when the object is created.
 func ParseTemplate(value *runtime.RawExtension) (*unstructured.Unstructured, error) {
 	if value == nil || len(value.Raw) == 0 || string(value.Raw) == "null" {
 		return nil, checkKind(nil)
@@ -47,7 +47,7 @@ func checkKind(template *unstructured.Unstructured) error {
 	return nil
 }
 
-// checkFields returns an InvalidError if there are fields that don't end up in the infrastructure object.
+// checkFields returns an InvalidError if there are fields that are not copied to the infrastructure object.
 func checkFields(template *unstructured.Unstructured) error {
 	for _, field := range slices.Sorted(maps.Keys(template.Object)) {
 		switch field {
@@ -65,15 +65,15 @@ func checkFields(template *unstructured.Unstructured) error {
 	return nil
 }
 
-// isOpenShifts says of a kind that it is of the API of machines. What machines run on there is written as values
-// that have a kind, and are nonetheless no objects.
+// isOpenShifts reports whether a kind is of the API of machines. Provider specs of OpenShift have such kinds, though
+// they are no objects.
 func isOpenShifts(kind schema.GroupVersionKind) bool {
 	return kind.Group == "machine.openshift.io" ||
 		strings.HasSuffix(kind.Kind, "ProviderSpec") || strings.HasSuffix(kind.Kind, "ProviderConfig")
 }
 
-// isBuiltIn says that a kind is Kubernetes' own. A template must not lend the rights of the machine controller to
-// make a Lease or an Event, for example.
+// isBuiltIn reports whether a kind is Kubernetes' own. A template must not use the permissions of the machine controller
+// to create a Lease or an Event, for example.
 func isBuiltIn(kind schema.GroupVersionKind) bool {
 	return !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io")
 }

@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// A Watcher has a controller watch kinds that are known only when an object names one: the watch of a kind begins then. It reads
-// metadata alone, into a cache of its own: a kind that can't be listed, for want of rights, costs its watch and keeps no process
-// from being ready.
+// A Watcher starts watches of a controller for kinds that are known only when an object names one. It caches only metadata, in a
+// cache of its own: if a kind can't be listed, for lack of permissions, only its watch fails, and the process becomes ready
+// nevertheless.
 type Watcher struct {
-	// Controller is the one that is woken. It is to be set once it is built, before it starts.
+	// Controller gets the requests. It has to be set before the controller starts.
 	Controller controller.Controller
 
 	cache   cache.Cache
@@ -27,7 +27,7 @@ type Watcher struct {
 	watched map[schema.GroupVersionKind]bool
 }
 
-// MapFunc returns the requests that a change of an object makes. Of the object it has name, namespace and owner references.
+// MapFunc returns the requests for a change of an object, which has only name, namespace and owner references.
 type MapFunc = handler.TypedMapFunc[*metav1.PartialObjectMetadata, reconcile.Request]
 
 // NewWatcher returns a Watcher for a controller of a manager.
@@ -44,8 +44,8 @@ func NewWatcher(mgr ctrl.Manager) (*Watcher, error) {
 	return &Watcher{cache: own, watched: map[schema.GroupVersionKind]bool{}}, nil
 }
 
-// Watch begins the watch of a kind unless it has begun. It does not wait for it. An object that is there when the watch begins
-// counts as one that comes.
+// Watch starts the watch of a kind unless it was started. It does not wait for the first list. Existing objects are reported
+// as created.
 func (w *Watcher) Watch(kind schema.GroupVersionKind, requests MapFunc, only ...predicate.TypedPredicate[*metav1.PartialObjectMetadata]) error {
 	if w == nil {
 		return nil
@@ -64,7 +64,7 @@ func (w *Watcher) Watch(kind schema.GroupVersionKind, requests MapFunc, only ...
 	return nil
 }
 
-// trimMetadata removes what requests are not made of.
+// trimMetadata removes the fields that a MapFunc does not use.
 func trimMetadata(object any) (any, error) {
 	if object, ok := object.(*metav1.PartialObjectMetadata); ok {
 		object.ManagedFields, object.Labels, object.Annotations = nil, nil, nil

@@ -26,18 +26,18 @@ var relatedObjects = []configv1.ObjectReference{
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: programName},
 }
 
-// stand returns how the controllers stand, from the machines in the cache.
-func stand(ctx context.Context, cached client.Reader) (clusteroperator.ControllerStatus, error) {
+// readStatus returns the status of the controllers, from the machines in the cache.
+func readStatus(ctx context.Context, cached client.Reader) (clusteroperator.ControllerStatus, error) {
 	var machines machinev1beta1.MachineList
 	if err := cached.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
 		return clusteroperator.ControllerStatus{}, fmt.Errorf("list machines: %w", err)
 	}
-	return standing(machines.Items), nil
+	return statusOf(machines.Items), nil
 }
 
-// standing returns how the controllers stand that have seen all machines. Upgradeable is false while the control plane is
-// short of a machine: a minor update restarts what runs on the others.
-func standing(machines []machinev1beta1.Machine) clusteroperator.ControllerStatus {
+// statusOf returns the status of the controllers, from all machines. Upgradeable is false while a machine of the control
+// plane is being deleted: a minor update restarts the components on the others.
+func statusOf(machines []machinev1beta1.Machine) clusteroperator.ControllerStatus {
 	var failed, going []string
 	for _, m := range machines {
 		if ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseFailed {
@@ -59,7 +59,7 @@ func standing(machines []machinev1beta1.Machine) clusteroperator.ControllerStatu
 	return s
 }
 
-// isOfControlPlane reads the role that a machine's label says.
+// isOfControlPlane reports whether a machine has the role of the control plane, by its label.
 func isOfControlPlane(m machinev1beta1.Machine) bool {
 	role := m.Labels["machine.openshift.io/cluster-api-machine-role"]
 	return role == "master" || role == "control-plane"

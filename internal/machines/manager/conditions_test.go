@@ -19,7 +19,7 @@ func TestStanding(t *testing.T) {
 		Namespace: "shop", Name: "m-2", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
 		Labels: map[string]string{"machine.openshift.io/cluster-api-machine-role": "master"},
 	}}
-	got := standing([]machinev1beta1.Machine{failed, going, {}})
+	got := statusOf([]machinev1beta1.Machine{failed, going, {}})
 	want := clusteroperator.ControllerStatus{
 		Degraded: clusteroperator.ControllerProblem{
 			Reason: "MachinesFailed", Message: "machines have failed, and are to be deleted and made again: shop/m-1",
@@ -32,7 +32,7 @@ func TestStanding(t *testing.T) {
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := standing([]machinev1beta1.Machine{{}}); got != (clusteroperator.ControllerStatus{}) {
+	if got := statusOf([]machinev1beta1.Machine{{}}); got != (clusteroperator.ControllerStatus{}) {
 		t.Errorf("a machine that is well is told of: %+v", got)
 	}
 }

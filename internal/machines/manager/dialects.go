@@ -5,13 +5,13 @@ import "fmt"
 // A MachineDialect is an API that has Machines.
 type MachineDialect string
 
-// The dialects. Cluster API's is to be asked for: where its own core controller runs, two would write the same Machines.
+// The dialects. Cluster API's is not the default: if its own core controller runs, both would write the same Machines.
 const (
 	OpenShift  MachineDialect = "openshift"   // machine.openshift.io
 	ClusterAPI MachineDialect = "cluster-api" // cluster.x-k8s.io
 )
 
-// checkDialects returns an error if there is one that is none.
+// checkDialects returns an error if a dialect is unknown.
 func checkDialects(dialects []MachineDialect) error {
 	for _, dialect := range dialects {
 		if dialect != OpenShift && dialect != ClusterAPI {

@@ -1,8 +1,8 @@
 // Package manager runs the machine controllers in one process: with leader election, probes, metrics, and a
-// ClusterOperator that says how they stand. It decides nothing about machines: the controllers do.
+// ClusterOperator that reports their standing. It decides nothing about machines: the controllers do.
 //
-// Run is the call to start from. Which controllers there are is in controllers.go; what monitoring is told in metrics.go;
-// conditions.go says how they stand, for the ClusterOperator.
+// Run is the call to start from. controllers.go has the list of controllers, metrics.go the metrics, and
+// conditions.go the conditions of the ClusterOperator.
 package manager
 
 import (
@@ -27,18 +27,18 @@ import (
 	"github.com/runlevel/runlevel/internal/program/leader"
 )
 
-// DefaultNamespace is where the controller is, and its Lease.
+// DefaultNamespace is the namespace of the controller and its Lease.
 const DefaultNamespace = "runlevel-machines"
 
 // programName is the name of the Lease, of the ClusterOperator and of the service account.
 const programName = "machine-controller"
 
-// Options say how the controllers run. The zero value works.
+// Options configure the controllers. The zero value works.
 type Options struct {
 	leader.Options
-	// Concurrency is how many Machines are worked on at once; 20 if it is 0.
+	// Concurrency is how many Machines are reconciled at once; 20 if it is 0.
 	Concurrency int
-	// Dialects are the APIs whose Machines are worked on; OpenShift's alone if there are none.
+	// Dialects are the APIs whose Machines are reconciled; OpenShift's alone if there are none.
 	Dialects []MachineDialect
 }
 
@@ -56,7 +56,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 		Manager: ctrl.Options{
 			Scheme: scheme,
 			Cache:  cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: trimNode}}},
-			// Pods would be most of the cache. Draining lists those of one node.
+			// Pods would be most of the cache. Draining lists the pods of one node.
 			Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Pod{}}}},
 		},
 		SetUp: func(ctx context.Context, m ctrl.Manager, _ func() bool) (leader.Controllers, error) {
@@ -71,7 +71,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 				RelatedObjects: relatedObjects,
 				Awaited:        &machinev1beta1.Machine{}, Awaits: "the controllers have not seen all machines yet",
 				Status: func(ctx context.Context) (clusteroperator.ControllerStatus, error) {
-					return stand(ctx, m.GetClient())
+					return readStatus(ctx, m.GetClient())
 				},
 			}, nil
 		},
@@ -79,7 +79,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 	return program.Run(ctx, connection, o.Options)
 }
 
-// NewScheme returns the kinds that the controllers know.
+// NewScheme returns a scheme with the kinds that the controllers use.
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, configv1.Install, machinev1beta1.Install, clusterv1.AddToScheme,
@@ -87,7 +87,7 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, kinds.AddToScheme(scheme)
 }
 
-// trimNode leaves out of a cached Node what no controller reads, and what is most of it.
+// trimNode removes the fields of a cached Node that no controller reads, which are most of it.
 func trimNode(object any) (any, error) {
 	if node, ok := object.(*corev1.Node); ok {
 		node.ManagedFields = nil

@@ -19,8 +19,8 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// The metrics of the Machine API operator, with its names and labels. What is not read off objects but counted is in the
-// packages of the controllers.
+// The metrics of the Machine API operator, with its names and labels. Counters are in the packages of the controllers; these
+// metrics are computed from objects.
 var (
 	machineItems     = describe("mapi_machine_items", "How many Machines there are.")
 	machineCreated   = describe("mapi_machine_created_timestamp_seconds", "When a Machine was created, by its phase.", "name", "namespace", "spec_provider_id", "node", "api_version", "phase")
@@ -35,9 +35,9 @@ var (
 	deletionsWaiting = describe("runlevel_machine_deletions_waiting", "How many Machines that are being deleted wait, by stage of the deletion and reason.", "stage", "reason")
 )
 
-// collect tells of the machines as they are in the cache. ctx is that of the controllers: a scrape has none.
+// collect sends the metrics of the machines in the cache. ctx is that of the controllers: a scrape has none.
 func collect(ctx context.Context, cached client.Reader, to chan<- prometheus.Metric) {
-	// A kind that the cache can't fill is told as such, and does not hold up the scrape.
+	// A kind that can't be listed is reported by collectorUp, and does not delay the scrape.
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var machines machinev1beta1.MachineList

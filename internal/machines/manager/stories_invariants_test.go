@@ -125,14 +125,14 @@ func evictionsWithoutCordon(h *history) []string {
 
 // drainedWithPods tells of pods that no one was asked to end when the drain of their node was over.
 func drainedWithPods(h *history) []string {
-	told := h.drainEnds()
-	if len(within("told", told, h.Node.during(isThere))) == 0 {
+	reported := h.drainEnds()
+	if len(within("told", reported, h.Node.during(isThere))) == 0 {
 		return nil // pods of a Node that is gone are not waited for
 	}
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(h.Pods)) {
 		if !h.isSpared(name) {
-			found = append(found, within("over with pod "+name, told, h.Pods[name].during(isThere))...)
+			found = append(found, within("over with pod "+name, reported, h.Pods[name].during(isThere))...)
 		}
 	}
 	return found

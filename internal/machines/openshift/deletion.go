@@ -20,21 +20,21 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
-// A deletion is one pass over a machine that is being deleted.
+// A machineDeletion is one pass over a machine that is being deleted.
 type machineDeletion struct {
 	*MachineReconciler
-	m           *machinev1beta1.Machine
-	known       *remembered
-	node        *corev1.Node // nil if there is none
-	hasNode     bool         // the node was looked for in this pass
-	hasLooked   bool         // pods were evicted in this pass
-	isAsked     bool         // the infrastructure was asked to go in this pass
-	isEnded     bool         // it was seen to be gone in this pass
-	isNodeAsked bool         // and the node was asked to go
-	isUnseen    bool         // the infrastructure can't be looked at
+	m                       *machinev1beta1.Machine
+	known                   *remembered
+	node                    *corev1.Node // nil if there is none
+	hasNode                 bool         // the node was read in this pass
+	hasLooked               bool         // pods were evicted in this pass
+	isDeletionRequested     bool         // of the infrastructure, in this pass
+	isEnded                 bool         // the infrastructure was observed to be gone in this pass
+	isNodeDeletionRequested bool         // in this pass
+	isUnseen                bool         // the infrastructure can't be read
 }
 
-// reconcileDeletion does the steps of a deletion until one waits, or the machine is let go.
+// reconcileDeletion does the steps of a deletion until one has to wait, or the finalizer is removed.
 func (r *MachineReconciler) reconcileDeletion(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
 	d := &machineDeletion{MachineReconciler: r, m: m, known: r.memory.of(m)}
 	status := *m.Status.DeepCopy()
@@ -62,7 +62,7 @@ func (r *MachineReconciler) reconcileDeletion(ctx context.Context, m *machinev1b
 	}
 }
 
-// perform does the action of a step.
+// perform executes the action of a step.
 func (d *machineDeletion) perform(ctx context.Context, step deletion.DeletionStep) error {
 	switch step.Action {
 	case deletion.Cordon:
@@ -74,7 +74,7 @@ func (d *machineDeletion) perform(ctx context.Context, step deletion.DeletionSte
 	case deletion.DeleteInfrastructure:
 		d.terminate(ctx)
 	case deletion.DeleteNode:
-		d.isNodeAsked = true
+		d.isNodeDeletionRequested = true
 		uid := d.node.UID
 		err := d.client.Delete(ctx, d.node, client.Preconditions{UID: &uid})
 		if client.IgnoreNotFound(err) != nil {
@@ -86,7 +86,7 @@ func (d *machineDeletion) perform(ctx context.Context, step deletion.DeletionSte
 	return nil
 }
 
-// cordon cordons the node. Of the control plane, one node at a time: if another one was faster, the next step waits.
+// cordon cordons the node. Nodes of the control plane are cordoned one at a time: if another node is cordoned, the next step waits.
 func (d *machineDeletion) cordon(ctx context.Context) error {
 	if isControlPlane(d.node) {
 		d.cordoning.Lock()
@@ -103,7 +103,7 @@ func (d *machineDeletion) cordon(ctx context.Context) error {
 	return nil
 }
 
-// recordDrained writes that the node is drained, before anything follows from it.
+// recordDrained writes that the node is drained before the next step.
 func (d *machineDeletion) recordDrained(ctx context.Context, step deletion.DeletionStep) error {
 	status := *d.m.Status.DeepCopy()
 	status.Conditions = conditions.Set(status.Conditions, machinev1beta1.Condition{
@@ -113,17 +113,17 @@ func (d *machineDeletion) recordDrained(ctx context.Context, step deletion.Delet
 		return err
 	}
 	if step.Action == deletion.SkipDrain {
-		d.tellDrain("DrainSkipped", "Node drain skipped", "")
+		d.recordDrainEvent("DrainSkipped", "Node drain skipped", "")
 		return nil
 	}
 	if d.node != nil {
-		d.tellDrain("Deleted", fmt.Sprintf("Node %q drained", d.node.Name), "")
+		d.recordDrainEvent("Deleted", fmt.Sprintf("Node %q drained", d.node.Name), "")
 	}
-	d.tellDrain("DrainSucceeded", "Node drain succeeded", "")
+	d.recordDrainEvent("DrainSucceeded", "Node drain succeeded", "")
 	return nil
 }
 
-// terminate asks the infrastructure to go.
+// terminate requests the deletion of the infrastructure.
 func (d *machineDeletion) terminate(ctx context.Context) {
 	wanted, err := machineForInfra(d.m)
 	if err == nil {
@@ -131,7 +131,7 @@ func (d *machineDeletion) terminate(ctx context.Context) {
 	}
 	countFailure(failedDeletes, d.m, err)
 	if err == nil {
-		d.isAsked, d.known.problem = true, ""
+		d.isDeletionRequested, d.known.problem = true, ""
 		return
 	}
 	d.known.problem, d.known.askUntil = err.Error(), time.Time{}
@@ -139,11 +139,11 @@ func (d *machineDeletion) terminate(ctx context.Context) {
 	if errors.As(err, &retry) {
 		d.known.askUntil = d.options.Now().Add(d.bounded(retry.After))
 	}
-	d.tell(d.m, telling{kind: corev1.EventTypeWarning, reason: "FailedDelete", action: "Delete", note: err.Error()})
+	d.recordEvent(d.m, machineEvent{kind: corev1.EventTypeWarning, reason: "FailedDelete", action: "Delete", note: err.Error()})
 }
 
-// release lets the machine go. The write is refused if the Machine has changed since it was read, so that it
-// can neither take others' finalizers away nor miss a hook.
+// release removes the finalizer. The write fails if the Machine has changed since it was read, so that it can
+// neither remove finalizers of other controllers nor miss a hook.
 func (d *machineDeletion) release(ctx context.Context) error {
 	base := d.m.DeepCopy()
 	controllerutil.RemoveFinalizer(d.m, machinev1beta1.MachineFinalizer)
@@ -151,24 +151,24 @@ func (d *machineDeletion) release(ctx context.Context) error {
 		return fmt.Errorf("remove the finalizer of the Machine: %w", err)
 	}
 	if len(d.m.Finalizers) > 0 {
-		d.tell(d.m, telling{kind: corev1.EventTypeNormal, reason: "FinalizersRemain", action: "Delete", note: fmt.Sprintf(
+		d.recordEvent(d.m, machineEvent{kind: corev1.EventTypeNormal, reason: "FinalizersRemain", action: "Delete", note: fmt.Sprintf(
 			"Node and infrastructure are gone; these finalizers of others hold the Machine: %s", strings.Join(d.m.Finalizers, ", "))})
 	}
 	return nil
 }
 
-// announce tells of the phases that begin with a step.
+// announce records events of the phases that begin with a step.
 func (d *machineDeletion) announce(step deletion.DeletionStep) {
 	switch {
 	case step.Stage == deletion.BeforeDrain:
-		delete(d.known.told, "DrainProceeds")
-		d.tellDrain("DrainBlocked", "Drain blocked by pre-drain hook", step.Message)
+		delete(d.known.reported, "DrainProceeds")
+		d.recordDrainEvent("DrainBlocked", "Drain blocked by pre-drain hook", step.Message)
 	case step.Stage == deletion.Draining && step.Action != deletion.SkipDrain:
-		delete(d.known.told, "DrainBlocked")
-		d.tellDrain("DrainProceeds", "Node drain proceeds", "")
+		delete(d.known.reported, "DrainBlocked")
+		d.recordDrainEvent("DrainProceeds", "Node drain proceeds", "")
 	}
 }
 
-func (d *machineDeletion) tellDrain(reason, note, cause string) {
-	d.tell(d.m, telling{kind: corev1.EventTypeNormal, reason: reason, action: "Drain", note: note, cause: cause})
+func (d *machineDeletion) recordDrainEvent(reason, note, cause string) {
+	d.recordEvent(d.m, machineEvent{kind: corev1.EventTypeNormal, reason: reason, action: "Drain", note: note, cause: cause})
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// mostLeftPods is how many pods that are left on a node an event names.
+// mostLeftPods is how many remaining pods an event names.
 const mostLeftPods = 5
 
-// evict evicts the pods of the node, and remembers what is left: first what does not leave by itself. Finalizers count
-// as such when they hold a pod the second time; those of Jobs, for example, go at once.
+// evict evicts the pods of the node, and records the remaining ones: stuck pods first. A pod with finalizers counts as
+// stuck at the second check; those of Jobs, for example, are removed at once.
 func (d *machineDeletion) evict(ctx context.Context) {
 	pods, err := d.evictPods(ctx)
 	problem := ""
@@ -37,9 +37,9 @@ func (d *machineDeletion) evict(ctx context.Context) {
 	d.hasLooked = true
 }
 
-// evictPods evicts the pods that were on the node when it was cordoned, and those that have come since, but for those that tolerate
-// the cordon: the Deployment of such a pod replaces it on the same node each time that it is evicted, and the drain would never
-// end. They end with the node.
+// evictPods evicts the pods that were on the node when it was cordoned, and those that were scheduled since, except for those that
+// tolerate the cordon: their Deployment would replace each evicted pod on the same node, and the drain would never end. They are
+// terminated with the node.
 func (d *machineDeletion) evictPods(ctx context.Context) ([]drain.HeldPod, error) {
 	listed := sets.New[types.UID]()
 	var left []string
@@ -57,7 +57,7 @@ func (d *machineDeletion) evictPods(ctx context.Context) ([]drain.HeldPod, error
 	}
 	if len(left) > 0 {
 		slices.Sort(left)
-		d.tellDrain("DrainLeavesPods", fmt.Sprintf("These pods came after node %q was cordoned, tolerate that, and end with the node: %s",
+		d.recordDrainEvent("DrainLeavesPods", fmt.Sprintf("These pods came after node %q was cordoned, tolerate that, and end with the node: %s",
 			d.node.Name, printable.Few(left, mostLeftPods)), "")
 	}
 	return pods, err

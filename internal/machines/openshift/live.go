@@ -21,9 +21,9 @@ const (
 	unknownInstanceState    = "Unknown"
 )
 
-// reconcileLive has the infrastructure of a machine made, and says how far it is.
+// reconcileLive creates the infrastructure of a machine, and reports the progress.
 func (r *MachineReconciler) reconcileLive(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
-	// The finalizer comes first: no machine is to go while its infrastructure stays.
+	// The finalizer comes first: a machine must not be removed before its infrastructure.
 	if !controllerutil.ContainsFinalizer(m, machinev1beta1.MachineFinalizer) {
 		base := m.DeepCopy()
 		controllerutil.AddFinalizer(m, machinev1beta1.MachineFinalizer)
@@ -32,7 +32,7 @@ func (r *MachineReconciler) reconcileLive(ctx context.Context, m *machinev1beta1
 		}
 	}
 	if m.Spec.ProviderSpec.Value == nil {
-		r.tell(m, telling{
+		r.recordEvent(m, machineEvent{
 			kind: corev1.EventTypeWarning, reason: "FailedValidate", action: "Validate",
 			note: fmt.Sprintf("%s: machine validation failed: spec.providerSpec.value must be set", m.Name),
 		})
@@ -60,12 +60,12 @@ func (r *MachineReconciler) reconcileLive(ctx context.Context, m *machinev1beta1
 	return r.afterObservation(m, seen)
 }
 
-// observe looks at the infrastructure of a machine, and has it made if it never was.
+// observe reads the infrastructure of a machine, and creates it if it was never provisioned.
 func (r *MachineReconciler) observe(ctx context.Context, m *machinev1beta1.Machine) observation {
 	wanted, err := machineForInfra(m)
 	var instance infra.Instance
 	if err == nil {
-		instance, err = r.infrastructure.Look(ctx, wanted)
+		instance, err = r.infrastructure.Get(ctx, wanted)
 	}
 	if err == nil && !instance.Exists && !isProvisioned(m) {
 		instance, err = r.infrastructure.Create(ctx, wanted)
@@ -78,7 +78,7 @@ func (r *MachineReconciler) observe(ctx context.Context, m *machinev1beta1.Machi
 	return observation{instance: instance, err: err}
 }
 
-// afterObservation returns when to look again. What goes as it should is watched.
+// afterObservation returns when to reconcile again. Infrastructure without a problem is watched.
 func (r *MachineReconciler) afterObservation(m *machinev1beta1.Machine, seen observation) (ctrl.Result, error) {
 	var retry *infra.RetryError
 	var invalid *infra.InvalidError
@@ -104,7 +104,7 @@ func (r *MachineReconciler) writeProviderID(ctx context.Context, m *machinev1bet
 	return nil
 }
 
-// markFailed says of a failed machine that the state of its instance is not known.
+// markFailed sets the annotation of a failed machine: the state of its instance is unknown.
 func (r *MachineReconciler) markFailed(ctx context.Context, m *machinev1beta1.Machine) error {
 	if m.Annotations[instanceStateAnnotation] == unknownInstanceState {
 		return nil

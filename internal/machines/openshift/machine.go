@@ -1,9 +1,9 @@
-// Package openshift is the controller of Machines of machine.openshift.io. It has the infrastructure of a machine
-// made and says how far it is; and it deletes machines, phase by phase, as internal/machines/deletion decides: lifecycle hooks,
+// Package openshift is the controller of Machines of machine.openshift.io. It creates the infrastructure of a machine
+// and reports its progress; and it deletes machines, phase by phase, as internal/machines/deletion decides: lifecycle hooks,
 // draining, infrastructure, Node.
 //
-// A pass never waits. It does as many steps as it can, and comes back when something changes, or after the time
-// that a step names.
+// A pass never waits. It does as many steps as it can, and is followed by another one when an object changes, or after
+// the time that a step names.
 //
 // SetupWithManager is the call to start from.
 package openshift
@@ -34,21 +34,21 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/queue"
 )
 
-// defaultConcurrency is how many machines are worked on at once. A pass waits for the API server only.
+// defaultConcurrency is how many machines are reconciled at once. A pass waits only for the API server.
 const defaultConcurrency = 20
 
-// What fails is tried again after retrySoon, and then after twice as long each time, up to retrySeldom.
+// A failure is retried after retrySoon, and then after twice as long each time, up to retrySeldom.
 const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
 
-// conflictPause is when to try again after another writer was faster.
+// conflictPause is the pause before a retry after a conflict.
 const conflictPause = 100 * time.Millisecond
 
-// MachineOptions are what a MachineReconciler can be told. The zero value works.
+// MachineOptions configure a MachineReconciler. The zero value works.
 type MachineOptions struct {
-	Concurrency int // how many machines are worked on at once; 20 if it is 0
-	// Infrastructure makes and deletes what machines run on. If it is nil, objects of the cluster are.
+	Concurrency int // how many machines are reconciled at once; 20 if it is 0
+	// Infrastructure creates and deletes the infrastructure of machines; an infra.ObjectProvider if it is nil.
 	Infrastructure infra.Provider
-	// LongestWait bounds the time until the next look, for tests; 0 leaves it as it is.
+	// LongestWait limits the time until the next pass, for tests; 0 means no limit.
 	LongestWait time.Duration
 	Now         func() time.Time // time.Now if it is nil
 }
@@ -62,7 +62,7 @@ type MachineReconciler struct {
 	events         events.EventRecorder
 	options        MachineOptions
 	memory         deletionMemory
-	// cordoning has the nodes of the control plane cordoned one after the other.
+	// cordoning is held while a node of the control plane is cordoned, so that they are cordoned one after the other.
 	cordoning sync.Mutex
 }
 
@@ -105,7 +105,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) e
 	return err
 }
 
-// Reconcile does what is due for a Machine.
+// Reconcile reconciles a Machine.
 func (r *MachineReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	m := &machinev1beta1.Machine{}
 	err := r.client.Get(ctx, request.NamespacedName, m)
@@ -121,7 +121,7 @@ func (r *MachineReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	switch {
 	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
-	case apierrors.IsNotFound(err): // it went meanwhile
+	case apierrors.IsNotFound(err): // it was deleted meanwhile
 		return ctrl.Result{}, nil
 	}
 	return result, err
@@ -131,7 +131,7 @@ func (r *MachineReconciler) reconcile(ctx context.Context, m *machinev1beta1.Mac
 	if m.DeletionTimestamp.IsZero() {
 		return r.reconcileLive(ctx, m)
 	}
-	// A cached Machine may lack a hook, or that its node is drained: what can't be undone is decided on the newest.
+	// A cached Machine may lack a hook, or that its node is drained: what can't be undone is decided on the Machine of the server.
 	if err := r.server.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -141,7 +141,7 @@ func (r *MachineReconciler) reconcile(ctx context.Context, m *machinev1beta1.Mac
 	return r.reconcileDeletion(ctx, m)
 }
 
-// writeStatus writes a status if it differs. A write between the read and this one is a conflict.
+// writeStatus writes a status if it differs. It fails with a conflict if the Machine has changed since it was read.
 func (r *MachineReconciler) writeStatus(ctx context.Context, m *machinev1beta1.Machine, next machinev1beta1.MachineStatus) error {
 	if !statusDiffers(m.Status, next) {
 		return nil
@@ -158,7 +158,7 @@ func (r *MachineReconciler) writeStatus(ctx context.Context, m *machinev1beta1.M
 	return nil
 }
 
-// machineForInfra returns what the provider of infrastructure has to know of a Machine.
+// machineForInfra returns a Machine for the provider of infrastructure.
 func machineForInfra(m *machinev1beta1.Machine) (infra.Machine, error) {
 	template, err := infra.ParseTemplate(m.Spec.ProviderSpec.Value)
 	return infra.Machine{

@@ -13,23 +13,23 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A deletionMemory has what need not survive a restart: backoffs, which pods are drained, and which events were told.
+// A deletionMemory has the state that need not survive a restart: backoffs, drained pods, and recorded events.
 type deletionMemory struct {
 	mu    sync.Mutex
 	known map[types.NamespacedName]*remembered
 }
 
-// remembered is what is known of one machine. One pass at a time uses it.
+// remembered is the state of one machine. One pass at a time uses it.
 type remembered struct {
 	uid   types.UID
 	drain deletion.Drain
-	// drainUntil is when pods are evicted again: a pass that comes earlier must not hurry.
+	// drainUntil is when pods are evicted again: an earlier pass must not evict them.
 	drainUntil time.Time
 	// cordonedPods are the pods that the first listing after the cordon had; nil if there was none.
 	cordonedPods sets.Set[types.UID]
 	problem      string // of deleting the infrastructure
 	askUntil     time.Time
-	told         map[string]string // by the reason of an event, what was told last
+	reported     map[string]string // last note and cause, by the reason of an event
 }
 
 func (d *deletionMemory) of(m *machinev1beta1.Machine) *remembered {
@@ -40,7 +40,7 @@ func (d *deletionMemory) of(m *machinev1beta1.Machine) *remembered {
 		if d.known == nil {
 			d.known = map[types.NamespacedName]*remembered{}
 		}
-		d.known[key] = &remembered{uid: m.UID, told: map[string]string{}}
+		d.known[key] = &remembered{uid: m.UID, reported: map[string]string{}}
 	}
 	return d.known[key]
 }
@@ -51,19 +51,19 @@ func (d *deletionMemory) forget(key types.NamespacedName) {
 	delete(d.known, key)
 }
 
-// maxNote is how long the note of an event may be: the API server refuses a longer one.
+// maxNote is the longest note of an event that the API server accepts.
 const maxNote = 1024
 
-// A telling is an event. It is told again when its note or its cause changes.
-type telling struct{ kind, reason, action, note, cause string }
+// A machineEvent is an event. It is recorded again when its note or its cause changes.
+type machineEvent struct{ kind, reason, action, note, cause string }
 
-// tell makes an event of a Machine, once for each change.
-func (r *MachineReconciler) tell(m *machinev1beta1.Machine, t telling) {
-	told := r.memory.of(m).told
-	if last, ok := told[t.reason]; ok && last == t.note+t.cause {
+// recordEvent records an event about a Machine, once for each change.
+func (r *MachineReconciler) recordEvent(m *machinev1beta1.Machine, t machineEvent) {
+	reported := r.memory.of(m).reported
+	if last, ok := reported[t.reason]; ok && last == t.note+t.cause {
 		return
 	}
-	told[t.reason] = t.note + t.cause
+	reported[t.reason] = t.note + t.cause
 	r.events.Eventf(m, nil, t.kind, t.reason, t.action, "%s", printable.Truncate(t.note, maxNote))
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra"
 )
 
-// What can't be read off a Machine has to be counted when it happens. Names, labels and buckets are those of the Machine API
-// operator. A reason is a word of a few, where upstream has the text of the error.
+// These metrics can't be computed from Machines. Names, labels and buckets are those of the Machine API operator. The label
+// reason is one of a few words, while upstream's is the text of the error.
 var (
 	phaseTransitions = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "mapi_machine_phase_transition_seconds",
@@ -35,7 +35,7 @@ func failures(operation, help string) *prometheus.CounterVec {
 	}, []string{"name", "namespace", "reason"})
 }
 
-// registerMetrics has the process tell of what is counted. Several managers of one process share the counts.
+// registerMetrics registers the metrics. Several managers of one process share them.
 func registerMetrics() error {
 	for _, collector := range []prometheus.Collector{phaseTransitions, failedCreates, failedUpdates, failedDeletes} {
 		err := metrics.Registry.Register(collector)
@@ -46,7 +46,7 @@ func registerMetrics() error {
 	return nil
 }
 
-// countPhase counts that a machine has come to another phase. Deleting would tell how long machines live.
+// countPhase counts a transition to another phase. Deleting is not counted: its duration would be the age of the machine.
 func (r *MachineReconciler) countPhase(m *machinev1beta1.Machine, before string) {
 	phase := ptr.Deref(m.Status.Phase, "")
 	if phase != before && phase != machinev1beta1.PhaseDeleting {
@@ -54,7 +54,7 @@ func (r *MachineReconciler) countPhase(m *machinev1beta1.Machine, before string)
 	}
 }
 
-// countFailure counts a call for the infrastructure of a machine, if it has failed.
+// countFailure counts a failed call for the infrastructure of a machine.
 func countFailure(of *prometheus.CounterVec, m *machinev1beta1.Machine, err error) {
 	if err == nil {
 		return
@@ -66,7 +66,7 @@ func countFailure(of *prometheus.CounterVec, m *machinev1beta1.Machine, err erro
 	of.WithLabelValues(m.Name, m.Namespace, reason).Inc()
 }
 
-// forgetFailures ends the counts of a machine that is gone.
+// forgetFailures removes the counts of a machine that is gone.
 func forgetFailures(gone client.ObjectKey) {
 	labels := prometheus.Labels{"name": gone.Name, "namespace": gone.Namespace}
 	for _, counted := range []*prometheus.CounterVec{failedCreates, failedUpdates, failedDeletes} {

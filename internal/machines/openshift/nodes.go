@@ -18,10 +18,10 @@ import (
 // nodeIndex finds machines by the names of their nodes.
 const nodeIndex enqueue.NodeIndex = "deletion.nodeRef"
 
-// controlPlaneLabels are on the nodes of the control plane, either of them.
+// controlPlaneLabels are the labels of nodes of the control plane: they have either of them.
 var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
 
-// nodeMatters passes the changes of nodes on which a deletion goes on. Heartbeats are none.
+// nodeMatters passes the changes of nodes that affect a deletion, but no heartbeats.
 var nodeMatters = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -45,7 +45,7 @@ func isControlPlane(node *corev1.Node) bool {
 	})
 }
 
-// othersCordoned returns the other nodes of the control plane that take no pods.
+// othersCordoned returns the other nodes of the control plane that are cordoned.
 func (r *MachineReconciler) othersCordoned(ctx context.Context, name string) ([]string, error) {
 	var nodes corev1.NodeList
 	if err := r.server.List(ctx, &nodes, client.MatchingFields{"spec.unschedulable": "true"}); err != nil {

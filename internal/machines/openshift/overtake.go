@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
-// overtakes returns what the queue asks of each request: whether its machine goes before others. The answer comes from the
+// overtakes returns the function by which the queue decides whether the machine of a request goes before others. It reads the
 // cache. ctx ends the wait for a cache that is not filled yet.
 func (r *MachineReconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
 	return func(request ctrl.Request) bool {
@@ -19,9 +19,9 @@ func (r *MachineReconciler) overtakes(ctx context.Context) func(ctrl.Request) bo
 	}
 }
 
-// isEnding says that no hook and no pod holds a machine that is being deleted, or that its last pre-drain hook was just
-// removed, so that the condition tells of it yet. A machine does not overtake while its node is drained: looking at the same
-// pods again is not to come before the drains of other nodes.
+// isEnding reports whether no hook and no pod holds a machine that is being deleted, or its last pre-drain hook was just
+// removed, so that the condition still reports it. A machine does not overtake while its node is drained: checking the same
+// pods again must not delay the drains of other nodes.
 func isEnding(m *machinev1beta1.Machine) bool {
 	stage, _ := StageOf(m)
 	isHeld := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrainable).Reason == machinev1beta1.MachineHookPresent

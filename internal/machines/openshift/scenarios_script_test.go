@@ -71,8 +71,8 @@ func (p *scriptedProvider) callsOf(verb string) []providerCall {
 	return slices.DeleteFunc(slices.Clone(p.calls), func(c providerCall) bool { return verb != "" && c.verb != verb })
 }
 
-// Look implements infra.Provider.
-func (p *scriptedProvider) Look(_ context.Context, m infra.Machine) (infra.Instance, error) {
+// Get implements infra.Provider.
+func (p *scriptedProvider) Get(_ context.Context, m infra.Machine) (infra.Instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls = append(p.calls, providerCall{verb: "look", machine: m.Name, at: time.Now(), isGone: !p.instances[m.Name].Exists})

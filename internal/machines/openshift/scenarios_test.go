@@ -237,26 +237,26 @@ func (s *scenario) expectUntouched(node *corev1.Node, pod *corev1.Pod) {
 // expectEvents waits for an event of a machine, and checks that it was told that often.
 func (s *scenario) expectEvents(name, reason string, want int) {
 	s.Helper()
-	told := 0
+	reported := 0
 	machinetest.Await(s.TB, s.client, &machinev1beta1.Machine{}, client.ObjectKey{Namespace: s.namespace, Name: name},
 		func(*machinev1beta1.Machine) bool {
 			var list eventsv1.EventList
 			if err := s.client.List(s.Context(), &list, client.InNamespace(s.namespace)); err != nil {
 				s.Fatal(err)
 			}
-			told = 0
+			reported = 0
 			for _, event := range list.Items {
 				if event.Reason == reason && event.Regarding.Name == name {
-					told++
+					reported++
 					if event.Series != nil {
-						told += int(event.Series.Count) - 1
+						reported += int(event.Series.Count) - 1
 					}
 				}
 			}
-			return told > 0
+			return reported > 0
 		})
-	if told != want {
-		s.Errorf("event %s was told %d times, want %d", reason, told, want)
+	if reported != want {
+		s.Errorf("event %s was told %d times, want %d", reason, reported, want)
 	}
 }
 

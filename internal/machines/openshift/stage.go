@@ -8,8 +8,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
-// StageOf returns which stage the deletion of a machine is in, and the reason why it is not further, as far as the Machine
-// itself tells.
+// StageOf returns the stage of a machine's deletion, and the reason of the wait, as far as they are recorded in the
+// Machine.
 func StageOf(m *machinev1beta1.Machine) (deletion.DeletionStage, string) {
 	seen := snapshotOf(m, deletion.Drain{HasLooked: true, Left: []string{"pods"}})
 	drained := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrained)
@@ -23,7 +23,7 @@ func StageOf(m *machinev1beta1.Machine) (deletion.DeletionStage, string) {
 	return step.Stage, step.Reason
 }
 
-// snapshotOf returns what a Machine itself tells of its deletion, and what is known of its drain beside.
+// snapshotOf returns a snapshot of the facts that a Machine records about its deletion, and of the known drain.
 func snapshotOf(m *machinev1beta1.Machine, known deletion.Drain) deletion.Snapshot {
 	known.IsDone = isDrained(m)
 	seen := deletion.Snapshot{

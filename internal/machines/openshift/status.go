@@ -15,13 +15,13 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
-// An observation is what was seen of the infrastructure of a machine that is not being deleted.
+// An observation is the observed infrastructure of a machine that is not being deleted.
 type observation struct {
 	instance infra.Instance
-	err      error // why it could not be looked at, or made
+	err      error // why it could not be read or created
 }
 
-// hookConditions sets the conditions that say which hooks hold a machine, or would.
+// hookConditions sets the conditions that report which hooks hold a machine, or will hold its deletion.
 func hookConditions(m *machinev1beta1.Machine, status *machinev1beta1.MachineStatus, now time.Time) {
 	hooks := m.Spec.LifecycleHooks
 	setHooks := func(kind machinev1beta1.ConditionType, operation string, hooks []machinev1beta1.LifecycleHook) {
@@ -41,7 +41,7 @@ func hookConditions(m *machinev1beta1.Machine, status *machinev1beta1.MachineSta
 func liveStatus(m *machinev1beta1.Machine, seen observation, now time.Time) machinev1beta1.MachineStatus {
 	status := *m.Status.DeepCopy()
 	hookConditions(m, &status, now)
-	if ptr.Deref(status.Phase, "") == machinev1beta1.PhaseFailed { // for good
+	if ptr.Deref(status.Phase, "") == machinev1beta1.PhaseFailed { // final
 		return status
 	}
 	exists := machinev1beta1.Condition{Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionFalse}
@@ -84,7 +84,7 @@ func liveStatus(m *machinev1beta1.Machine, seen observation, now time.Time) mach
 	return status
 }
 
-// isProvisioned says that the machine had an instance once.
+// isProvisioned reports whether the machine has ever had an instance.
 func isProvisioned(m *machinev1beta1.Machine) bool {
 	return len(m.Status.Addresses) > 0 || ptr.Deref(m.Spec.ProviderID, "") != ""
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
-// gather takes the Snapshot of a machine. It asks for nothing that the phase does not need: before the drain is over,
-// no request is made to the infrastructure.
+// gather takes the Snapshot of a machine. It reads only what the phase needs: before the drain is over, no request is
+// made to the infrastructure.
 func (d *machineDeletion) gather(ctx context.Context) (deletion.Snapshot, error) {
 	seen := snapshotOf(d.m, d.known.drain)
 	seen.Drain.HasLooked = d.hasLooked || d.options.Now().Before(d.known.drainUntil)
@@ -32,8 +32,8 @@ func (d *machineDeletion) gather(ctx context.Context) (deletion.Snapshot, error)
 	return seen, nil
 }
 
-// gatherNode says how the node is. It is read once in a pass: what becomes of it meanwhile, other than by this pass, is for
-// the next one.
+// gatherNode adds the node to a snapshot. It is read once in a pass: changes by other clients are observed by the next
+// pass.
 func (d *machineDeletion) gatherNode(ctx context.Context, seen *deletion.Snapshot) error {
 	name := seen.Node.Name
 	if name == "" {
@@ -46,8 +46,8 @@ func (d *machineDeletion) gatherNode(ctx context.Context, seen *deletion.Snapsho
 		seen.Node.IsGone = true
 		return nil
 	}
-	// Other finalizers may keep a Node that was asked to go. They don't hold the machine.
-	seen.Node.IsGone = d.isNodeAsked || seen.Drain.IsDone && !d.node.DeletionTimestamp.IsZero()
+	// Other finalizers may keep a Node that is being deleted. They don't hold the machine.
+	seen.Node.IsGone = d.isNodeDeletionRequested || seen.Drain.IsDone && !d.node.DeletionTimestamp.IsZero()
 	seen.Node.IsCordoned, seen.Node.IsControlPlane = d.node.Spec.Unschedulable, isControlPlane(d.node)
 	if !seen.Node.IsControlPlane || seen.Node.IsCordoned || seen.Drain.IsDone {
 		return nil
@@ -57,7 +57,7 @@ func (d *machineDeletion) gatherNode(ctx context.Context, seen *deletion.Snapsho
 	return err
 }
 
-// readNode reads the node unless this pass has. A node of that name that is not known to be the Machine's own counts as none.
+// readNode reads the node, once in a pass. A node of that name that is not known to be the Machine's own is ignored.
 func (d *machineDeletion) readNode(ctx context.Context, name string) error {
 	if d.hasNode {
 		return nil
@@ -74,10 +74,10 @@ func (d *machineDeletion) readNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// gatherInfrastructure looks at the infrastructure. What can't be made, and never ran, was never made.
+// gatherInfrastructure reads the infrastructure. Invalid infrastructure of a machine that was never provisioned does not exist.
 func (d *machineDeletion) gatherInfrastructure(ctx context.Context) deletion.Infrastructure {
 	seen := deletion.Infrastructure{
-		IsDeleting: d.isAsked || conditions.Find(d.m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating,
+		IsDeleting: d.isDeletionRequested || conditions.Find(d.m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating,
 	}
 	if d.isEnded {
 		return seen
@@ -89,7 +89,7 @@ func (d *machineDeletion) gatherInfrastructure(ctx context.Context) deletion.Inf
 	wanted, err := machineForInfra(d.m)
 	var instance infra.Instance
 	if err == nil {
-		instance, err = d.infrastructure.Look(ctx, wanted)
+		instance, err = d.infrastructure.Get(ctx, wanted)
 	}
 	countFailure(failedDeletes, d.m, err)
 	var invalid *infra.InvalidError
@@ -107,17 +107,17 @@ func (d *machineDeletion) gatherInfrastructure(ctx context.Context) deletion.Inf
 		seen.Problem = err.Error()
 		return seen
 	}
-	if d.known.problem != "" && d.known.askUntil.IsZero() { // it was just asked, in vain
+	if d.known.problem != "" && d.known.askUntil.IsZero() { // the delete has just failed
 		seen.Problem, d.known.problem = d.known.problem, ""
 	}
 	seen.Exists, d.isEnded = instance.Exists, !instance.Exists
-	seen.IsDeleting = seen.IsDeleting && !instance.Exists || instance.IsDeleting || d.isAsked
+	seen.IsDeleting = seen.IsDeleting && !instance.Exists || instance.IsDeleting || d.isDeletionRequested
 	seen.Name = fmt.Sprintf("%s %s", instance.Kind.Kind, wanted.NamespacedName)
 	seen.Finalizers = instance.Finalizers
 	return seen
 }
 
-// wait writes what the machine waits for, and returns when to look again.
+// wait writes what the machine waits for, and returns when to reconcile again.
 func (d *machineDeletion) wait(ctx context.Context, step deletion.DeletionStep) (ctrl.Result, error) {
 	status := *d.m.Status.DeepCopy()
 	now := d.options.Now()
@@ -155,8 +155,8 @@ func (d *machineDeletion) wait(ctx context.Context, step deletion.DeletionStep) 
 	return ctrl.Result{RequeueAfter: after}, nil
 }
 
-// waitForDrain writes why the node is not drained. Pods that end as they should are no failure, but once there is
-// one its message is kept up to date.
+// waitForDrain writes why the node is not drained. Pods that terminate in time are no failure, but once a failure is
+// reported its message is kept up to date.
 func (d *machineDeletion) waitForDrain(status *machinev1beta1.MachineStatus, step deletion.DeletionStep) {
 	drained := conditions.Find(status.Conditions, machinev1beta1.MachineDrained)
 	if step.Reason == "PodsEnd" && drained.Status != corev1.ConditionFalse {
@@ -171,6 +171,6 @@ func (d *machineDeletion) waitForDrain(status *machinev1beta1.MachineStatus, ste
 		Severity: machinev1beta1.ConditionSeverityWarning, Message: "could not drain machine: " + message,
 	}, d.options.Now())
 	if step.Reason != "PodsEnd" {
-		d.tellDrain("DrainRequeued", "Node drain requeued: "+message, "")
+		d.recordDrainEvent("DrainRequeued", "Node drain requeued: "+message, "")
 	}
 }

@@ -18,14 +18,14 @@ import (
 )
 
 // This file is about Machines of Cluster API. Their condition Deleting names the stage of the deletion and what it waits
-// for, so nothing has to be worked out here; only hooks and pods are looked at, which it tells in part.
+// for; only hooks and pods, of which the condition lists a part, are read here.
 
-// clusterAPIFacts are what is known of a Machine of Cluster API.
+// clusterAPIFacts are the facts about a Machine of Cluster API.
 type clusterAPIFacts struct {
 	machine *clusterv1.Machine
 	nodes   *nodeList
-	pods    *nodePods // nil if nothing was asked of the node
-	// deployment is that of a machine that is not up to date; nil if it was not asked for, or there is none.
+	pods    *nodePods // nil if the pods of the node were not read
+	// deployment is the MachineDeployment of a machine that is not up to date; nil if it was not read, or does not exist.
 	deployment *clusterv1.MachineDeployment
 	unknown    []string
 }
@@ -42,8 +42,8 @@ var stages = map[string]deletion.DeletionStage{
 	clusterv1.MachineDeletingDeletionCompletedReason:                deletion.Completed,
 }
 
-// clusterAPIMachines lists Machines of Cluster API, and looks at the nodes that are drained. A node of another cluster
-// than the Machine's is not among those that are listed.
+// clusterAPIMachines lists Machines of Cluster API, and the pods of nodes that are being drained. Nodes of other clusters
+// are not listed.
 func (g *machineGatherer) clusterAPIMachines(ctx context.Context, q MachineQuery) ([]*clusterAPIFacts, error) {
 	machines, err := machinesOf[clusterv1.Machine](ctx, g, ClusterAPIKind, q)
 	var facts []*clusterAPIFacts
@@ -63,7 +63,7 @@ func (g *machineGatherer) clusterAPIMachines(ctx context.Context, q MachineQuery
 
 func (f *clusterAPIFacts) isDeleting() bool { return f.machine.DeletionTimestamp != nil }
 
-// node is the Node of the machine; nil if there is none, it is not known, or another host has joined under its name.
+// node is the Node of the machine; nil if it does not exist, is not known, or another host has joined under its name.
 func (f *clusterAPIFacts) node() *corev1.Node {
 	node := f.nodes.byName[f.machine.Status.NodeRef.Name]
 	if node == nil || deletion.OwnershipClusterAPI(node, f.machine) != deletion.OwnNode {
@@ -79,7 +79,7 @@ func (f *clusterAPIFacts) condition(kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// stage is the part of the deletion; "" if its controller tells none.
+// stage is the stage of the deletion; "" if its controller reports none.
 func (f *clusterAPIFacts) stage() deletion.DeletionStage {
 	switch {
 	case !f.isDeleting():
@@ -90,14 +90,14 @@ func (f *clusterAPIFacts) stage() deletion.DeletionStage {
 	return stages[f.condition(clusterv1.MachineDeletingCondition).Reason]
 }
 
-// judge says how the machine stands, and what holds it.
+// judge returns the state of the machine, and what holds it.
 func (f *clusterAPIFacts) judge() MachineOverview {
 	m := MachineOverview{
 		APIGroup: ClusterAPIKind.Group, Namespace: f.machine.Namespace, Name: f.machine.Name, UID: string(f.machine.UID),
 		Node: f.machine.Status.NodeRef.Name, Phase: cmp.Or(f.machine.Status.Phase, string(clusterv1.MachinePhasePending)),
 		Since: f.machine.CreationTimestamp.Time, ProviderID: f.machine.Spec.ProviderID, Unknown: f.unknown,
 	}
-	if updated := f.machine.Status.LastUpdated; !updated.IsZero() { // which is when the phase has changed
+	if updated := f.machine.Status.LastUpdated; !updated.IsZero() { // the last change of the phase
 		m.Since = updated.Time
 	}
 	if !f.isDeleting() {
@@ -114,7 +114,7 @@ func (f *clusterAPIFacts) judge() MachineOverview {
 
 // startHolds is what a machine that is not being deleted waits for.
 func (f *clusterAPIFacts) startHolds(m MachineOverview) []MachineHold {
-	told := func(of MachineHoldType, condition string) []MachineHold {
+	reported := func(of MachineHoldType, condition string) []MachineHold {
 		c := f.condition(condition)
 		return []MachineHold{{Type: of, Message: cmp.Or(c.Message, c.Reason), Since: &m.Since}}
 	}
@@ -124,14 +124,14 @@ func (f *clusterAPIFacts) startHolds(m MachineOverview) []MachineHold {
 	case clusterv1.MachinePhaseProvisioned:
 		return []MachineHold{f.nodes.hold(f.machine, ClusterAPIKind.Group, m.ProviderID, m.Since)}
 	case clusterv1.MachinePhaseUpdating:
-		return told(Update, clusterv1.MachineUpdatingCondition)
+		return reported(Update, clusterv1.MachineUpdatingCondition)
 	case clusterv1.MachinePhasePending, clusterv1.MachinePhaseProvisioning:
 		if f.condition(clusterv1.MachineBootstrapConfigReadyCondition).Status == metav1.ConditionFalse {
-			return told(Bootstrap, clusterv1.MachineBootstrapConfigReadyCondition)
+			return reported(Bootstrap, clusterv1.MachineBootstrapConfigReadyCondition)
 		}
-		return told(Infrastructure, clusterv1.MachineInfrastructureReadyCondition)
+		return reported(Infrastructure, clusterv1.MachineInfrastructureReadyCondition)
 	}
-	return told(Failure, clusterv1.MachineReadyCondition)
+	return reported(Failure, clusterv1.MachineReadyCondition)
 }
 
 // deletionHolds is what holds a deletion now.
@@ -172,12 +172,12 @@ func (f *clusterAPIFacts) deletionHolds(stage deletion.DeletionStage) []MachineH
 		if len(others) == len(f.machine.Finalizers) {
 			return others
 		}
-		return append(controllerHas("remove its finalizer"), others...)
+		return append(controllerHold("remove its finalizer"), others...)
 	}
 	return []MachineHold{hold}
 }
 
-// drainHolds are the pods that hold the drain, or what the machine says of them if they can't be looked at.
+// drainHolds are the pods that hold the drain, or the message of the machine if they can't be listed.
 func (f *clusterAPIFacts) drainHolds(message string, since *time.Time) []MachineHold {
 	if f.pods == nil || f.pods.unknown != "" {
 		return []MachineHold{{Type: Pod, Message: strings.Join(strings.Fields(message), " "), Since: since}}
@@ -191,15 +191,15 @@ func (f *clusterAPIFacts) drainHolds(message string, since *time.Time) []Machine
 	return holds
 }
 
-// podRemedy says how to get a pod off the node. Pods are listed anew with each try, so those that tolerate the cordon hold the drain
-// for as long as others take their place.
+// podRemedy returns how to remove a pod from the node. Pods are listed again for each eviction, so pods that tolerate the cordon hold
+// the drain for as long as others replace them.
 func (f *clusterAPIFacts) podRemedy(h *MachineHold, skip string) []string {
 	if hold := drain.PodHold(h.Name); h.Toleration == "" || hold != drain.ToBeEvicted && hold != drain.Ending {
 		return h.podRemedy(skip)
 	}
 	return []string{
-		"each time that it is evicted, another pod may come to the node; have the drain skip such pods by a MachineDrainRule with the " +
-			"behavior Skip, or take the toleration out of what makes them",
+		"each time that it is evicted, another pod may be scheduled to the node; let the drain skip such pods by a MachineDrainRule with the " +
+			"behavior Skip, or remove the toleration from their workload",
 		"or go on without draining:", skip,
 	}
 }
@@ -214,25 +214,25 @@ func (f *clusterAPIFacts) hooks(of MachineHoldType, since *time.Time) []MachineH
 	for key, owner := range f.machine.Annotations {
 		if strings.HasPrefix(key, prefix) {
 			name := strings.TrimPrefix(key, prefix+"/") // a key without the slash holds the machine as well
-			holds = append(holds, MachineHold{Type: of, Name: name, Owner: owner, Message: saysOf(f.machine, of, name), Since: since, key: key})
+			holds = append(holds, MachineHold{Type: of, Name: name, Owner: owner, Message: hookMessage(f.machine, of, name), Since: since, key: key})
 		}
 	}
 	slices.SortFunc(holds, func(a, b MachineHold) int { return strings.Compare(a.key, b.key) })
 	return holds
 }
 
-// explain says what there is to say.
+// explain returns the explanation of the machine.
 func (f *clusterAPIFacts) explain(events []corev1.Event, now time.Time) *MachineExplanation {
 	m := &MachineExplanation{MachineOverview: f.judge()}
-	m.sayHolds("", f.remedy, now)
+	m.addHolds("", f.remedy, now)
 	m.Statements = append(m.Statements, f.rollout()...)
-	m.sayRest(f.machine.Status.Conditions, events, now)
+	m.addDetails(f.machine.Status.Conditions, events, now)
 	return m
 }
 
-// updateRemedy says what to do about an update in place: its extension goes on with it until it is done, and nothing else ends it.
+// updateRemedy returns what to do about an update in place, which ends only when its extension is done.
 func (f *clusterAPIFacts) updateRemedy(command func(verb, rest string) string) []string {
-	remedy := []string{"its extension is called until it says that it is done; see which extensions there are, and whether they are discovered:",
+	remedy := []string{"its extension is called until it reports that it is done; see which extensions there are, and whether they are discovered:",
 		"kubectl get extensionconfigs -o custom-columns='NAME:.metadata.name,DISCOVERED:.status.conditions[?(@.type==\"Discovered\")].message'"}
 	updating := f.condition(clusterv1.MachineUpdatingCondition)
 	switch {
@@ -249,7 +249,7 @@ func (f *clusterAPIFacts) updateRemedy(command func(verb, rest string) string) [
 	return remedy
 }
 
-// remedy says what to do about a hold.
+// remedy returns what to do about a hold.
 func (f *clusterAPIFacts) remedy(h *MachineHold) []string {
 	command := func(verb, rest string) string { return commandOn(f.machine, ClusterAPIKind.Group, verb, rest) }
 	switch h.Type {
@@ -264,7 +264,7 @@ func (f *clusterAPIFacts) remedy(h *MachineHold) []string {
 	case Controller:
 		return controllerRemedy
 	case Infrastructure, Bootstrap:
-		return []string{"its conditions below, and those of the object, say more:", command("describe", "")}
+		return []string{"see its conditions below, and those of the object:", command("describe", "")}
 	case Update:
 		return f.updateRemedy(command)
 	case Volume:

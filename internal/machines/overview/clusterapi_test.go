@@ -125,7 +125,7 @@ func TestWhatIsSaidOfARollout(t *testing.T) {
 	}
 	said := f.explain(nil, now).Statements[1]
 	want := []string{"Rolling out 2 not up-to-date replicas", "* Replaced, not updated in place: the image", "no answer"}
-	if said.Text != "it is not up to date; its MachineDeployment web says:" || !slices.Equal(said.Details, want) {
+	if said.Text != "it is not up to date; its MachineDeployment web reports:" || !slices.Equal(said.Details, want) {
 		t.Errorf("said %q", said)
 	}
 }
@@ -133,8 +133,8 @@ func TestWhatIsSaidOfARollout(t *testing.T) {
 func TestWhatIsSaidOfAHookOfClusterAPI(t *testing.T) {
 	said := clusterFacts(t, "WaitingForPreDrainHook", "").explain(nil, now)
 	want := MachineStatement{"preDrain hook migrate-app of app-op holds it, for 5m", []string{
-		"its controller says: waits: the shop is open",
-		"app-op removes the hook when its part is done, and no time limit does; whether it still runs can't be told from here",
+		"its controller reports: waits: the shop is open",
+		"app-op removes the hook when its part is done, and no time limit does; check whether it still runs",
 		"if it is gone for good, let go of the hook; what the hook protects is not protected then:",
 		"kubectl annotate machine.cluster.x-k8s.io web-4 -n shop pre-drain.delete.hook.machine.cluster.x-k8s.io/migrate-app-",
 	}}

@@ -19,23 +19,23 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// mostEvents is how many events are told, the newest.
+// mostEvents is how many events are shown, the newest.
 const mostEvents = 10
 
-// A MachineExplanation is what there is to say about one machine.
+// A MachineExplanation explains the state of one machine.
 type MachineExplanation struct {
 	MachineOverview
 	Statements []MachineStatement `json:"-"` // the most important first
 }
 
-// A MachineStatement is one thing that is said, with what else there is to know of it, and what to do.
+// A MachineStatement is a sentence about a machine, with details, and what to do.
 type MachineStatement struct {
 	Text    string
 	Details []string
 }
 
-// Explain says how one machine stands, since when, what it waits for, what to do about it, and what has happened. It
-// returns nil if there is none of that name.
+// Explain returns the state of one machine, since when, what it waits for, what to do about it, and its events. It
+// returns nil if the machine does not exist.
 func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExplanation, error) {
 	g := &machineGatherer{cluster: c}
 	q := MachineQuery{Namespace: id.Namespace, Names: []string{id.Name}}
@@ -62,15 +62,15 @@ func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExpl
 	}
 	m := explain(events, c.Now())
 	if err != nil {
-		m.Unknown = append(m.Unknown, inLine(notAsked("list events in namespace "+id.Namespace, err)))
+		m.Unknown = append(m.Unknown, inLine(requestError("list events in namespace "+id.Namespace, err)))
 	}
 	return m, nil
 }
 
-// explain says what there is to say.
+// explain returns the explanation of the machine.
 func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExplanation {
 	m := &MachineExplanation{MachineOverview: judge(f)}
-	m.sayHolds(f.standing(m.Stage), f.remedy, now)
+	m.addHolds(f.standing(m.Stage), f.remedy, now)
 	m.Statements = append(append(m.Statements, f.pods.statements()...), lateHooks(f, m.Stage)...)
 	var conditions []metav1.Condition
 	for _, c := range f.machine.Status.Conditions {
@@ -78,23 +78,23 @@ func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExp
 			Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime,
 		})
 	}
-	m.sayRest(conditions, events, now)
+	m.addDetails(conditions, events, now)
 	return m
 }
 
-// standing is what is said of the node and the deletion of a machine beyond what all machines tell.
+// standing is the end of the first statement, about a missing node or a deletion that the controller has not noticed.
 func (f *machineFacts) standing(stage deletion.DeletionStage) string {
 	text := ""
 	if f.nodeName() != "" && f.nodes.byName != nil && f.node() == nil {
 		text = ", which is gone"
 	}
-	if told := f.machine.Status.Phase; stage != "" && (told == nil || *told != machinev1beta1.PhaseDeleting) {
+	if reported := f.machine.Status.Phase; stage != "" && (reported == nil || *reported != machinev1beta1.PhaseDeleting) {
 		text += "; the machine controller has not noticed the deletion yet"
 	}
 	return text
 }
 
-// statements say of the pods that stay that they do.
+// statements returns a statement for each pod that is left to end with the node.
 func (p *nodePods) statements() []MachineStatement {
 	if p == nil {
 		return nil
@@ -102,22 +102,22 @@ func (p *nodePods) statements() []MachineStatement {
 	var statements []MachineStatement
 	for _, pod := range p.staying {
 		statements = append(statements, MachineStatement{
-			Text: fmt.Sprintf("pod %s/%s came after its node was cordoned, and tolerates that (toleration %s): it is left to end with the node",
+			Text: fmt.Sprintf("pod %s/%s was scheduled after its node was cordoned, and tolerates that (toleration %s): it is left to end with the node",
 				pod.Namespace, pod.Name, pod.Toleration),
-			Details: []string{"nothing is to be done; to keep such pods off nodes that are drained, take the toleration out of what makes them"},
+			Details: []string{"nothing is to be done; to keep such pods off nodes that are drained, remove the toleration from their workload"},
 		})
 	}
 	return statements
 }
 
-// lateHooks says of hooks whose stage is over that they hold nothing: conditions show them as if they did.
+// lateHooks returns a statement for each hook whose stage is over: it holds nothing, though conditions show it.
 func lateHooks(f *machineFacts, stage deletion.DeletionStage) []MachineStatement {
 	if !f.isDeleting() {
 		return nil
 	}
 	hooks := f.machine.Spec.LifecycleHooks
 	var statements []MachineStatement
-	say := func(of MachineHoldType, hooks []machinev1beta1.LifecycleHook, over string, condition machinev1beta1.ConditionType) {
+	add := func(of MachineHoldType, hooks []machinev1beta1.LifecycleHook, over string, condition machinev1beta1.ConditionType) {
 		for _, hold := range f.hookHolds(of, hooks, nil) {
 			statements = append(statements, MachineStatement{
 				Text:    fmt.Sprintf("%s came too late, and holds nothing: %s", hold.sentence(), over),
@@ -127,16 +127,16 @@ func lateHooks(f *machineFacts, stage deletion.DeletionStage) []MachineStatement
 	}
 	switch stage {
 	case deletion.Terminating, deletion.RemovingNode, deletion.Completed:
-		say(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
-		say(PreTerminateHook, hooks.PreTerminate, "the delete of its infrastructure was asked for", machinev1beta1.MachineTerminable)
+		add(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
+		add(PreTerminateHook, hooks.PreTerminate, "the delete of its infrastructure was asked for", machinev1beta1.MachineTerminable)
 	case deletion.BeforeTerminate:
-		say(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
+		add(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
 	}
 	return statements
 }
 
-// sayHolds says how a machine stands, what holds it, and what to do about that.
-func (m *MachineExplanation) sayHolds(standing string, remedy func(*MachineHold) []string, now time.Time) {
+// addHolds adds the state of a machine, what holds it, and what to do about that.
+func (m *MachineExplanation) addHolds(standing string, remedy func(*MachineHold) []string, now time.Time) {
 	text := "its phase is " + m.Phase
 	if m.Phase == machinev1beta1.PhaseDeleting {
 		text = "it is being deleted"
@@ -151,8 +151,8 @@ func (m *MachineExplanation) sayHolds(standing string, remedy func(*MachineHold)
 	}
 }
 
-// sayRest says what hooks come later, and what the conditions and events of the machine are.
-func (m *MachineExplanation) sayRest(conditions []metav1.Condition, events []corev1.Event, now time.Time) {
+// addDetails adds later hooks, and the conditions and events of the machine.
+func (m *MachineExplanation) addDetails(conditions []metav1.Condition, events []corev1.Event, now time.Time) {
 	for i := range m.Later {
 		text := fmt.Sprintf("later, after the drain, %s holds it", m.Later[i].sentence())
 		m.Statements = append(m.Statements, MachineStatement{Text: text})
@@ -169,7 +169,7 @@ func (m *MachineExplanation) sayRest(conditions []metav1.Condition, events []cor
 	}
 }
 
-// conditionLine tells a condition.
+// conditionLine returns a condition in a line.
 func conditionLine(c metav1.Condition, now time.Time) string {
 	line := fmt.Sprintf("%s=%s", c.Type, c.Status)
 	if c.Reason != "" {
@@ -207,7 +207,7 @@ func eventTime(e *corev1.Event) time.Time {
 	}
 }
 
-// eventLines tells events.
+// eventLines returns a line for each event.
 func eventLines(events []corev1.Event, now time.Time) []string {
 	var lines []string
 	for i := range events {
@@ -228,5 +228,5 @@ func eventLines(events []corev1.Event, now time.Time) []string {
 	return lines
 }
 
-// age is how long something has lasted, at a moment.
+// age is the time from since to now.
 func age(now, since time.Time) string { return duration.HumanDuration(max(now.Sub(since), 0)) }

@@ -14,23 +14,23 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// machineFacts are what judge judges.
+// machineFacts are the facts about a machine, for judge.
 type machineFacts struct {
 	machine *machinev1beta1.Machine
 	nodes   *nodeList
-	pods    *nodePods // nil if nothing was asked of the node
+	pods    *nodePods // nil if the pods of the node were not read
 	infra   infraFacts
 	unknown []string
 }
 
-// nodePods is what was seen of the pods of a node that is drained.
+// nodePods are the pods of a node that is being drained.
 type nodePods struct {
 	left    []drain.HeldPod // that hold the drain
 	staying []drain.HeldPod // that end with the node
 	unknown string          // why they can't be listed
 }
 
-// setStaying sorts out the pods that tolerate the cordon, and came after it: they do not hold the drain.
+// setStaying separates the pods that tolerate the cordon, and were scheduled after it: they do not hold the drain.
 func (p *nodePods) setStaying() {
 	all := p.left
 	p.left = nil
@@ -44,22 +44,22 @@ func (p *nodePods) setStaying() {
 	}
 }
 
-// infraFacts is what was seen of the infrastructure of a machine.
+// infraFacts are the facts about the infrastructure of a machine.
 type infraFacts struct {
-	kind    schema.GroupVersionKind // that the machine asks for; its Kind is "" if it asks for none
-	isKnown bool                    // its object could be looked for: the kind is served
+	kind    schema.GroupVersionKind // of the machine's template; empty if there is none
+	isKnown bool                    // the object was read, or does not exist
 	object  *unstructured.Unstructured
 }
 
-// isDeleting returns whether the machine is on its way out.
+// isDeleting reports whether the machine is being deleted.
 func (f *machineFacts) isDeleting() bool { return f.machine.DeletionTimestamp != nil }
 
-// isReleased returns whether the machine controller is done with it, or never began.
+// isReleased reports whether the machine has no finalizer of the machine controller.
 func (f *machineFacts) isReleased() bool {
 	return !slices.Contains(f.machine.Finalizers, machinev1beta1.MachineFinalizer)
 }
 
-// nodeName is the node of the machine.
+// nodeName is the name of the machine's node.
 func (f *machineFacts) nodeName() string {
 	if f.machine.Status.NodeRef == nil {
 		return ""
@@ -67,7 +67,7 @@ func (f *machineFacts) nodeName() string {
 	return f.machine.Status.NodeRef.Name
 }
 
-// node is the Node of the machine; nil if there is none, it is not known, or another host has joined under its name.
+// node is the Node of the machine; nil if it does not exist, is not known, or another host has joined under its name.
 func (f *machineFacts) node() *corev1.Node {
 	node := f.nodes.byName[f.nodeName()]
 	if node == nil || deletion.OwnershipOpenShift(node, f.machine) != deletion.OwnNode {
@@ -76,10 +76,10 @@ func (f *machineFacts) node() *corev1.Node {
 	return node
 }
 
-// step is what the machine controller does next about the deletion.
+// step is the next step of the machine controller in the deletion.
 func (f *machineFacts) step() deletion.DeletionStep { return deletion.OpenShift.Next(f.snapshot()) }
 
-// snapshot is what the phases of a deletion are told.
+// snapshot returns the facts for the phases of a deletion.
 func (f *machineFacts) snapshot() deletion.Snapshot {
 	_, isExcluded := f.machine.Annotations[deletion.ExcludeNodeDraining]
 	s := deletion.Snapshot{
@@ -104,13 +104,13 @@ func hooksOf(hooks []machinev1beta1.LifecycleHook) []deletion.DeletionHook {
 	return list
 }
 
-// isDrained returns whether the drain is over.
+// isDrained reports whether the drain is over.
 func (f *machineFacts) isDrained() bool {
 	drained := f.condition(machinev1beta1.MachineDrained)
 	return drained != nil && drained.Status == corev1.ConditionTrue
 }
 
-// machineNode is what the phases are told of the node. Once it was asked to go, its finalizers don't hold the machine.
+// machineNode returns the facts about the node for the phases. The finalizers of a node that is being deleted don't hold the machine.
 func (f *machineFacts) machineNode() deletion.MachineNode {
 	seen := deletion.MachineNode{Name: f.nodeName()}
 	node := f.node()
@@ -135,19 +135,19 @@ func isControlPlane(node *corev1.Node) bool {
 	return isControlPlane || isMaster
 }
 
-// infrastructure is what the phases are told of the infrastructure. One that can't be looked at is taken for
-// one that goes, as long as the node is there: whether a provider has begun with it can't be seen.
+// infrastructure returns the facts about the infrastructure for the phases. If it can't be read, it is assumed to be in
+// deletion while the node exists: whether a provider has begun the deletion is not known.
 func (f *machineFacts) infrastructure() deletion.Infrastructure {
 	if object := f.infra.object; object != nil {
 		return deletion.Infrastructure{Exists: true, IsDeleting: object.GetDeletionTimestamp() != nil, Name: object.GetKind() + " " + object.GetName()}
 	}
 	exists := f.condition(machinev1beta1.InstanceExistsCondition)
-	isAsked := exists != nil && exists.Reason == deletion.InstanceTerminating
+	isRequested := exists != nil && exists.Reason == deletion.InstanceTerminating
 	wasNeverMade := f.infra.kind.Kind == "" && len(f.machine.Status.Addresses) == 0
 	if f.infra.isKnown || wasNeverMade {
-		return deletion.Infrastructure{IsDeleting: isAsked}
+		return deletion.Infrastructure{IsDeleting: isRequested}
 	}
-	return deletion.Infrastructure{Exists: true, IsDeleting: isAsked || len(f.machine.Spec.LifecycleHooks.PreTerminate) == 0}
+	return deletion.Infrastructure{Exists: true, IsDeleting: isRequested || len(f.machine.Spec.LifecycleHooks.PreTerminate) == 0}
 }
 
 // condition returns a condition of the machine; nil if it has none of that type.
@@ -159,7 +159,7 @@ func (f *machineFacts) condition(of machinev1beta1.ConditionType) *machinev1beta
 	return &f.machine.Status.Conditions[at]
 }
 
-// becameTrue is when a condition became true, if that was after the machine was deleted; else when that was.
+// becameTrue is when a condition became true, or the deletion of the machine if that is later.
 func (f *machineFacts) becameTrue(of machinev1beta1.ConditionType) *time.Time {
 	since := f.machine.DeletionTimestamp.Time
 	if c := f.condition(of); c != nil && c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(since) {
@@ -168,7 +168,7 @@ func (f *machineFacts) becameTrue(of machinev1beta1.ConditionType) *time.Time {
 	return &since
 }
 
-// templateKind is the kind of the infrastructure object that a machine asks for.
+// templateKind is the kind of the infrastructure object in a machine's template.
 func templateKind(m *machinev1beta1.Machine) schema.GroupVersionKind {
 	if m.Spec.ProviderSpec.Value == nil {
 		return schema.GroupVersionKind{}

@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// infraHold is the infrastructure of a machine that is terminated.
+// infraHold is the infrastructure that is being deleted.
 func (f *machineFacts) infraHold(step deletion.DeletionStep) []MachineHold {
 	object := f.infra.object
 	switch {
@@ -22,7 +22,7 @@ func (f *machineFacts) infraHold(step deletion.DeletionStep) []MachineHold {
 		if problem := f.problem(); problem != "" {
 			return []MachineHold{{Type: Infrastructure, Object: f.infraID(), Message: problem, Since: f.becameTrue(machinev1beta1.MachineDrained)}}
 		}
-		return controllerHas("delete " + f.infraID().String())
+		return controllerHold("delete " + f.infraID().String())
 	}
 	return []MachineHold{{
 		Type: Infrastructure, Object: f.infraID(), Finalizers: object.GetFinalizers(),
@@ -30,17 +30,17 @@ func (f *machineFacts) infraHold(step deletion.DeletionStep) []MachineHold {
 	}}
 }
 
-// startHolds is what a machine waits for that does not run yet.
+// startHolds is what a machine that does not run yet waits for.
 func (f *machineFacts) startHolds() []MachineHold {
 	since := f.since()
 	isHeld := f.infra.object != nil || f.problem() != ""
 	switch {
 	case f.phase() == machinev1beta1.PhaseProvisioned:
 		return []MachineHold{f.nodes.hold(f.machine, Kind.Group, ptr.Deref(f.machine.Spec.ProviderID, ""), since)}
-	case !f.infra.isKnown: // a provider has it, or it can't be looked at
+	case !f.infra.isKnown: // it is no object of the cluster, or can't be read
 		return []MachineHold{{Type: Infrastructure, Message: f.problem(), Since: &since}}
 	case !isHeld:
-		return controllerHas("make " + f.infraID().String())
+		return controllerHold("make " + f.infraID().String())
 	}
 	hold := MachineHold{Type: Infrastructure, Object: f.infraID(), Message: f.problem(), Since: &since}
 	if f.infra.object != nil {
@@ -49,7 +49,7 @@ func (f *machineFacts) startHolds() []MachineHold {
 	return []MachineHold{hold}
 }
 
-// infraID names the infrastructure object.
+// infraID identifies the infrastructure object.
 func (f *machineFacts) infraID() *kinds.ID {
 	return &kinds.ID{Group: f.infra.kind.Group, Kind: f.infra.kind.Kind, Namespace: f.machine.Namespace, Name: f.machine.Name}
 }
@@ -66,7 +66,7 @@ func (f *machineFacts) instance() string {
 	}
 }
 
-// problem is why the machine controller can't look at the infrastructure, or change it.
+// problem is why the machine controller can't read or change the infrastructure.
 func (f *machineFacts) problem() string {
 	exists := f.condition(machinev1beta1.InstanceExistsCondition)
 	if exists == nil || exists.Status != corev1.ConditionUnknown && exists.Reason != deletion.ErrorDeleting {
@@ -75,7 +75,7 @@ func (f *machineFacts) problem() string {
 	return exists.Message
 }
 
-// notReady is what the condition Ready of an infrastructure object says while it is not true.
+// notReady is the message of the condition Ready of an infrastructure object while it is not true.
 func notReady(object *unstructured.Unstructured) string {
 	items, _, _ := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
 	list, _ := items.([]any)

@@ -24,21 +24,21 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// atOnce is how many nodes and infrastructure objects are asked about at a time.
+// atOnce is how many nodes and infrastructure objects are read at a time.
 const atOnce = 10
 
-// A MachineQuery says which machines are asked about.
+// A MachineQuery selects machines.
 type MachineQuery struct {
 	Namespace    string   // "" is all
 	Names        []string // none is all
 	OnlyDeleting bool
 }
 
-// ErrNotServed is returned, wrapped, if the cluster has no machines of this API.
+// ErrNotServed is returned, wrapped, if the cluster does not serve this API.
 var ErrNotServed = cluster.ErrNotServed
 
-// List says how machines stand, in the order of namespaces and names. Machines and nodes are listed once. Pods are
-// listed only of nodes that are drained, and infrastructure is read only where a machine waits for it.
+// List returns the states of machines, in the order of namespaces and names. Machines and nodes are listed once. Pods are
+// listed only for nodes that are being drained, and infrastructure is read only if a machine waits for it.
 func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) ([]MachineOverview, error) {
 	g := &machineGatherer{cluster: c}
 	machines, err := machinesOf[machinev1beta1.Machine](ctx, g, Kind, q)
@@ -50,7 +50,7 @@ func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) ([]MachineOve
 	groups := []string{Kind.Group, ClusterAPIKind.Group}
 	for i, problem := range []error{err, otherErr} {
 		switch {
-		case problem == nil, errors.Is(problem, ErrNotServed): // an API that is not served has no machines
+		case problem == nil, errors.Is(problem, ErrNotServed): // without the API there are no machines
 		case len(machines) == 0 && len(others) == 0:
 			return nil, problem
 		default:
@@ -76,14 +76,14 @@ func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) ([]MachineOve
 	return list, nil
 }
 
-// A machineGatherer finds out the facts about machines.
+// A machineGatherer gathers the facts about machines.
 type machineGatherer struct {
 	cluster        *cluster.Cluster
 	nodes          nodeList
 	hasListedNodes bool
 }
 
-// machinesOf lists the machines of a kind that are asked about.
+// machinesOf lists the selected machines of a kind.
 func machinesOf[M any](ctx context.Context, g *machineGatherer, kind schema.GroupKind, q MachineQuery) ([]*M, error) {
 	in, err := g.cluster.FindKind(ctx, kind)
 	if err != nil {
@@ -115,12 +115,12 @@ func machinesOf[M any](ctx context.Context, g *machineGatherer, kind schema.Grou
 		if kind == ClusterAPIKind {
 			what = "list machines.cluster.x-k8s.io"
 		}
-		return nil, notAsked(what+where(q.Namespace), err)
+		return nil, requestError(what+where(q.Namespace), err)
 	}
 	return machines, nil
 }
 
-// facts gathers what holds machines.
+// facts gathers the facts about machines.
 func (g *machineGatherer) facts(ctx context.Context, machines []*machinev1beta1.Machine) []*machineFacts {
 	if len(machines) > 0 {
 		g.listNodes(ctx)
@@ -135,7 +135,7 @@ func (g *machineGatherer) facts(ctx context.Context, machines []*machinev1beta1.
 			return nil
 		})
 	}
-	_ = asking.Wait() // what could not be asked is in the facts
+	_ = asking.Wait() // failed reads are in the facts
 	return facts
 }
 
@@ -155,13 +155,13 @@ func (g *machineGatherer) listNodes(ctx context.Context) {
 		return nil
 	})
 	if err != nil {
-		g.nodes.unknown = inLine(notAsked("list nodes", err))
+		g.nodes.unknown = inLine(requestError("list nodes", err))
 		return
 	}
 	g.nodes.byName = nodes
 }
 
-// gather asks about what a machine waits for.
+// gather reads the objects that a machine waits for.
 func (g *machineGatherer) gather(ctx context.Context, f *machineFacts) {
 	f.infra.kind = templateKind(f.machine)
 	if !f.isDeleting() {
@@ -189,9 +189,9 @@ func (g *machineGatherer) gather(ctx context.Context, f *machineFacts) {
 	}
 }
 
-// podsOf looks at the pods of a node that is drained.
+// podsOf lists the pods of a node that is being drained.
 func (g *machineGatherer) podsOf(ctx context.Context, node *corev1.Node) *nodePods {
-	left, err := drain.Look(ctx, g.cluster.Client, node)
+	left, err := drain.HeldPods(ctx, g.cluster.Client, node)
 	switch {
 	case apierrors.IsForbidden(err):
 		return &nodePods{unknown: "this user may not list pods, or PodDisruptionBudgets, in all namespaces"}
@@ -201,13 +201,13 @@ func (g *machineGatherer) podsOf(ctx context.Context, node *corev1.Node) *nodePo
 	return &nodePods{left: left}
 }
 
-// askInfrastructure looks for the infrastructure object.
+// askInfrastructure reads the infrastructure object.
 func (g *machineGatherer) askInfrastructure(ctx context.Context, f *machineFacts) {
 	if f.infra.kind.Kind == "" {
 		return
 	}
 	in, err := g.cluster.Find(ctx, f.infra.kind)
-	if errors.Is(err, cluster.ErrNotServed) || err == nil && !in.Namespaced { // a provider of its own has the infrastructure
+	if errors.Is(err, cluster.ErrNotServed) || err == nil && !in.Namespaced { // the infrastructure is no object of the cluster
 		return
 	}
 	if err == nil {
@@ -220,12 +220,12 @@ func (g *machineGatherer) askInfrastructure(ctx context.Context, f *machineFacts
 		f.infra.isKnown, f.infra.object = true, nil
 	default:
 		f.infra.object = nil
-		f.unknown = append(f.unknown, inLine(notAsked("get "+f.infraID().String(), err)))
+		f.unknown = append(f.unknown, inLine(requestError("get "+f.infraID().String(), err)))
 	}
 }
 
-// notAsked is the error of something that could not be asked for.
-func notAsked(what string, err error) error {
+// requestError is the error of a failed request.
+func requestError(what string, err error) error {
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("this user may not %s", what)
 	}
@@ -235,7 +235,7 @@ func notAsked(what string, err error) error {
 // inLine is an error as one line.
 func inLine(err error) string { return printable.Error(err).Error() }
 
-// where names a namespace, or all.
+// where returns the namespace in words.
 func where(namespace string) string {
 	if namespace == "" {
 		return " in all namespaces"

@@ -21,7 +21,7 @@ type nodeList struct {
 	byName  map[string]*corev1.Node // nil if they can't
 }
 
-// hold is the node that a machine waits for. If another machine has the node with its providerID, the hold says so.
+// hold is the node that a machine waits for, or the other machine that has the node with its providerID.
 func (n *nodeList) hold(m metav1.Object, group, providerID string, since time.Time) MachineHold {
 	wanted := "with its internal IP address"
 	if providerID != "" {
@@ -43,7 +43,7 @@ func (n *nodeList) hold(m metav1.Object, group, providerID string, since time.Ti
 	return hold
 }
 
-// machineOf names the machine that a node belongs to, by its annotations; "" if to none.
+// machineOf is the name of the machine that a node belongs to, by its annotations; "" if there is none.
 func machineOf(node *corev1.Node) string {
 	if name := node.Annotations[deletion.OpenShiftMachineAnnotation]; name != "" {
 		namespace, name, _ := strings.Cut(name, "/")
@@ -59,7 +59,7 @@ func nameOf(namespace, name, group string) string {
 	return fmt.Sprintf("%s/%s of %s", namespace, name, group)
 }
 
-// nodeRemedy says what to do about a node that does not join.
+// nodeRemedy returns what to do about a node that does not join.
 func (h *MachineHold) nodeRemedy() []string {
 	problem := "the machine was started, and its kubelet has not joined; see which nodes there are:"
 	if h.Object != nil {

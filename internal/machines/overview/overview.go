@@ -1,12 +1,12 @@
-// Package overview says of the machines of a cluster how they stand and what holds each: which lifecycle hook of
-// which owner, which pod and disruption budget, which infrastructure object, which finalizer. It reads the APIs
-// of machine.openshift.io and cluster.x-k8s.io only, so it is right about machines that other controllers manage, too.
+// Package overview reports the state of the machines of a cluster and what holds each: which lifecycle hook of
+// which owner, which pod and disruption budget, which infrastructure object, which finalizer. It reads only the APIs
+// machine.openshift.io and cluster.x-k8s.io, so it is right about machines that other controllers manage, too.
 //
-// What a machine of OpenShift's API waits for follows from the phases of its deletion (package deletion), so that an overview
-// and the machine controller can't differ; one of Cluster API's tells it. It changes nothing. What can't be read is told as unknown, and the rest is told
-// all the same.
+// The phases of a deletion (package deletion) decide what a machine of OpenShift's API waits for, so that an overview and the
+// machine controller can't differ; a Machine of Cluster API reports it in its conditions. The package changes nothing. Objects
+// that can't be read are reported as unknown.
 //
-// List is the call to start from; Explain says more about one machine.
+// List is the call to start from; Explain returns details of one machine.
 package overview
 
 import (
@@ -18,38 +18,38 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// The kinds of machines that are looked at.
+// The kinds of machines.
 var (
 	Kind           = schema.GroupKind{Group: "machine.openshift.io", Kind: "Machine"}
 	ClusterAPIKind = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Machine"}
 )
 
-// A MachineOverview is how a machine stands.
+// A MachineOverview is the state of a machine.
 type MachineOverview struct {
 	APIGroup  string `json:"apiGroup"` // machine.openshift.io or cluster.x-k8s.io
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
 	Node      string `json:"node,omitempty"`
-	// Phase is the machine's own: Provisioning, Provisioned, Running, Deleting or Failed. It is Deleting as soon as
-	// the machine is deleted, whether its controller has noticed or not.
+	// Phase is the phase of the machine: Provisioning, Provisioned, Running, Deleting or Failed. It is Deleting as soon
+	// as the machine has a deletion timestamp, even before its controller writes the phase.
 	Phase string    `json:"phase"`
-	Since time.Time `json:"since"` // when the phase began, or an earlier moment if that is not told anywhere
-	// Stage is the part of the deletion.
+	Since time.Time `json:"since"` // when the phase began, or an earlier time if that is not recorded
+	// Stage is the stage of the deletion.
 	Stage deletion.DeletionStage `json:"stage,omitempty"`
-	// Holds is what the machine waits for, the most telling first; Later are the hooks whose turn has not come.
+	// Holds is what the machine waits for, the most important first; Later are the hooks of later stages.
 	Holds      []MachineHold `json:"holds,omitempty"`
 	Later      []MachineHold `json:"later,omitempty"`
 	ProviderID string        `json:"providerID,omitempty"`
-	Unknown    []string      `json:"unknown,omitempty"` // what could not be found out
-	// Unlisted are the groups of the APIs whose machines could not be listed: those that are not in the list need not be gone.
+	Unknown    []string      `json:"unknown,omitempty"` // failed reads
+	// Unlisted are the groups of the APIs whose machines could not be listed: machines may be missing in the list.
 	Unlisted []string `json:"-"`
 }
 
-// IsDone returns whether the machine waits for nothing: it runs, and is not deleted.
+// IsDone reports whether the machine waits for nothing: it runs, and is not being deleted.
 func (m *MachineOverview) IsDone() bool { return m.Phase == "Running" && len(m.Holds) == 0 }
 
-// ID names the machine.
+// ID identifies the machine.
 func (m *MachineOverview) ID() kinds.ID {
 	return kinds.ID{Group: m.APIGroup, Kind: Kind.Kind, Namespace: m.Namespace, Name: m.Name}
 }
@@ -57,34 +57,34 @@ func (m *MachineOverview) ID() kinds.ID {
 // A MachineHold is one thing that a machine waits for.
 type MachineHold struct {
 	Type MachineHoldType `json:"type"`
-	// Name is that of the hook or the finalizer.
+	// Name is the name of the hook or the finalizer.
 	Name  string `json:"name,omitempty"`
 	Owner string `json:"owner,omitempty"` // of the hook
 	// Object is the pod, node or infrastructure object.
 	Object     *kinds.ID  `json:"object,omitempty"`
-	Budgets    []string   `json:"podDisruptionBudgets,omitempty"` // of the pod: those that allow no disruption
-	Toleration string     `json:"toleration,omitempty"`           // of the pod: that by which such pods come to a cordoned node
+	Budgets    []string   `json:"podDisruptionBudgets,omitempty"` // of the pod, if they allow no disruption
+	Toleration string     `json:"toleration,omitempty"`           // of the pod, by which it is scheduled to a cordoned node
 	Finalizers []string   `json:"finalizers,omitempty"`           // of the object
-	Message    string     `json:"message,omitempty"`              // what is known beyond that, in words
+	Message    string     `json:"message,omitempty"`              // details, in words
 	Since      *time.Time `json:"since,omitempty"`
-	key        string     // of the hook's annotation, or its place in the Machine's list
+	key        string     // of the hook's annotation, or its index in the Machine's list
 }
 
-// A MachineHoldType is what kind of thing a machine waits for.
+// A MachineHoldType is the kind of thing that a machine waits for.
 type MachineHoldType string
 
 // What machines wait for.
 const (
 	PreDrainHook     MachineHoldType = "PreDrainHook"
 	PreTerminateHook MachineHoldType = "PreTerminateHook"
-	Pod              MachineHoldType = "Pod"              // that is to leave the node
-	ControlPlaneNode MachineHoldType = "ControlPlaneNode" // another one, which is drained
-	Infrastructure   MachineHoldType = "Infrastructure"   // that is made, or goes
-	Node             MachineHoldType = "Node"             // that is to join
-	Volume           MachineHoldType = "Volume"           // that is to be detached from the node
-	Bootstrap        MachineHoldType = "Bootstrap"        // its object that is made, or goes
-	Update           MachineHoldType = "Update"           // in place, which goes on
+	Pod              MachineHoldType = "Pod"              // on the node
+	ControlPlaneNode MachineHoldType = "ControlPlaneNode" // another node that is being drained
+	Infrastructure   MachineHoldType = "Infrastructure"   // that is being created or deleted
+	Node             MachineHoldType = "Node"             // that has to join
+	Volume           MachineHoldType = "Volume"           // that is attached to the node
+	Bootstrap        MachineHoldType = "Bootstrap"        // object that is being created or deleted
+	Update           MachineHoldType = "Update"           // in place
 	Finalizer        MachineHoldType = "Finalizer"        // of another controller
-	Controller       MachineHoldType = "Controller"       // it has something to do, and has not done it
+	Controller       MachineHoldType = "Controller"       // that has still to act
 	Failure          MachineHoldType = "Failure"          // the machine has failed: only its deletion helps
 )

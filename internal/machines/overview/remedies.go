@@ -13,10 +13,10 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// This file says what to do about what holds a machine. A command comes last, on a line of its own, so that it can be
-// copied; what it would break is said before.
+// This file has the remedies for holds of machines. A command is last, on a line of its own, so that it can be copied; the
+// line before warns of its consequences.
 
-// statement says what holds the machine, and what to do about that.
+// statement returns a statement with what holds the machine, and what to do about that.
 func (h *MachineHold) statement(remedy []string, now time.Time) MachineStatement {
 	statement := MachineStatement{Text: h.waits(), Details: remedy}
 	if h.Since != nil {
@@ -25,7 +25,7 @@ func (h *MachineHold) statement(remedy []string, now time.Time) MachineStatement
 	return statement
 }
 
-// waits says in a sentence what the machine waits for.
+// waits returns a sentence with what the machine waits for.
 func (h *MachineHold) waits() string {
 	switch h.Type {
 	case Failure:
@@ -43,7 +43,7 @@ func (h *MachineHold) waits() string {
 	}
 }
 
-// sentence names a hook or a finalizer.
+// sentence returns the words for a hook or a finalizer.
 func (h *MachineHold) sentence() string {
 	switch h.Type {
 	case PreDrainHook:
@@ -61,7 +61,7 @@ var (
 	controllerRemedy = []string{"if this lasts, look whether the machine controller runs:", "kubectl get pods --all-namespaces | grep machine"}
 )
 
-// remedy says what to do about a hold.
+// remedy returns what to do about a hold.
 func (f *machineFacts) remedy(h *MachineHold) []string {
 	switch h.Type {
 	case PreDrainHook, PreTerminateHook:
@@ -86,19 +86,19 @@ func (f *machineFacts) remedy(h *MachineHold) []string {
 	}
 }
 
-// hookRemedy says how to let go of a hook, by a command.
+// hookRemedy returns how to remove a hook by a command.
 func (h *MachineHold) hookRemedy(command string) []string {
 	var remedy []string
 	if h.Message != "" {
-		remedy = append(remedy, "its controller says: "+h.Message)
+		remedy = append(remedy, "its controller reports: "+h.Message)
 	}
 	return append(remedy,
-		cmp.Or(h.Owner, "its owner")+" removes the hook when its part is done, and no time limit does; whether it still runs can't be told from here",
+		cmp.Or(h.Owner, "its owner")+" removes the hook when its part is done, and no time limit does; check whether it still runs",
 		"if it is gone for good, let go of the hook; what the hook protects is not protected then:",
 		command)
 }
 
-// hookRemoval is the command that removes a hook, and no other one.
+// hookRemoval is the command that removes exactly one hook.
 func (f *machineFacts) hookRemoval(h *MachineHold) string {
 	patch := []any{
 		patchOperation{"test", h.key + "/name", h.Name},
@@ -107,7 +107,7 @@ func (f *machineFacts) hookRemoval(h *MachineHold) string {
 	return f.command("patch", " --type=json -p '"+inQuotes(patch)+"'")
 }
 
-// A patchOperation is one of a JSON patch.
+// A patchOperation is an operation of a JSON patch.
 type patchOperation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -117,7 +117,7 @@ type patchOperation struct {
 // inQuotes is a value as JSON that can stand between a shell's single quotes.
 func inQuotes(value any) string {
 	text, err := json.Marshal(value)
-	if err != nil { // there is nothing in it that has no JSON
+	if err != nil { // not possible for these types
 		return ""
 	}
 	return strings.ReplaceAll(string(text), "'", `\u0027`)
@@ -133,7 +133,7 @@ func commandOn(m metav1.Object, group, verb, rest string) string {
 	return fmt.Sprintf("kubectl %s machine.%s %s -n %s%s", verb, group, m.GetName(), m.GetNamespace(), rest)
 }
 
-// podRemedy says how to get a pod off a node; skip is the command that goes on without draining.
+// podRemedy returns how to remove a pod from a node; skip is the command that continues without draining.
 func (h *MachineHold) podRemedy(skip string) []string {
 	if h.Object == nil {
 		return nil
@@ -160,7 +160,7 @@ func (h *MachineHold) podRemedy(skip string) []string {
 	return []string{"nothing is to be done: it is evicted"}
 }
 
-// infraRemedy says what to do about infrastructure.
+// infraRemedy returns what to do about infrastructure.
 func (f *machineFacts) infraRemedy(h *MachineHold) []string {
 	switch {
 	case h.Object == nil && f.isDeleting():

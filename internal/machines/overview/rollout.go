@@ -14,8 +14,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// This file is about Machines of Cluster API that are not up to date. What becomes of one is decided for all the machines of
-// its MachineDeployment together, so that is what tells it.
+// This file is about Machines of Cluster API that are not up to date. The rollout is decided for all machines of a
+// MachineDeployment together, so its conditions are shown.
 
 var deploymentKind = schema.GroupKind{Group: ClusterAPIKind.Group, Kind: "MachineDeployment"}
 
@@ -37,20 +37,20 @@ func (g *machineGatherer) askDeployment(ctx context.Context, f *clusterAPIFacts)
 	case err == nil:
 		f.deployment = deployment
 	case !errors.Is(err, ErrNotServed) && !apierrors.IsNotFound(err):
-		f.unknown = append(f.unknown, inLine(notAsked("get MachineDeployment "+f.machine.Namespace+"/"+name, err)))
+		f.unknown = append(f.unknown, inLine(requestError("get MachineDeployment "+f.machine.Namespace+"/"+name, err)))
 	}
 }
 
-// rollout says what becomes of a machine that is not up to date: what of its MachineDeployment's template differs, why machines
-// are replaced rather than updated in place, and what is in the way.
+// rollout returns statements about a machine that is not up to date: which fields of its MachineDeployment's template differ, why
+// machines are replaced rather than updated in place, and what blocks the rollout.
 func (f *clusterAPIFacts) rollout() []MachineStatement {
 	if f.deployment == nil {
 		return nil
 	}
-	statement := MachineStatement{Text: "it is not up to date; its MachineDeployment " + f.deployment.Name + " says:"}
+	statement := MachineStatement{Text: "it is not up to date; its MachineDeployment " + f.deployment.Name + " reports:"}
 	for _, kind := range []string{clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition} {
-		if told := meta.FindStatusCondition(f.deployment.Status.Conditions, kind); told != nil && told.Message != "" {
-			statement.Details = append(statement.Details, strings.Split(told.Message, "\n")...)
+		if reported := meta.FindStatusCondition(f.deployment.Status.Conditions, kind); reported != nil && reported.Message != "" {
+			statement.Details = append(statement.Details, strings.Split(reported.Message, "\n")...)
 		}
 	}
 	if len(statement.Details) == 0 {

@@ -10,7 +10,7 @@ import (
 // mostPods is how many pods are named in a line.
 const mostPods = 2
 
-// HeldBy says in a line what the machine waits for; "" if for nothing.
+// HeldBy returns what the machine waits for in a line; "" if for nothing.
 func (m *MachineOverview) HeldBy() string {
 	var parts []string
 	for start := 0; start < len(m.Holds); {
@@ -30,7 +30,7 @@ func (m *MachineOverview) HeldBy() string {
 	return strings.Join(parts, "; ")
 }
 
-// together says in a line what several holds of a type are.
+// together returns several holds of a type in a line.
 func together(holds []MachineHold) string {
 	var texts []string
 	for _, hold := range holds {

@@ -29,8 +29,8 @@ func TestWhatCameAfterTheCordonIsLeft(t *testing.T) {
 		t.Errorf("the next step is to %s", got)
 	}
 	said := f.explain(nil, now)
-	want := MachineStatement{"pod shop/agent-b came after its node was cordoned, and tolerates that (toleration " + exists + "): it is left to end with the node",
-		[]string{"nothing is to be done; to keep such pods off nodes that are drained, take the toleration out of what makes them"}}
+	want := MachineStatement{"pod shop/agent-b was scheduled after its node was cordoned, and tolerates that (toleration " + exists + "): it is left to end with the node",
+		[]string{"nothing is to be done; to keep such pods off nodes that are drained, remove the toleration from their workload"}}
 	if got := said.Statements[len(said.Statements)-1]; got.Text != want.Text || !slices.Equal(got.Details, want.Details) {
 		t.Errorf("said %q, want %q", got, want)
 	}
@@ -59,8 +59,8 @@ func TestAPodThatComesBackHoldsAMachineOfClusterAPI(t *testing.T) {
 			t.Errorf("%s: said %q", hold, said.Text)
 		}
 		want := []string{
-			"each time that it is evicted, another pod may come to the node; have the drain skip such pods by a MachineDrainRule with the " +
-				"behavior Skip, or take the toleration out of what makes them",
+			"each time that it is evicted, another pod may be scheduled to the node; let the drain skip such pods by a MachineDrainRule with the " +
+				"behavior Skip, or remove the toleration from their workload",
 			"or go on without draining:",
 			"kubectl annotate machine.cluster.x-k8s.io web-4 -n shop machine.cluster.x-k8s.io/exclude-node-draining=",
 		}

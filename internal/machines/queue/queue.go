@@ -1,5 +1,5 @@
 // Package queue orders the work queue of a controller of Machines: machines whose deletion only has to be completed come
-// before all others. In a crowd of deletions, a machine whose last hook was removed is then gone soon, and does not wait
+// before all others. Among many deletions, a machine whose last hook was removed is then gone soon, and does not wait
 // until each of the others has begun.
 //
 // The queue is client-go's rate limiting work queue, which owns concurrency, deduplication and shutdown. This package has only
@@ -16,9 +16,9 @@ import (
 // fairness is how many items in a row may overtake one that waits.
 const fairness = 9
 
-// NewQueue returns the option NewQueue of a controller. isFirst says whether a request overtakes others. It is called
-// when a request comes into the queue and when it comes again while it waits there, under the lock of the queue: it must
-// neither wait nor use the queue.
+// NewQueue returns the option NewQueue of a controller. isFirst reports whether a request overtakes others. It is called
+// when a request is added and when it is added again while it waits, under the lock of the queue: it must neither wait
+// nor use the queue.
 func NewQueue(isFirst func(reconcile.Request) bool) func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	return func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 		ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: newClassedOrder(isFirst)})
@@ -27,7 +27,7 @@ func NewQueue(isFirst func(reconcile.Request) bool) func(string, workqueue.Typed
 	}
 }
 
-// A classedOrder is the items of a work queue in two classes. Within a class the item that came first is the first to go.
+// A classedOrder is the items of a work queue in two classes. Each class is first in, first out.
 type classedOrder[T comparable] struct {
 	isFirst      func(T) bool
 	first, later *list.List
@@ -48,7 +48,7 @@ func (o *classedOrder[T]) Push(item T) {
 	o.waiting[item] = o.later.PushBack(item)
 }
 
-// Touch implements workqueue.Queue. An item that is touched may have come to be one of the first.
+// Touch implements workqueue.Queue. A touched item may have become one of the first class.
 func (o *classedOrder[T]) Touch(item T) {
 	if element, ok := o.waiting[item]; ok && o.isFirst(item) {
 		o.later.Remove(element)

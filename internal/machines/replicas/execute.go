@@ -21,21 +21,21 @@ import (
 // shownNames is how many machines an event names.
 const shownNames = 10
 
-// A Scaler writes what was planned for the machines of one set.
+// A Scaler executes a plan for the machines of one set.
 type Scaler struct {
 	Client client.Client
 	Events events.EventRecorder
 	Set    client.Object
 	// Owner is the reference to the set that its machines have.
 	Owner metav1.OwnerReference
-	// Requests is how many machines are made or deleted at a time.
+	// Requests is how many machines are created or deleted at a time.
 	Requests int
-	// OnlyUnchanged has Remove fail with a conflict for a machine that has changed since it was seen.
+	// OnlyUnchanged makes Remove fail with a conflict for a machine that has changed since it was read.
 	OnlyUnchanged bool
 }
 
-// SettleOwnership releases and adopts machines. It comes first, and must succeed: a machine that could not be adopted is
-// neither missing nor to be spared.
+// SettleOwnership releases and adopts machines. It has to succeed first: a machine that could not be adopted must neither be
+// replaced nor deleted.
 func SettleOwnership[M client.Object](ctx context.Context, s Scaler, p ReplicaPlan, machines map[string]M) error {
 	for _, name := range p.Release {
 		owners := slices.DeleteFunc(slices.Clone(machines[name].GetOwnerReferences()),
@@ -53,7 +53,7 @@ func SettleOwnership[M client.Object](ctx context.Context, s Scaler, p ReplicaPl
 	return nil
 }
 
-// patchOwners fails with a conflict if the machine has changed since it was seen. A machine that is gone has no owners.
+// patchOwners sets the owners of a machine. It fails with a conflict if the machine has changed since it was read.
 func (s Scaler) patchOwners(ctx context.Context, machine client.Object, owners []metav1.OwnerReference) error {
 	changed, _ := machine.DeepCopyObject().(client.Object)
 	changed.SetOwnerReferences(owners)
@@ -61,7 +61,7 @@ func (s Scaler) patchOwners(ctx context.Context, machine client.Object, owners [
 	return client.IgnoreNotFound(s.Client.Patch(ctx, changed, patch))
 }
 
-// Create makes machines, each by a call that returns its name. A namespace that goes takes the set along: that is no failure.
+// Create creates machines, each by a call that returns its name. It is no failure if the namespace is being deleted.
 func (s Scaler) Create(ctx context.Context, count int, create func() (string, error)) error {
 	var mu sync.Mutex
 	var names []string
@@ -86,8 +86,8 @@ func (s Scaler) Create(ctx context.Context, count int, create func() (string, er
 	return fmt.Errorf("create %d of %d machines: %w", count-made, count, failure)
 }
 
-// MessageOf returns what went wrong with a set. What was seen may have changed meanwhile, or the controller stops: that is no
-// problem of the set.
+// MessageOf returns the message of a set's problem. Conflicts, and the end of the controller, are no problems of the
+// set.
 func MessageOf(problem error) string {
 	if problem == nil || apierrors.IsConflict(problem) || errors.Is(problem, context.Canceled) {
 		return ""
@@ -95,7 +95,7 @@ func MessageOf(problem error) string {
 	return printable.Line(problem.Error())
 }
 
-// Remove deletes machines, each only if it is the one that was seen.
+// Remove deletes machines, each with its UID as a precondition.
 func Remove[M client.Object](ctx context.Context, s Scaler, names []string, machines map[string]M) error {
 	deleted, failure := InParallel(len(names), s.Requests, func(i int) error {
 		machine := machines[names[i]]

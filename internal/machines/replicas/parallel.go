@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// InBatches does something a number of times, in batches of which each is twice as large as the one before: where a quota or
-// an admission policy refuses all, one request is enough to know. It returns how often it succeeded, and the first failure,
+// InBatches calls a function a number of times, in batches of which each is twice as large as the one before: if a quota or
+// an admission policy refuses all requests, only one is sent. It returns the number of successes, and the first failure,
 // after which no batch begins.
 func InBatches(count, limit int, do func() error) (int, error) {
 	done := 0
@@ -22,7 +22,7 @@ func InBatches(count, limit int, do func() error) (int, error) {
 	return done, nil
 }
 
-// InParallel does something for each number below count, and returns how often it succeeded and the first failure.
+// InParallel calls a function for each number below count, and returns the number of successes and the first failure.
 func InParallel(count, limit int, do func(int) error) (int, error) {
 	failures := make([]error, count)
 	var group errgroup.Group

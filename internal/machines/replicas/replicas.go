@@ -1,8 +1,8 @@
-// Package replicas is what the sets of machines of both APIs have in common: which machines a set takes in and lets
-// go, how many it lacks, and which ones it can spare; and how that is written. How machines are ranked, how they are
-// made, and whether those that are being deleted are counted, differs: each set's controller says so in what it passes.
+// Package replicas plans the replicas of the sets of machines of both APIs: which machines a set adopts and releases,
+// how many it creates, and which ones it deletes; and it executes the plan. The controller of each API passes the
+// differences: priorities, the creation of machines, and whether machines that are being deleted are counted.
 //
-// Make is the call to start from. It is pure; a Scaler does what was planned.
+// Make is the call to start from. It is pure; a Scaler executes its plan.
 package replicas
 
 import (
@@ -19,19 +19,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Replica is a machine as the decisions see it.
+// A Replica is what the plan depends on of a machine.
 type Replica struct {
 	Name       string
 	Owner      Ownership
 	IsSelected bool // its labels match the selector
 	IsDeleting bool
-	// Priority ranks the machines of a set that can spare some: the highest goes first. Of equal ones, those that are
-	// marked do, and then the first by name.
+	// Priority is the priority of the machine in a scale down: the highest is deleted first. Of equal ones, marked machines
+	// are, and then the first by name.
 	Priority float64
 	IsMarked bool
 }
 
-// An Ownership says who controls a machine.
+// An Ownership is the relation of a machine's controller to a set.
 type Ownership string
 
 // The owners of machines.
@@ -41,7 +41,7 @@ const (
 	Foreign Ownership = "foreign"
 )
 
-// OwnerOf returns who controls a machine, as a set with that UID sees it.
+// OwnerOf returns the ownership of a machine for the set with a UID.
 func OwnerOf(machine metav1.Object, set types.UID) Ownership {
 	switch controller := metav1.GetControllerOfNoCopy(machine); {
 	case controller == nil:
@@ -53,27 +53,26 @@ func OwnerOf(machine metav1.Object, set types.UID) Ownership {
 	}
 }
 
-// IsCounted says whether a machine is one of the set's replicas. An orphan that is being deleted comes too late.
+// IsCounted reports whether a machine is one of the set's replicas. An orphan that is being deleted is not adopted.
 func (r Replica) IsCounted() bool {
 	return r.IsSelected && (r.Owner == Ours || r.Owner == Orphan && !r.IsDeleting)
 }
 
-// A ReplicaPlan is what is to be done with machines, in this order.
+// A ReplicaPlan is what to do with machines, in this order.
 type ReplicaPlan struct {
 	Release []string // no longer selected: the set gives up its ownership
 	Adopt   []string // selected orphans
 	Create  int
-	Remove  []string // to be deleted
+	Remove  []string // surplus machines
 }
 
-// IsEmpty says that nothing is to be done.
+// IsEmpty reports whether there is nothing to do.
 func (p ReplicaPlan) IsEmpty() bool {
 	return len(p.Release) == 0 && len(p.Adopt) == 0 && p.Create == 0 && len(p.Remove) == 0
 }
 
-// Make returns what is to be done so that there are as many machines as wanted. Machines that are being deleted are
-// counted if they are among those passed, and are then the first that a set can spare: their replacements are made
-// when they are gone.
+// Make returns a plan that leads to the wanted number of machines. Machines that are being deleted are counted if they are
+// passed, and are then the first of the surplus: their replacements are created when they are gone.
 func Make(wanted int, machines []Replica) ReplicaPlan {
 	var p ReplicaPlan
 	var counted []Replica
@@ -98,7 +97,7 @@ func Make(wanted int, machines []Replica) ReplicaPlan {
 	return p
 }
 
-// before orders replicas: those that a set can spare first, first.
+// before orders replicas by the order of their deletion.
 func (r Replica) before(other Replica) int {
 	return cmp.Or(
 		rank(other.IsDeleting)-rank(r.IsDeleting),
@@ -118,8 +117,8 @@ func rank(isFirst bool) int {
 // highestByAge is what PriorityByAge comes close to.
 const highestByAge = 50.0
 
-// PriorityByAge ranks a machine by its age: it grows from 0 to 50, and has come 63% of the way after the time constant.
-// It is zero for a machine that, by this clock, is yet to be made.
+// PriorityByAge returns a priority that grows with the age of a machine from 0 to 50, of which it has reached 63% after the
+// time constant. It is zero if the creation is in the future.
 func PriorityByAge(created, now time.Time, constant time.Duration) float64 {
 	age := now.Sub(created)
 	if created.IsZero() || age < 0 {
@@ -128,7 +127,7 @@ func PriorityByAge(created, now time.Time, constant time.Duration) float64 {
 	return highestByAge * (1 - math.Exp(-age.Seconds()/constant.Seconds()))
 }
 
-// SelectorOf returns the selector of a set whose template makes machines that match it.
+// SelectorOf returns the selector of a set, which has to match the labels of the template.
 func SelectorOf(selected *metav1.LabelSelector, template map[string]string) (labels.Selector, error) {
 	selector, err := metav1.LabelSelectorAsSelector(selected)
 	switch {

@@ -20,7 +20,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A registered reader has ExtensionConfigs, and the labels of namespaces.
+// A registered is a client.Reader of ExtensionConfigs and of the labels of namespaces.
 type registered struct {
 	configs []runtimev1.ExtensionConfig
 	cluster *cluster.Cluster
@@ -47,8 +47,8 @@ func (r registered) Get(ctx context.Context, key client.ObjectKey, object client
 	return err
 }
 
-// decide decides of each outdated set whether its machines are updated in place. An extension that gives no answer leaves that open,
-// as it holds a rollout; Unanswered says why.
+// decide decides for each outdated set whether its machines are updated in place. If an extension does not answer, nothing is
+// decided, as in a rollout; Unanswered has the reason.
 func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *facts, q PreviewQuery) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -74,11 +74,11 @@ func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *fact
 		p.Sets = append(p.Sets, d)
 	}
 	if len(p.Sets) == 0 {
-		p.Unanswered = "" // there is nothing to ask
+		p.Unanswered = "" // no extension is needed
 	}
 }
 
-// extensionsOf returns the ExtensionConfigs of the cluster, or one of the URL that is asked about.
+// extensionsOf returns the ExtensionConfigs of the cluster, or one with the URL of the query.
 func extensionsOf(ctx context.Context, c *cluster.Cluster, q PreviewQuery) ([]runtimev1.ExtensionConfig, error) {
 	if q.URL != "" {
 		config := runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "extension"}}
@@ -111,7 +111,7 @@ func extensionsOf(ctx context.Context, c *cluster.Cluster, q PreviewQuery) ([]ru
 	return configs, nil
 }
 
-// ask asks the extension about one set. What rules out an update in place is found without it.
+// ask calls the extension for one set, unless an update in place is ruled out before.
 func (d *SetDecision) ask(ctx context.Context, hooks *runtimehook.InPlaceHooks, f *facts, set *clusterv1.MachineSet) error {
 	if reason := f.ruledOut(set); reason != "" {
 		d.Reasons = []string{reason}
@@ -124,7 +124,7 @@ func (d *SetDecision) ask(ctx context.Context, hooks *runtimehook.InPlaceHooks, 
 	return err
 }
 
-// ruledOut says why the machines of a set are replaced whatever an extension says; empty if it is to be asked.
+// ruledOut returns why the machines of a set are replaced without calling an extension; empty if it has to be called.
 func (f *facts) ruledOut(set *clusterv1.MachineSet) string {
 	switch {
 	case set.DeletionTimestamp != nil:
@@ -137,7 +137,7 @@ func (f *facts) ruledOut(set *clusterv1.MachineSet) string {
 			return fmt.Sprintf("%s %s, of which MachineSet %s was made, is gone", ref.Kind, ref.Name, set.Name)
 		}
 	}
-	if reason := rolloutrules.WhyReplaced(f.deployment, set, f.now); reason != "" {
+	if reason := rolloutrules.ReplacementReason(f.deployment, set, f.now); reason != "" {
 		return reason
 	}
 	if len(rolloutrules.Differences(set.Spec.Template.Spec, f.deployment.Spec.Template.Spec)) == 0 {
@@ -146,7 +146,7 @@ func (f *facts) ruledOut(set *clusterv1.MachineSet) string {
 	return ""
 }
 
-// sideOf returns a set and its templates as extensions see them.
+// sideOf returns a set and its templates for a request to an extension.
 func (f *facts) sideOf(set *clusterv1.MachineSet) hooksv1.CanUpdateMachineSetRequestObjects {
 	spec := set.Spec.Template.Spec
 	return runtimehook.NewMachineSetObjects(set, f.templates[spec.InfrastructureRef], f.templates[spec.Bootstrap.ConfigRef])

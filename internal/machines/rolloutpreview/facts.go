@@ -22,11 +22,11 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
-// facts are what the preview follows from.
+// facts are the input of the preview.
 type facts struct {
 	now        time.Time
-	deployment *clusterv1.MachineDeployment // as it is to be
-	current    *clusterv1.MachineSet        // nil if it is yet to be made
+	deployment *clusterv1.MachineDeployment // with the wanted spec
+	current    *clusterv1.MachineSet        // nil if it does not exist yet
 	old        []*clusterv1.MachineSet      // the oldest first
 	machines   map[types.UID][]*clusterv1.Machine
 	templates  map[clusterv1.ContractVersionedObjectReference]*unstructured.Unstructured // nil for one that is gone
@@ -37,7 +37,7 @@ func gather(ctx context.Context, c *cluster.Cluster, q PreviewQuery) (*facts, er
 	name := q.Wanted.deployment.Name
 	in, err := c.Find(ctx, clusterv1.GroupVersion.WithKind("MachineDeployment"))
 	if errors.Is(err, cluster.ErrNotServed) {
-		return nil, fmt.Errorf("the cluster serves no MachineDeployments of %s: docs/machines-cluster-api.md says how to install them", clusterv1.GroupVersion)
+		return nil, fmt.Errorf("the cluster serves no MachineDeployments of %s: install them (docs/machines-cluster-api.md)", clusterv1.GroupVersion)
 	}
 	var live *unstructured.Unstructured
 	if err == nil {
@@ -88,7 +88,7 @@ func listOf[T any](ctx context.Context, c *cluster.Cluster, kind, namespace stri
 	return found, nil
 }
 
-// takeSets takes the sets that a deployment controls.
+// takeSets selects the sets that a deployment controls.
 func (f *facts) takeSets(sets []*clusterv1.MachineSet, owner types.UID) {
 	for _, set := range sets {
 		if controller := metav1.GetControllerOfNoCopy(set); controller != nil && controller.UID == owner {
@@ -102,7 +102,7 @@ func (f *facts) takeSets(sets []*clusterv1.MachineSet, owner types.UID) {
 	f.old = slices.DeleteFunc(f.old, func(set *clusterv1.MachineSet) bool { return set == f.current })
 }
 
-// refsOf are the templates that a template of machines names.
+// refsOf returns the references of a machine template to other templates.
 func refsOf(spec clusterv1.MachineSpec) []clusterv1.ContractVersionedObjectReference {
 	refs := []clusterv1.ContractVersionedObjectReference{spec.InfrastructureRef}
 	if spec.Bootstrap.ConfigRef.IsDefined() {
@@ -111,7 +111,7 @@ func refsOf(spec clusterv1.MachineSpec) []clusterv1.ContractVersionedObjectRefer
 	return refs
 }
 
-// takeTemplates reads the templates. One of the file must not change one of the cluster.
+// takeTemplates reads the templates. A template of the file must not differ from an existing one.
 func (f *facts) takeTemplates(ctx context.Context, c *cluster.Cluster, q PreviewQuery) error {
 	f.templates = map[clusterv1.ContractVersionedObjectReference]*unstructured.Unstructured{}
 	for _, set := range f.old {

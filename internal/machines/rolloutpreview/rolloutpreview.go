@@ -1,9 +1,9 @@
-// Package rolloutpreview says what a change of a MachineDeployment of Cluster API would do to its machines: which are updated in
+// Package rolloutpreview returns what a change of a MachineDeployment of Cluster API would do to its machines: which are updated in
 // place, which are replaced and why, and in which order. It changes nothing: it reads the cluster, asks extensions whether they can
-// do the change, and plays the rollout by the rules that the controllers follow (packages rolloutplan and rolloutrules).
+// do the change, and simulates the rollout by the rules of the controllers (packages rolloutplan and rolloutrules).
 //
-// In the play, machines that are made become available, and updates and deletions come to their end. What the order depends on
-// beyond that, such as drains that take their time, is not foreseen.
+// In the simulation, created machines become available, and updates and deletions are completed. Other influences on the order,
+// such as the duration of drains, are not simulated.
 //
 // Preview is the call to start from.
 package rolloutpreview
@@ -16,57 +16,57 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 )
 
-// A RolloutPreview is what would be done.
+// A RolloutPreview is the steps of a rollout.
 type RolloutPreview struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Unanswered says why it is not known whether machines can be updated in place; there are no steps then.
+	// Unanswered is why it is not known whether machines can be updated in place; there are no steps then.
 	Unanswered string         `json:"unanswered,omitempty"`
-	Sets       []SetDecision  `json:"machineSets"` // those whose machines are outdated, the oldest first
+	Sets       []SetDecision  `json:"machineSets"` // with outdated machines, the oldest first
 	Steps      []PreviewStep  `json:"steps"`
-	Totals     map[string]int `json:"totals"` // how many machines there are of each action
-	// IsStuck says that the rollout does not end: a machine that is not available keeps it from going on, say.
+	Totals     map[string]int `json:"totals"` // number of machines by action
+	// IsStuck is true if the rollout does not end, for example because of a machine that is not available.
 	IsStuck bool `json:"isStuck,omitempty"`
 }
 
-// A SetDecision says what becomes of the machines of an outdated MachineSet.
+// A SetDecision is whether the machines of an outdated MachineSet are updated in place or replaced.
 type SetDecision struct {
 	MachineSet string   `json:"machineSet"`
 	Machines   int      `json:"machines"`
-	Changes    []string `json:"changes"` // what of its template is outdated
+	Changes    []string `json:"changes"` // outdated fields of its template
 	InPlace    bool     `json:"inPlace"`
-	Extension  string   `json:"extension,omitempty"` // that was asked
+	Extension  string   `json:"extension,omitempty"` // that answered
 	Reasons    []string `json:"reasons,omitempty"`   // why machines are not updated in place
 }
 
-// A PreviewAction is what is done to a machine.
+// A PreviewAction is an action on a machine.
 type PreviewAction string
 
-// What is done to machines.
+// The actions.
 const (
 	UpdateInPlace PreviewAction = "UpdateInPlace"
 	CreateMachine PreviewAction = "Create"
 	DeleteMachine PreviewAction = "Delete"
 )
 
-// A PreviewStep is done to one machine. Steps of one round may be done at the same time.
+// A PreviewStep is an action on one machine. The steps of a round may be done at the same time.
 type PreviewStep struct {
 	Round   int           `json:"round"`
 	Action  PreviewAction `json:"action"`
-	Machine string        `json:"machine"` // "new 1" and so on for one that is yet to be made
+	Machine string        `json:"machine"` // "new 1" and so on for a created one
 	Reason  string        `json:"reason,omitempty"`
 }
 
-// A PreviewQuery says what is asked.
+// A PreviewQuery is the input of Preview.
 type PreviewQuery struct {
 	Namespace string
 	Wanted    *WantedObjects
-	// URL and CA are of an extension that is asked instead of those of the cluster's ExtensionConfigs; the URL may be empty.
+	// URL and CA are of an extension that is called instead of those of the cluster's ExtensionConfigs; the URL may be empty.
 	URL string
 	CA  []byte
 }
 
-// Preview says what the wanted MachineDeployment would do to the machines that are there.
+// Preview returns what the wanted MachineDeployment would do to the existing machines.
 func Preview(ctx context.Context, c *cluster.Cluster, q PreviewQuery) (*RolloutPreview, error) {
 	f, err := gather(ctx, c, q)
 	if err != nil {
@@ -75,12 +75,12 @@ func Preview(ctx context.Context, c *cluster.Cluster, q PreviewQuery) (*RolloutP
 	p := &RolloutPreview{Namespace: q.Namespace, Name: q.Wanted.deployment.Name, Sets: []SetDecision{}, Steps: []PreviewStep{}, Totals: map[string]int{}}
 	p.decide(ctx, c, f, q)
 	if p.Unanswered == "" {
-		play(f, p)
+		simulate(f, p)
 	}
 	return p, nil
 }
 
-// Lines are the preview for people.
+// Lines returns the preview as text.
 func (p *RolloutPreview) Lines() []string {
 	lines := []string{fmt.Sprintf("MachineDeployment %s/%s", p.Namespace, p.Name)}
 	for _, d := range p.Sets {
@@ -88,7 +88,7 @@ func (p *RolloutPreview) Lines() []string {
 	}
 	switch {
 	case len(p.Sets) == 0 && len(p.Steps) == 0:
-		return append(lines, "no machine is updated or replaced: what changes reaches the machines that are there")
+		return append(lines, "no machine is updated or replaced: the changed fields are updated on the existing machines")
 	case p.Unanswered != "":
 		return append(lines, "not asked: "+p.Unanswered)
 	}
@@ -105,7 +105,7 @@ func (p *RolloutPreview) Lines() []string {
 	return lines
 }
 
-// lines tell of the machines of one set.
+// lines returns the decision for the machines of one set as text.
 func (d *SetDecision) lines(isUnknown bool) []string {
 	lines := []string{fmt.Sprintf("MachineSet %s, machines: %d", d.MachineSet, d.Machines)}
 	for _, change := range d.Changes {
@@ -123,5 +123,5 @@ func (d *SetDecision) lines(isUnknown bool) []string {
 	return lines
 }
 
-// callTimeout bounds what extensions are waited for altogether.
+// callTimeout limits all calls of extensions together.
 const callTimeout = time.Minute

@@ -104,7 +104,7 @@ func TestPreviews(t *testing.T) {
 		url          string
 		want         string
 	}{
-		"nothing changes": {wanted: fmt.Sprintf(deployment, 1, 1, "v1", "small"), want: head + "no machine is updated or replaced: what changes reaches the machines that are there"},
+		"nothing changes": {wanted: fmt.Sprintf(deployment, 1, 1, "v1", "small"), want: head + "no machine is updated or replaced: the changed fields are updated on the existing machines"},
 		"in place": {wanted: fmt.Sprintf(deployment, 0, 1, "v2", "small"), hasExtension: true, want: head + `MachineSet web-1, machines: 3
   changes: Version v1, v2 required
   updated in place by extension can.extension

@@ -18,14 +18,14 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
-// WantedObjects are a MachineDeployment as it is to be, and templates that are to come with it.
+// WantedObjects are the desired MachineDeployment, and new templates for it.
 type WantedObjects struct {
 	file       string
 	deployment *clusterv1.MachineDeployment
 	templates  []*unstructured.Unstructured
 }
 
-// Namespace is that of the MachineDeployment; empty if the file does not say it.
+// Namespace is the namespace of the MachineDeployment; empty if the file has none.
 func (w *WantedObjects) Namespace() string { return w.deployment.Namespace }
 
 // Read reads the documents of a file: the MachineDeployment of a name, and templates. Errors name the document and the field.

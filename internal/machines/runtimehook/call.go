@@ -25,16 +25,16 @@ const (
 
 // A HookClient calls extensions. The zero value works.
 type HookClient struct {
-	// DialContext connects to extensions; without it, their addresses are looked up and connected to as they are. Outside of a
-	// cluster it can find the pods of a Service.
+	// DialContext connects to extensions; net.Dialer's if it is nil. Outside of a cluster it can forward to the pods of a
+	// Service.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // A call is one request to one extension.
 type call struct {
-	extension string // as it is named in errors
+	extension string // the name in errors
 	url       *url.URL
-	roots     *x509.CertPool // nil for those of the system
+	roots     *x509.CertPool // nil for the system's
 	timeout   time.Duration
 }
 
@@ -60,7 +60,7 @@ func newCall(config *runtimev1.ExtensionConfig, extension, hook, handler string,
 	return c, nil
 }
 
-// post sends a request, and reads the answer into response. All of it takes no longer than the call's timeout.
+// post sends a request, and reads the answer into response, within the call's timeout.
 func (c *HookClient) post(ctx context.Context, to *call, request, response any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *HookClient) post(ctx context.Context, to *call, request, response any) 
 	defer cancel()
 	answer, err := c.exchange(limited, to, body)
 	switch {
-	case ctx.Err() != nil: // the controller stops: the extension is not to blame
+	case ctx.Err() != nil: // the controller stops: no failure of the extension
 		return fmt.Errorf("call extension %s: %w", to.extension, ctx.Err())
 	case err != nil:
 		return err
@@ -122,8 +122,8 @@ func (c *call) refusal(response *http.Response) *CallError {
 	return noAnswer(c.extension, "%s", problem)
 }
 
-// httpClient returns a client for one call: a changed certificate or address is seen by the next one. It follows no
-// redirects, which would lead to servers that the ExtensionConfig does not name.
+// httpClient returns a client for one call, so that the next one uses a changed certificate or address. It follows no
+// redirects, which could lead to servers that the ExtensionConfig does not name.
 func (c *HookClient) httpClient(to *call) *http.Client {
 	dial := c.DialContext
 	if dial == nil {

@@ -15,14 +15,14 @@ import (
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// A change is an object as it is and as it is to be, and what an extension says that it can change of it.
+// A change is the current and the desired state of an object, and the patch of the changes that an extension can make.
 type change struct {
 	field            string // of the request
 	current, desired any
 	patch            hooksv1.Patch
-	path             []string // of what is compared: the spec, or the spec in a template
-	// readMachine returns the spec of a Machine in the object, if it has one: other fields of it than are compared reach
-	// Machines without an update.
+	path             []string // of the compared fields: the spec, or the spec in a template
+	// readMachine returns the spec of a Machine in the object, if it has one: fields that are not compared reach Machines
+	// without an update.
 	readMachine func(object []byte) (clusterv1.MachineSpec, error)
 }
 
@@ -57,7 +57,7 @@ func (c change) uncovered() ([]string, error) {
 	return paths, nil
 }
 
-// bytes returns both objects as JSON: null for one that is not there.
+// bytes returns both objects as JSON: null for a missing one.
 func (c change) bytes() (current, desired []byte, err error) {
 	if current, err = json.Marshal(c.current); err != nil {
 		return nil, nil, fmt.Errorf("write the current %s: %w", c.field, err)
@@ -68,7 +68,7 @@ func (c change) bytes() (current, desired []byte, err error) {
 	return current, desired, nil
 }
 
-// compared returns what is compared of an object.
+// compared returns the fields of an object that are compared.
 func (c change) compared(object []byte) (any, error) {
 	if c.readMachine != nil {
 		spec, err := c.readMachine(object)
@@ -85,9 +85,9 @@ func (c change) compared(object []byte) (any, error) {
 	return found, err
 }
 
-// comparedOfMachine returns what decides in a Machine's spec whether it is updated. What it refers to is compared itself; what
-// is left out reaches Machines that are there, or never changes. A data secret that a user names counts: the data of a Machine
-// can't be changed in place unless the extension says so. One that a bootstrap config made does not.
+// comparedOfMachine returns the fields of a Machine's spec that are compared. The objects that it refers to are compared
+// separately; omitted fields are updated on existing Machines, or never change. A data secret that a user names is compared: it
+// can't be changed in place unless the extension covers it. A data secret of a bootstrap config is not.
 func comparedOfMachine(spec *clusterv1.MachineSpec) *clusterv1.MachineSpec {
 	compared := &clusterv1.MachineSpec{Version: spec.Version, FailureDomain: spec.FailureDomain}
 	if !spec.Bootstrap.ConfigRef.IsDefined() {
@@ -108,8 +108,8 @@ func machineOfSet(object []byte) (clusterv1.MachineSpec, error) {
 	return set.Spec.Template.Spec, err
 }
 
-// differences returns the paths at which two values of JSON differ, in their order. A field that is null is one that is
-// not there.
+// differences returns the paths at which two values of JSON differ, in their order. A field that is null counts as
+// missing.
 func differences(path string, after, wanted any) []string {
 	if before, ok := after.(map[string]any); ok {
 		if wanted, ok := wanted.(map[string]any); ok {

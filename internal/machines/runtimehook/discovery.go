@@ -22,8 +22,8 @@ const (
 	mostHandlers   = 512 // of an extension, as many as a status can have
 )
 
-// Discover asks an extension for its handlers, and returns them as they stand in the status of its ExtensionConfig. An answer
-// that is wrong in one handler is refused as a whole, and names all that is wrong.
+// Discover calls the hook Discovery of an extension, and returns its handlers for the status of its ExtensionConfig. An answer
+// with an invalid handler is refused as a whole; the error lists all problems.
 func (c *HookClient) Discover(ctx context.Context, config *runtimev1.ExtensionConfig) ([]runtimev1.ExtensionHandler, error) {
 	if problems := validation.IsDNS1123Label(config.Name); len(problems) > 0 {
 		return nil, &CallError{Extension: config.Name, Problem: "has a name that is no DNS label", Advice: "create an ExtensionConfig whose name has only letters, digits and hyphens"}
@@ -72,7 +72,7 @@ func checkStatus(extension string, status hooksv1.ResponseStatus, message string
 	}
 }
 
-// problemsOf returns what is wrong with the handlers of a Discovery.
+// problemsOf returns the problems of the handlers of a Discovery.
 func problemsOf(handlers []hooksv1.ExtensionHandler) []string {
 	if len(handlers) > mostHandlers {
 		return []string{fmt.Sprintf("there are %d of them, and %d is the most", len(handlers), mostHandlers)}

@@ -13,7 +13,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
 
-// endpoint returns where an extension is: a URL without the path of a hook.
+// endpoint returns the URL of an extension, without the path of a hook.
 func endpoint(config runtimev1.ClientConfig) (*url.URL, error) {
 	hasService := config.Service.IsDefined()
 	switch {

@@ -12,14 +12,14 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A CallError says in one line what is wrong with an extension or its answer, and what to do.
+// A CallError is a problem with an extension or its answer, in one line, and what to do.
 type CallError struct {
 	Extension string // the name of the handler, or of the ExtensionConfig
 	Problem   string
 	Advice    string
 
-	// isIgnorable says that failurePolicy Ignore has the call count as answered: the extension could not be reached, or its
-	// answer was none. A Failure that it answers is never ignored.
+	// isIgnorable is true if failurePolicy Ignore ignores the error: the extension could not be reached, or its answer could
+	// not be read. An answer with the status Failure is never ignored.
 	isIgnorable bool
 }
 
@@ -27,8 +27,8 @@ func (e *CallError) Error() string {
 	return printable.Line(fmt.Sprintf("extension %s %s: %s", e.Extension, e.Problem, e.Advice))
 }
 
-// IsUnanswered says whether an error is that of an extension that could not be reached, or whose answer could not be read. Failure
-// policy Ignore ignores such errors, and no others.
+// IsUnanswered reports whether an extension could not be reached, or its answer could not be read. Failure policy Ignore ignores
+// such errors, and no others.
 func IsUnanswered(err error) bool {
 	var call *CallError
 	return errors.As(err, &call) && call.isIgnorable
@@ -36,7 +36,7 @@ func IsUnanswered(err error) bool {
 
 const adviceLogs = "see the log of the extension, and correct what it answers"
 
-// wrongAnswer is the error of an answer that is not what the hook asks for.
+// wrongAnswer is the error of an answer that is invalid for the hook.
 func wrongAnswer(extension, format string, arguments ...any) *CallError {
 	return &CallError{Extension: extension, Problem: fmt.Sprintf(format, arguments...), Advice: adviceLogs}
 }
@@ -48,7 +48,7 @@ func noAnswer(extension, format string, arguments ...any) *CallError {
 	return e
 }
 
-// longestMessage is how much is shown of a text of an extension.
+// longestMessage is how much of a text of an extension is shown.
 const longestMessage = 512
 
 // shown returns a text of an extension in one line.

@@ -14,16 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// InPlaceHooks call the hooks of updates in place, each at the extension that answers it.
+// InPlaceHooks calls the hooks of updates in place, each at the extension that has a handler for it.
 type InPlaceHooks struct {
 	Registry ExtensionRegistry
 	Client   HookClient
 
-	known *cache.Expiring // what extensions have decided, by questions
+	known *cache.Expiring // decisions of extensions, by questions
 }
 
-// answerLifetime is how long an answer is remembered: an extension that is repaired without a change of its ExtensionConfig
-// is asked again after that.
+// answerLifetime is how long an answer is cached: an extension that is repaired without a change of its ExtensionConfig is
+// called again after that.
 const answerLifetime = 10 * time.Minute
 
 // NewInPlaceHooks returns the hooks of the extensions that a cluster has. ExtensionConfigs may be read from a cache; namespaces
@@ -32,14 +32,14 @@ func NewInPlaceHooks(configs, namespaces client.Reader) *InPlaceHooks {
 	return &InPlaceHooks{Registry: ExtensionRegistry{Configs: configs, Namespaces: namespaces}, known: cache.NewExpiring()}
 }
 
-// An HookDecision says whether machines can be updated in place; if not, they are replaced.
+// A HookDecision is whether machines can be updated in place; if not, they are replaced.
 type HookDecision struct {
 	CanUpdate bool
-	Extension string   // the handler that was asked; empty if there is none
+	Extension string   // the handler that was called; empty if there is none
 	Reasons   []string // why machines are replaced
 }
 
-// String tells a decision in one line.
+// String returns a decision in one line.
 func (d HookDecision) String() string {
 	if d.CanUpdate {
 		return "extension " + d.Extension + " can update in place"
@@ -47,15 +47,15 @@ func (d HookDecision) String() string {
 	return "replaced, since " + strings.Join(d.Reasons, "; ")
 }
 
-// An UpdateProgress is how far the update of a machine is.
+// An UpdateProgress is the progress of the update of a machine.
 type UpdateProgress struct {
 	Done       bool
 	RetryAfter time.Duration // when the extension is to be called again, if the update is not done
 	Message    string        // of the extension, in one line
 }
 
-// CanUpdateMachineSet asks whether the machines of a set can be made those of another one, which takes an extension that answers
-// UpdateMachine as well. The answer is remembered for ten minutes, and until the ExtensionConfig changes. An error decides nothing: the extension is to be asked again later.
+// CanUpdateMachineSet returns whether the machines of a set can be updated to those of another one, which requires an extension
+// with a handler for UpdateMachine as well. The answer is cached for ten minutes, or until the ExtensionConfig changes. After an error, call it again later.
 func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context, request *hooksv1.CanUpdateMachineSetRequest) (HookDecision, error) {
 	namespace := request.Current.MachineSet.Namespace
 	handler, err := h.Registry.Find(ctx, CanUpdateMachineSet, namespace)
@@ -92,7 +92,7 @@ func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context, request *hooksv1
 	return decision, err
 }
 
-// CanUpdateMachine asks whether one machine can be updated in place. The answer is not remembered.
+// CanUpdateMachine returns whether one machine can be updated in place. The answer is not cached.
 func (h *InPlaceHooks) CanUpdateMachine(ctx context.Context, request *hooksv1.CanUpdateMachineRequest) (HookDecision, error) {
 	handler, err := h.Registry.Find(ctx, CanUpdateMachine, request.Current.Machine.Namespace)
 	if err != nil {
@@ -112,8 +112,8 @@ func (h *InPlaceHooks) CanUpdateMachine(ctx context.Context, request *hooksv1.Ca
 
 var errNoUpdateHandler = errors.New("no extension answers the hook " + UpdateMachine + ": make the ExtensionConfig of one, or delete the machine")
 
-// UpdateMachine has an extension begin or go on with the update of a machine. Every call that fails is an error, whatever the
-// failurePolicy says: a machine is not updated until the extension says so.
+// UpdateMachine calls an extension to begin or continue the update of a machine. Every failed call is an error, whatever the
+// failurePolicy: a machine is not updated until the extension reports that it is done.
 func (h *InPlaceHooks) UpdateMachine(ctx context.Context, request *hooksv1.UpdateMachineRequest) (UpdateProgress, error) {
 	handler, err := h.Registry.Find(ctx, UpdateMachine, request.Desired.Machine.Namespace)
 	if err != nil {
@@ -131,12 +131,12 @@ func (h *InPlaceHooks) UpdateMachine(ctx context.Context, request *hooksv1.Updat
 	return response.progress(handler)
 }
 
-// DrainSetting is the setting of an ExtensionConfig that has nodes drained before their machines are updated, if it is "true". The
-// extension gets it as it gets all settings.
+// DrainSetting is the setting of an ExtensionConfig by which nodes are drained before their machines are updated, if it is "true".
+// It is sent to the extension like all settings.
 const DrainSetting = "drain"
 
-// DrainsBeforeUpdate says whether the nodes of a namespace's machines are to be drained before UpdateMachine is called. A value that is
-// neither "true" nor "false" is an error: which one is meant is not known.
+// DrainsBeforeUpdate reports whether the nodes of a namespace's machines have to be drained before UpdateMachine is called. It fails
+// if the value is neither "true" nor "false".
 func (h *InPlaceHooks) DrainsBeforeUpdate(ctx context.Context, namespace string) (bool, error) {
 	handler, err := h.Registry.Find(ctx, UpdateMachine, namespace)
 	if err != nil {
@@ -158,8 +158,8 @@ func (h *InPlaceHooks) DrainsBeforeUpdate(ctx context.Context, namespace string)
 	}
 }
 
-// updateAnswer is the response of UpdateMachine. Whether retryAfterSeconds is there can be told: without it, the Status of an API
-// server, to which a wrong URL leads, would read as an update that is done.
+// updateAnswer is the response of UpdateMachine. RetryAfterSeconds is a pointer, to detect that it is missing: the Status of an API
+// server, to which a wrong URL leads, would be mistaken for an update that is done.
 type updateAnswer struct {
 	hooksv1.CommonResponse
 	RetryAfterSeconds *int32 `json:"retryAfterSeconds"`
@@ -187,7 +187,7 @@ type hookResponse interface {
 	GetMessage() string
 }
 
-// ask calls a handler with the settings of its ExtensionConfig. Those that the request has count for more.
+// ask calls a handler with the settings of its ExtensionConfig. The settings of the request take precedence.
 func (c *HookClient) ask(ctx context.Context, handler *HookHandler, request hookRequest, response hookResponse) error {
 	own := strings.TrimSuffix(handler.Name, "."+handler.config.Name)
 	to, err := newCall(handler.config, handler.Name, handler.RequestHook.Hook, own, handler.timeout())
@@ -209,8 +209,8 @@ func withoutHandler(hook string) HookDecision {
 	return HookDecision{Reasons: []string{"no extension answers the hook " + hook + " in this namespace"}}
 }
 
-// ignored returns the decision that follows from a call that failed: none, unless failurePolicy Ignore says that machines are
-// replaced then.
+// ignored returns the decision after a failed call: the error, unless failurePolicy is Ignore: then machines are
+// replaced.
 func ignored(handler *HookHandler, err error) (HookDecision, error) {
 	if handler.FailurePolicy != runtimev1.FailurePolicyIgnore || !IsUnanswered(err) {
 		return HookDecision{}, err
@@ -218,7 +218,7 @@ func ignored(handler *HookHandler, err error) (HookDecision, error) {
 	return HookDecision{Extension: handler.Name, Reasons: []string{err.Error() + " (its failurePolicy is Ignore)"}}, nil
 }
 
-// decide compares what an extension covers with what is to change.
+// decide compares the changes that an extension covers with the desired ones.
 func decide(handler *HookHandler, changes []change) (HookDecision, error) {
 	decision := HookDecision{Extension: handler.Name}
 	for _, c := range changes {

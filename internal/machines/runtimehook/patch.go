@@ -14,8 +14,8 @@ const (
 	mostCopied     = 3 << 20 // bytes that operations of a JSONPatch copy
 )
 
-// applyPatch returns an object, as JSON, with a patch of an extension applied to it. What else than the spec the patch
-// changes, the caller leaves out.
+// applyPatch returns an object, as JSON, with a patch of an extension applied to it. The caller ignores changes outside of
+// the spec.
 func applyPatch(object []byte, patch hooksv1.Patch) (patched []byte, err error) {
 	if !patch.IsDefined() {
 		return object, nil

@@ -16,16 +16,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// An ExtensionRegistry tells which extension answers a hook. It remembers nothing: the statuses of ExtensionConfigs have what
-// extensions answered to Discovery.
+// An ExtensionRegistry finds the extension for a hook. It has no state: the handlers of extensions are in the statuses of
+// ExtensionConfigs.
 type ExtensionRegistry struct {
 	Configs    client.Reader // of ExtensionConfigs
-	Namespaces client.Reader // of the labels of namespaces, which are only read where a namespaceSelector asks for some
+	Namespaces client.Reader // of the labels of namespaces, which are only read if a namespaceSelector needs them
 }
 
-// Find returns the handler that answers a hook for the objects of a namespace; nil if there is none. Two handlers for one hook
-// are refused, since each would know of a part of the change only. So is every hook while an extension that serves the namespace
-// is not discovered: whether it answers the hook is not known, and machines that are replaced meanwhile would not come back.
+// Find returns the handler of a hook for the objects of a namespace; nil if there is none. Two handlers for one hook are an
+// error, since each would cover only a part of the change. Find also fails while an extension that serves the namespace is not
+// discovered: whether it has a handler is not known, and replaced machines could not be restored.
 func (r *ExtensionRegistry) Find(ctx context.Context, hook, namespace string) (*HookHandler, error) {
 	var configs runtimev1.ExtensionConfigList
 	if err := r.Configs.List(ctx, &configs); err != nil {
@@ -50,12 +50,12 @@ func (r *ExtensionRegistry) Find(ctx context.Context, hook, namespace string) (*
 	return onlyOne(found, hook)
 }
 
-// serves says whether an extension answers for a namespace. One that is being deleted answers for none.
+// serves reports whether an extension serves a namespace. An extension that is being deleted serves none.
 func (r *ExtensionRegistry) serves(ctx context.Context, config *runtimev1.ExtensionConfig, namespace string) (bool, error) {
 	if config.DeletionTimestamp != nil {
 		return false, nil
 	}
-	// Without a selector an extension serves all namespaces, as its API says; LabelSelectorAsSelector would say none.
+	// Without a selector an extension serves all namespaces, by its API; LabelSelectorAsSelector would select none.
 	if config.Spec.NamespaceSelector == nil {
 		return true, nil
 	}
@@ -77,8 +77,8 @@ func (r *ExtensionRegistry) serves(ctx context.Context, config *runtimev1.Extens
 	return selector.Matches(labels.Set(found.Labels)), nil
 }
 
-// checkDiscovered returns an error if it is not known what an extension answers. The handlers of a Discovery that succeeded
-// before count while the extension is down.
+// checkDiscovered returns an error if the handlers of an extension are not known. The handlers of an earlier successful
+// Discovery are used while the extension is down.
 func checkDiscovered(config *runtimev1.ExtensionConfig) error {
 	discovered := meta.FindStatusCondition(config.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
 	switch {

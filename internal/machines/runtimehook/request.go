@@ -13,8 +13,8 @@ import (
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// NewMachineSetObjects returns one side of a CanUpdateMachineSetRequest: a set and its templates, without what extensions do not
-// see. There may be no bootstrap template.
+// NewMachineSetObjects returns one side of a CanUpdateMachineSetRequest: a set and its templates, without the fields that are not
+// sent to extensions. The bootstrap template may be nil.
 func NewMachineSetObjects(set *clusterv1.MachineSet, infrastructure, bootstrap *unstructured.Unstructured) hooksv1.CanUpdateMachineSetRequestObjects {
 	return hooksv1.CanUpdateMachineSetRequestObjects{
 		MachineSet: clusterv1.MachineSet{
@@ -60,7 +60,7 @@ func seenObject(object *unstructured.Unstructured) runtime.RawExtension {
 	return runtime.RawExtension{Object: seen}
 }
 
-// changesOfSet returns what is compared of two sets. Only what their machines have counts, and not their replicas and labels.
+// changesOfSet returns the changes between two sets. Only their machine templates are compared, not their replicas and labels.
 func changesOfSet(r *hooksv1.CanUpdateMachineSetRequest, a *hooksv1.CanUpdateMachineSetResponse) []change {
 	path := []string{"spec", "template", "spec"}
 	return []change{
@@ -82,16 +82,16 @@ func changesOfMachine(r *hooksv1.CanUpdateMachineRequest, a *hooksv1.CanUpdateMa
 	}
 }
 
-// A question is what an extension was asked, and by which version of its ExtensionConfig: a changed one may name another extension.
+// A question identifies a request and the version of the ExtensionConfig: a changed one may name another extension.
 type question struct {
 	config     types.UID
 	generation int64
 	handler    string
-	hash       [sha256.Size]byte // of what the answer depends on in the request
+	hash       [sha256.Size]byte // of the fields of the request that affect the answer
 }
 
-// questionOf returns what the answer to a request depends on: the extension, the names of the sets, and what is compared. The
-// replicas of the sets change all the time.
+// questionOf returns the question of a request: the extension, the names of the sets, and the compared fields. The replicas of
+// the sets, which change all the time, are not part of it.
 func questionOf(handler *HookHandler, r *hooksv1.CanUpdateMachineSetRequest) (question, error) {
 	asked := []any{r.Current.MachineSet.Namespace, r.Current.MachineSet.Name, r.Desired.MachineSet.Name, r.Settings}
 	for _, c := range changesOfSet(r, &hooksv1.CanUpdateMachineSetResponse{}) {
@@ -109,7 +109,7 @@ func questionOf(handler *HookHandler, r *hooksv1.CanUpdateMachineSetRequest) (qu
 	}
 	text, err := json.Marshal(asked)
 	if err != nil {
-		return question{}, fmt.Errorf("write what an extension is asked: %w", err)
+		return question{}, fmt.Errorf("marshal the question to an extension: %w", err)
 	}
 	return question{handler.config.UID, handler.config.Generation, handler.Name, sha256.Sum256(text)}, nil
 }

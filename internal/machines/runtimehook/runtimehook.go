@@ -1,10 +1,10 @@
-// Package runtimehook asks runtime extensions whether machines of Cluster API can be updated in place, and has them do so.
+// Package runtimehook calls runtime extensions that decide whether machines of Cluster API can be updated in place, and update them.
 // An extension is an HTTPS server that an ExtensionConfig names (runtime.cluster.x-k8s.io); it answers the runtime hooks
 // Discovery, CanUpdateMachineSet, CanUpdateMachine and UpdateMachine on Cluster API's own wire types and paths.
 //
-// An ExtensionRegistry tells which extension answers a hook. A HookClient makes one call. What an extension says that it
-// can change is taken of the specs only; anything else that differs means that machines are replaced, and is named by its
-// path. The package writes nothing to the cluster: package extensionconfig next to it keeps ExtensionConfigs.
+// An ExtensionRegistry finds the extension for a hook. A HookClient makes one call. Only changes of specs are accepted from
+// an extension; if anything else differs, machines are replaced, and the differences are listed by their paths. The package
+// writes nothing to the cluster: package extensionconfig maintains ExtensionConfigs.
 //
 // NewInPlaceHooks is the call to start from.
 package runtimehook
@@ -16,7 +16,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
 
-// The runtime hooks that are asked here, by the names that Cluster API gives them.
+// The runtime hooks that are called here, with Cluster API's names.
 const (
 	Discovery           = "Discovery"
 	CanUpdateMachineSet = "CanUpdateMachineSet"
@@ -31,7 +31,7 @@ type HookHandler struct {
 	config *runtimev1.ExtensionConfig
 }
 
-// defaultTimeout is how long a handler may take that does not say how long.
+// defaultTimeout is the timeout of a handler without one.
 const defaultTimeout = hooksv1.DefaultHandlersTimeoutSeconds * time.Second
 
 func (h *HookHandler) timeout() time.Duration {

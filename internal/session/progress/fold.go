@@ -21,7 +21,7 @@ type Intent struct {
 	Began time.Time // by the clock of the events
 	// InOrder says that a level waits until the one before it is ready, as in an update.
 	InOrder bool
-	// LastSeconds is how long it took the last time, and Nodes how long each node took that took a while. Both are
+	// Before is how long it took the last time, and Nodes how long each node took that took a while. Both are
 	// empty if that is not known.
 	Before time.Duration
 	Nodes  map[string]time.Duration

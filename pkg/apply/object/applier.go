@@ -188,7 +188,7 @@ func (k *knowledge) NoteReady(m *payload.Manifest, resource cluster.Resource, li
 	}
 }
 
-// LastSeconds returns the metadata that an object had before the run; nil if it was not there, or was not looked for.
+// Before returns the metadata that an object had before the run; nil if it was not there, or was not looked for.
 func (k *knowledge) Before(m *payload.Manifest) metav1.Object {
 	head, exists := k.before.Find(m.ID())
 	if !exists {

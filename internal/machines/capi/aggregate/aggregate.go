@@ -1,5 +1,5 @@
-// Package aggregate sums up what the Machines of Cluster API's MachineSets and MachineDeployments are like, as the
-// conditions of both do: how many are ready and up to date, which are not and why, and what is in the way of a scaling.
+// Package aggregate computes the conditions in which Cluster API's MachineSets and MachineDeployments sum up their Machines:
+// how many are ready and up to date, which are not and why, and what blocks a scaling.
 // The conditions have the names, reasons and messages of Cluster API's own controllers.
 //
 // The package reads and writes nothing. MachinesReady is the call to start from.
@@ -27,16 +27,16 @@ const (
 	shownMessages = 10
 )
 
-// Condition returns one whose reasons are its name, and its name after "Not".
-func Condition(kind string, isSo bool, message string) metav1.Condition {
-	if isSo {
+// Condition returns a condition whose reason is its type, or "Not" and its type.
+func Condition(kind string, isTrue bool, message string) metav1.Condition {
+	if isTrue {
 		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: kind, Message: message}
 	}
 	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "Not" + kind, Message: message}
 }
 
-// Scaling returns the conditions ScalingUp and ScalingDown, with what is in the way. A problem of another kind stands in
-// ScalingUp, too.
+// Scaling returns the conditions ScalingUp and ScalingDown, with what blocks the scaling. A problem of another kind is
+// reported in ScalingUp, too.
 func Scaling(current, wanted int, problem, stuck string) []metav1.Condition {
 	up := Condition(clusterv1.ScalingUpCondition, current < wanted, problem)
 	down := Condition(clusterv1.ScalingDownCondition, current > wanted, "")
@@ -63,7 +63,7 @@ func Stuck(machines []*clusterv1.Machine, now time.Time) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\n* %s in deletion for more than 15m: their condition Deleting says why", MachineNames(names))
+	return fmt.Sprintf("\n* %s in deletion for more than 15m: see their condition Deleting", MachineNames(names))
 }
 
 // MachinesReady returns the condition MachinesReady.
@@ -72,7 +72,7 @@ func MachinesReady(machines []*clusterv1.Machine) metav1.Condition {
 }
 
 // MachinesUpToDate returns the condition MachinesUpToDate. A machine of a set that belongs to no MachineDeployment has
-// no such condition, unless something else sets it; one that is new may be about to have it.
+// no such condition, unless another controller sets it; a new machine may not have it yet.
 func MachinesUpToDate(machines []*clusterv1.Machine, now time.Time) metav1.Condition {
 	judged := slices.DeleteFunc(slices.Clone(machines), func(m *clusterv1.Machine) bool {
 		return meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition) == nil &&
@@ -81,10 +81,10 @@ func MachinesUpToDate(machines []*clusterv1.Machine, now time.Time) metav1.Condi
 	return aggregate(clusterv1.MachinesUpToDateCondition, clusterv1.MachineUpToDateCondition, judged)
 }
 
-// Remediating returns the condition Remediating of an owner that is asked to replace these machines, with what they say of it.
+// Remediating returns the condition Remediating of an owner that has to replace these machines, with their messages.
 func Remediating(marked []*clusterv1.Machine) metav1.Condition {
-	said := aggregate(clusterv1.RemediatingCondition, clusterv1.MachineOwnerRemediatedCondition, marked)
-	return Condition(clusterv1.RemediatingCondition, true, said.Message)
+	aggregated := aggregate(clusterv1.RemediatingCondition, clusterv1.MachineOwnerRemediatedCondition, marked)
+	return Condition(clusterv1.RemediatingCondition, true, aggregated.Message)
 }
 
 // aggregate returns a condition of a set that is True if a condition of all its machines is, and False if that of one is.
@@ -92,7 +92,7 @@ func aggregate(kind, of string, machines []*clusterv1.Machine) metav1.Condition 
 	if len(machines) == 0 {
 		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: clusterv1.NoReplicasReason}
 	}
-	named := map[string][]string{} // the machines of which a message tells
+	named := map[string][]string{} // names of machines by message
 	worst := metav1.ConditionTrue
 	for _, m := range machines {
 		found := meta.FindStatusCondition(m.Status.Conditions, of)
@@ -118,7 +118,7 @@ func aggregate(kind, of string, machines []*clusterv1.Machine) metav1.Condition 
 	return metav1.Condition{Type: kind, Status: worst, Reason: reason, Message: listed(named)}
 }
 
-// listed returns a line for each message, and the lines that it has indented below.
+// listed returns a line for each message, with further lines of the message indented below.
 func listed(named map[string][]string) string {
 	var lines []string
 	for _, message := range slices.Sorted(maps.Keys(named)) {
@@ -134,7 +134,7 @@ func listed(named map[string][]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// MachineNames names three machines of several.
+// MachineNames returns up to three names, and how many more there are.
 func MachineNames(names []string) string {
 	const shown = 3
 	switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A TemplateClone is the object that is wanted of a template.
+// A TemplateClone describes the object to create from a template.
 type TemplateClone struct {
 	Namespace   string // of the template too
 	Name        string
@@ -30,8 +30,8 @@ type TemplateClone struct {
 	Manager client.FieldOwner
 }
 
-// Clone makes an object of a template: its spec.template, named, labelled and owned as wanted. An object of that name that
-// is there already is an error (AlreadyExists).
+// Clone creates an object from a template: its spec.template, named, labelled and owned as wanted. If an object of that name
+// exists, Clone fails (AlreadyExists).
 func (r ObjectReferences) Clone(ctx context.Context, template clusterv1.ContractVersionedObjectReference, wanted TemplateClone) (
 	clusterv1.ContractVersionedObjectReference, error,
 ) {
@@ -49,8 +49,8 @@ func (r ObjectReferences) Clone(ctx context.Context, template clusterv1.Contract
 	}, nil
 }
 
-// Update has an object be as it would be made of a template now. Fields that its own template had, and this one lacks, go;
-// fields that other field managers have set stay, and so do owners.
+// Update applies a template to an object that was created from another one. Fields that only the earlier template had are
+// removed; fields of other field managers stay, and so do owners.
 func (r ObjectReferences) Update(ctx context.Context, object *ReferencedObject, template clusterv1.ContractVersionedObjectReference,
 	wanted TemplateClone,
 ) error {
@@ -62,7 +62,7 @@ func (r ObjectReferences) Update(ctx context.Context, object *ReferencedObject, 
 		return fmt.Errorf("own the fields of %s: %w", object, printable.Error(err))
 	}
 	desired := cloneOf(from.Unstructured, wanted)
-	desired.SetUID(object.GetUID()) // so that it is not made if it is gone
+	desired.SetUID(object.GetUID()) // so that it is not created again if it was deleted
 	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), wanted.Manager, client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("apply %s to %s: %w", from, object, printable.Error(err))
@@ -70,8 +70,8 @@ func (r ObjectReferences) Update(ctx context.Context, object *ReferencedObject, 
 	return nil
 }
 
-// ownFields has the fields that were set when an object was created belong to the applies of the same field manager: an apply
-// removes none that was not applied before.
+// ownFields gives the fields that were set by the create of an object to the applies of the same field manager: an apply
+// only removes fields that were applied before.
 func (r ObjectReferences) ownFields(ctx context.Context, object *ReferencedObject, manager client.FieldOwner) error {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object.Unstructured, sets.New(string(manager)), string(manager))
 	if err != nil || patch == nil {
@@ -80,8 +80,8 @@ func (r ObjectReferences) ownFields(ctx context.Context, object *ReferencedObjec
 	return r.Client.Patch(ctx, object.Unstructured, client.RawPatch(types.JSONPatchType, patch))
 }
 
-// Apply makes or changes an object, but for its status, by server-side apply. One with a resourceVersion that has changed since is
-// left alone (Conflict).
+// Apply creates or changes an object, except for its status, by server-side apply. It fails with a conflict if the object has a
+// resourceVersion that is outdated.
 func Apply(ctx context.Context, c client.Client, object client.Object, manager client.FieldOwner) error {
 	kind, err := c.GroupVersionKindFor(object)
 	if err != nil {
@@ -100,7 +100,7 @@ func Apply(ctx context.Context, c client.Client, object client.Object, manager c
 	return nil
 }
 
-// cloneOf returns the object that is wanted of a template. Of the template's own metadata, labels and annotations count.
+// cloneOf returns the object to create from a template. Of the metadata in spec.template, labels and annotations are copied.
 func cloneOf(template *unstructured.Unstructured, wanted TemplateClone) *unstructured.Unstructured {
 	inner, _, _ := unstructured.NestedMap(template.Object, "spec", "template")
 	from := &unstructured.Unstructured{Object: inner}

@@ -26,13 +26,13 @@ func FindCluster(ctx context.Context, reader client.Reader, namespace, name stri
 	return cluster, nil
 }
 
-// IsPaused says whether all of an object is to stay as it is: it is annotated, or its Cluster is paused, which may be nil.
+// IsPaused reports whether an object must not be changed: it is annotated, or its Cluster is paused. The Cluster may be nil.
 func IsPaused(object client.Object, cluster *clusterv1.Cluster) bool {
 	_, isAnnotated := object.GetAnnotations()[clusterv1.PausedAnnotation]
 	return isAnnotated || cluster != nil && ptr.Deref(cluster.Spec.Paused, false)
 }
 
-// ClusterPauses leave out the changes of Clusters but for the beginning and the end of a pause.
+// ClusterPauses drops updates of Clusters, except for the beginning and the end of a pause.
 var ClusterPauses = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, isCluster := e.ObjectOld.(*clusterv1.Cluster)
 	after, ok := e.ObjectNew.(*clusterv1.Cluster)

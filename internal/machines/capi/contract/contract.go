@@ -1,7 +1,7 @@
 // Package contract reads, clones and deletes the objects that Machines and MachineSets of Cluster API refer to:
-// infrastructure, bootstrap configs and the templates of both. A reference names a group, a kind and a name; which
-// version of the kind keeps Cluster API's contract, a label of its CustomResourceDefinition says. The objects
-// are of any kind, so they are read as maps, and only the fields of the contract are looked at.
+// infrastructure, bootstrap configs and the templates of both. A reference names a group, a kind and a name; a label of the
+// CustomResourceDefinition names the version of the kind that keeps Cluster API's contract. The objects are of any kind,
+// so they are read as maps, and only the fields of the contract are used.
 //
 // The package decides nothing and remembers nothing. ObjectReferences.Get is the call to start from.
 package contract
@@ -26,7 +26,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// The versions of the contract that are understood. Kinds that keep both are used by the first one.
+// The supported versions of the contract. For kinds that keep both, the first one is used.
 const (
 	V1Beta2 = "v1beta2"
 	V1Beta1 = "v1beta1"
@@ -61,7 +61,7 @@ func (r ObjectReferences) Served(ctx context.Context, kind schema.GroupKind) (Se
 	definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	name := mapping.Resource.Resource + "." + kind.Group
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, definition); err != nil {
-		// It is not wrapped: that the definition is not found must not pass for an object that is not found.
+		// The error is not wrapped: a missing definition must not be mistaken for a missing object.
 		return ServedKind{}, fmt.Errorf("get CustomResourceDefinition %s: %s", name, printable.Line(err.Error()))
 	}
 	return servedKind(kind, mapping.Resource.Resource, definition.Labels)
@@ -78,12 +78,12 @@ func servedKind(kind schema.GroupKind, resource string, labels map[string]string
 			}, nil
 		}
 	}
-	return ServedKind{}, fmt.Errorf("CustomResourceDefinition %s.%s does not say which version keeps Cluster API's contract: "+
+	return ServedKind{}, fmt.Errorf("CustomResourceDefinition %s.%s does not name the version that keeps Cluster API's contract: "+
 		"label it, such as %s/%s=v1", resource, kind.Group, clusterv1.GroupVersion.Group, V1Beta2)
 }
 
-// Get returns the object that a reference names, in the namespace of what refers to it. The error is NotFound only if the
-// kind is served and has no such object.
+// Get returns the object that a reference names, in the namespace of the referring object. The error is NotFound only if the
+// kind is served and there is no such object.
 func (r ObjectReferences) Get(ctx context.Context, to clusterv1.ContractVersionedObjectReference, namespace string) (*ReferencedObject, error) {
 	if !to.IsDefined() {
 		return nil, errors.New("the reference is empty: write its apiGroup, kind and name")
@@ -105,7 +105,7 @@ func (r ObjectReferences) Get(ctx context.Context, to clusterv1.ContractVersione
 	return object, nil
 }
 
-// Delete asks an object to go. It is gone when Get finds none.
+// Delete requests the deletion of an object, which is complete when Get finds none.
 func (r ObjectReferences) Delete(ctx context.Context, object *ReferencedObject) error {
 	uid := object.GetUID()
 	err := r.Client.Delete(ctx, object.Unstructured, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))

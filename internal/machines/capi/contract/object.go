@@ -9,8 +9,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// A ReferencedObject is what a reference names. The methods return the fields of the contract; one of another type than
-// the contract's counts as missing, since other controllers write them.
+// A ReferencedObject is the object that a reference names. The methods return the fields of the contract; a field of another
+// type than the contract's counts as missing, since other controllers write it.
 type ReferencedObject struct {
 	*unstructured.Unstructured
 	Served ServedKind
@@ -21,19 +21,19 @@ func (o *ReferencedObject) String() string {
 	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 }
 
-// ProviderID returns what the instance is called by its provider, and by its Node.
+// ProviderID returns the ID of the instance at its provider, which its Node has as well.
 func (o *ReferencedObject) ProviderID() string { return o.text("spec", "providerID") }
 
-// FailureDomain returns where the instance is.
+// FailureDomain returns the failure domain of the instance.
 func (o *ReferencedObject) FailureDomain() string { return o.text("status", "failureDomain") }
 
-// DataSecretName returns the Secret that a bootstrap config has made.
+// DataSecretName returns the name of the Secret that the controller of a bootstrap config has created.
 func (o *ReferencedObject) DataSecretName() string { return o.text("status", "dataSecretName") }
 
-// IsProvisioned says that infrastructure is there to be used.
+// IsProvisioned reports whether the infrastructure can be used.
 func (o *ReferencedObject) IsProvisioned() bool { return o.isInitialized("provisioned") }
 
-// IsDataSecretCreated says that a bootstrap config has made its Secret.
+// IsDataSecretCreated reports whether the Secret of a bootstrap config was created.
 func (o *ReferencedObject) IsDataSecretCreated() bool { return o.isInitialized("dataSecretCreated") }
 
 // Addresses returns the addresses of the instance.
@@ -65,7 +65,7 @@ func (o *ReferencedObject) text(path ...string) string {
 	return value
 }
 
-// isInitialized reads the field that says so in the contract that the object keeps.
+// isInitialized returns a field of status.initialization, or its equivalent in the contract version that the object keeps.
 func (o *ReferencedObject) isInitialized(field string) bool {
 	path := []string{"status", "initialization", field}
 	if o.Served.Contract == V1Beta1 {

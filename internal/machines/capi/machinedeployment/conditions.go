@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
 )
 
-// available returns the condition Available: as many machines are as maxUnavailable wants.
+// available returns the condition Available: no more machines than maxUnavailable are unavailable.
 func available(seen *deploymentSnapshot, replicas *int32) metav1.Condition {
 	spec := seen.spec()
 	needed := spec.Replicas - spec.MaxUnavailable
@@ -37,8 +37,8 @@ func available(seen *deploymentSnapshot, replicas *int32) metav1.Condition {
 	return aggregate.Condition(clusterv1.AvailableCondition, false, message)
 }
 
-// rollingOut returns the condition RollingOut, with the reasons for which machines are not up to date: a version first. Where
-// extensions are there to update machines in place, it also says why machines are replaced.
+// rollingOut returns the condition RollingOut, with the reasons why machines are not up to date: a version first. If extensions
+// can update machines in place, the message also has the reasons why machines are replaced.
 func rollingOut(seen *deploymentSnapshot) metav1.Condition {
 	outdated, reasons := 0, map[string]bool{}
 	for _, machine := range seen.owned() {
@@ -61,7 +61,7 @@ func rollingOut(seen *deploymentSnapshot) metav1.Condition {
 		fmt.Sprintf("Rolling out %d not up-to-date replicas\n%s", outdated, strings.Join(lines, "\n")))
 }
 
-// rankOf has a version come before other reasons.
+// rankOf sorts versions before other reasons.
 func rankOf(reason string) int {
 	if strings.HasPrefix(reason, "* Version") {
 		return 0

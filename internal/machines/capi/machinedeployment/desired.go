@@ -19,8 +19,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
 )
 
-// appliedAnnotation is on each set, and has a hash of the metadata that was last applied to it. What the deployment no
-// longer has is removed from a set only by being applied without it.
+// appliedAnnotation is on each set, and has a hash of the metadata that was last applied to it. Metadata that the deployment
+// no longer has is removed from a set by an apply without it.
 const appliedAnnotation = "machine.runlevel.dev/applied-deployment"
 
 // ownAnnotations are the annotations of a deployment that its sets do not get.
@@ -29,8 +29,8 @@ var ownAnnotations = []string{
 	clusterv1.DesiredReplicasAnnotation, clusterv1.MaxReplicasAnnotation, "cluster.x-k8s.io/conversion-data",
 }
 
-// desired returns a set as the deployment and the plan want it. What of the template needs new machines is as the set
-// has it.
+// desired returns the desired state of a set, by the deployment and the plan. Fields of the template that need new machines
+// are the set's own.
 func (s *deploymentSnapshot) desired(set *clusterv1.MachineSet, step rolloutplan.SetStep, revision map[string]string, isClosed bool) *clusterv1.MachineSet {
 	spec := s.deployment.Spec.DeepCopy()
 	unique := map[string]string{clusterv1.MachineDeploymentUniqueLabel: set.Labels[clusterv1.MachineDeploymentUniqueLabel]}
@@ -55,7 +55,7 @@ func (s *deploymentSnapshot) desired(set *clusterv1.MachineSet, step rolloutplan
 	return desired
 }
 
-// annotations returns those of a set. One that is closed makes no machines in place of those that are deleted.
+// annotations returns the annotations of a set. A closed set does not replace machines that are deleted.
 func (s *deploymentSnapshot) annotations(step rolloutplan.SetStep, revision map[string]string, isClosed bool) map[string]string {
 	annotations := maps.Clone(s.deployment.Annotations)
 	if annotations == nil {
@@ -81,7 +81,7 @@ func (s *deploymentSnapshot) annotations(step rolloutplan.SetStep, revision map[
 	return annotations
 }
 
-// isAsDesired says whether nothing is to be applied to a set. Labels and annotations of others may be on it.
+// isAsDesired reports whether nothing has to be applied to a set. Labels and annotations of other managers are ignored.
 func isAsDesired(set, desired *clusterv1.MachineSet) bool {
 	spec, wanted := set.Spec, desired.Spec
 	for _, pair := range [][2]map[string]string{
@@ -109,14 +109,14 @@ func controllerOf(deployment *clusterv1.MachineDeployment) metav1.OwnerReference
 	return *metav1.NewControllerRef(deployment, clusterv1.GroupVersion.WithKind("MachineDeployment"))
 }
 
-// isCleanable says whether a set is no longer needed: it has no machines, and is to have none.
+// isCleanable reports whether a set is no longer needed: it has no machines, and no replicas.
 func isCleanable(set *clusterv1.MachineSet, machines []*clusterv1.Machine) bool {
 	return set.DeletionTimestamp == nil && len(machines) == 0 && ptr.Deref(set.Spec.Replicas, 1) == 0 &&
 		ptr.Deref(set.Status.Replicas, 1) == 0 && set.Status.ObservedGeneration >= set.Generation
 }
 
-// outdated returns the sets that are to be deleted, once the deployment is complete: until then, a template that comes
-// back finds its set.
+// outdated returns the sets to delete once the deployment is complete: until then, a template that is restored has its
+// set.
 func (s *deploymentSnapshot) outdated() []*clusterv1.MachineSet {
 	current := s.current()
 	if s.invalid != "" || current == nil || len(s.rollout.changes) > 0 {

@@ -17,11 +17,11 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/contract"
 )
 
-// fieldManager is that of Cluster API's own controller: what it has set, this one can change and remove, and the other way
-// round.
+// fieldManager is the field manager of Cluster API's own controller: each can change and remove the fields that the other
+// has set.
 const fieldManager = client.FieldOwner("capi-machinedeployment")
 
-// claim has the deployment wait for its sets when it is deleted, belong to its Cluster, and show its revision.
+// claim sets the finalizer, the owner reference to the Cluster and the revision of the deployment.
 func (r *ClusterMachineDeploymentReconciler) claim(ctx context.Context, seen *deploymentSnapshot) error {
 	before := &seen.deployment.ObjectMeta
 	claimed := &clusterv1.MachineDeployment{ObjectMeta: *before.DeepCopy()}
@@ -45,7 +45,7 @@ func (r *ClusterMachineDeploymentReconciler) claim(ctx context.Context, seen *de
 	return nil
 }
 
-// execute adopts sets, and does what was planned once all are the deployment's own.
+// execute adopts sets, and executes the plan once the deployment controls all of them.
 func (r *ClusterMachineDeploymentReconciler) execute(ctx context.Context, seen *deploymentSnapshot) error {
 	if seen.undecided != nil {
 		return nil
@@ -62,7 +62,7 @@ func (r *ClusterMachineDeploymentReconciler) execute(ctx context.Context, seen *
 		if err := r.deleteSet(ctx, set); err != nil {
 			return err
 		}
-		r.tell(seen, "SuccessfulDelete", "Deleted MachineSet %q", set.Name)
+		r.recordEvent(seen, "SuccessfulDelete", "Deleted MachineSet %q", set.Name)
 	}
 	return nil
 }
@@ -76,12 +76,12 @@ func (r *ClusterMachineDeploymentReconciler) adopt(ctx context.Context, seen *de
 		if err := r.cached.Patch(ctx, adopted, patch); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("adopt MachineSet %s: %w", set.Name, err)
 		}
-		r.tell(seen, "SuccessfulAdopt", "Adopted MachineSet %q", set.Name)
+		r.recordEvent(seen, "SuccessfulAdopt", "Adopted MachineSet %q", set.Name)
 	}
 	return nil
 }
 
-// change makes or changes a set, and tells of it.
+// change creates or changes a set, and records an event.
 func (r *ClusterMachineDeploymentReconciler) change(ctx context.Context, seen *deploymentSnapshot, change setChange) error {
 	step := change.step
 	if change.before == nil {
@@ -93,19 +93,19 @@ func (r *ClusterMachineDeploymentReconciler) change(ctx context.Context, seen *d
 		return err
 	}
 	if change.before == nil {
-		r.tell(seen, "SuccessfulCreate", "Created MachineSet %s/%s with %d replicas", seen.deployment.Namespace, step.Set, step.To)
+		r.recordEvent(seen, "SuccessfulCreate", "Created MachineSet %s/%s with %d replicas", seen.deployment.Namespace, step.Set, step.To)
 	}
 	ctrl.LoggerFrom(ctx).Info("MachineSet changed", "machineSet", step.Set, "replicas", step.To, "reasons", step.Reasons)
 	switch {
 	case change.before != nil && step.To > step.From:
-		r.tell(seen, "SuccessfulScale", "Scaled up MachineSet %s: %d -> %d", step.Set, step.From, step.To)
+		r.recordEvent(seen, "SuccessfulScale", "Scaled up MachineSet %s: %d -> %d", step.Set, step.From, step.To)
 	case step.To < step.From:
-		r.tell(seen, "SuccessfulScale", "Scaled down MachineSet %s: %d -> %d", step.Set, step.From, step.To)
+		r.recordEvent(seen, "SuccessfulScale", "Scaled down MachineSet %s: %d -> %d", step.Set, step.From, step.To)
 	}
 	return nil
 }
 
-// prepare returns an error while no set can be made.
+// prepare returns an error while no set can be created.
 func (r *ClusterMachineDeploymentReconciler) prepare(ctx context.Context, seen *deploymentSnapshot) error {
 	if seen.cluster == nil {
 		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: make it", seen.deployment.Spec.ClusterName)
@@ -121,8 +121,8 @@ func (r *ClusterMachineDeploymentReconciler) prepare(ctx context.Context, seen *
 	return errors.Join(failures...)
 }
 
-// end deletes the sets of a deployment that is being deleted, and lets the deployment go when they are gone. Where
-// dependents are to stay as orphans, the garbage collector takes the sets from the deployment first.
+// end deletes the sets of a deployment that is being deleted, and removes the finalizer when they are gone. If dependents
+// are orphaned, the garbage collector removes their owner references first.
 func (r *ClusterMachineDeploymentReconciler) end(ctx context.Context, seen *deploymentSnapshot) error {
 	if controllerutil.ContainsFinalizer(seen.deployment, metav1.FinalizerOrphanDependents) {
 		return nil
@@ -144,7 +144,7 @@ func (r *ClusterMachineDeploymentReconciler) end(ctx context.Context, seen *depl
 	return client.IgnoreNotFound(r.cached.Patch(ctx, after, patch))
 }
 
-// deleteSet deletes a set if it is as it was seen: the garbage collector may have made it an orphan meanwhile.
+// deleteSet deletes a set if it has not changed: the garbage collector may have made it an orphan meanwhile.
 func (r *ClusterMachineDeploymentReconciler) deleteSet(ctx context.Context, set *clusterv1.MachineSet) error {
 	err := r.cached.Delete(ctx, set, client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
@@ -153,6 +153,6 @@ func (r *ClusterMachineDeploymentReconciler) deleteSet(ctx context.Context, set 
 	return nil
 }
 
-func (r *ClusterMachineDeploymentReconciler) tell(seen *deploymentSnapshot, reason, message string, arguments ...any) {
+func (r *ClusterMachineDeploymentReconciler) recordEvent(seen *deploymentSnapshot, reason, message string, arguments ...any) {
 	r.recorder.Eventf(seen.deployment, nil, corev1.EventTypeNormal, reason, "Rollout", message, arguments...)
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// decideInPlace decides of each old set whether its machines can be updated in place. An error decides nothing: no set is
-// changed until it is known, since machines that are replaced meanwhile would not come back. A cluster without extensions has
-// all machines replaced, without a reason.
+// decideInPlace decides for each old set whether its machines can be updated in place. After an error no set is changed,
+// since replaced machines could not be restored. In a cluster without extensions all machines are replaced, and no reason is
+// reported.
 func (r *ClusterMachineDeploymentReconciler) decideInPlace(ctx context.Context, seen *deploymentSnapshot) error {
 	seen.inPlace = map[types.UID]rolloutplan.InPlaceDecision{}
 	var extensions runtimev1.ExtensionConfigList
@@ -28,7 +28,7 @@ func (r *ClusterMachineDeploymentReconciler) decideInPlace(ctx context.Context, 
 		return err
 	}
 	for _, set := range seen.movable() {
-		reason, err := r.whyReplaced(ctx, seen, set)
+		reason, err := r.replacementReason(ctx, seen, set)
 		if err != nil {
 			return fmt.Errorf("decide whether machines of MachineSet %s can be updated in place: %w", set.Name, err)
 		}
@@ -37,8 +37,8 @@ func (r *ClusterMachineDeploymentReconciler) decideInPlace(ctx context.Context, 
 	return nil
 }
 
-// movable returns the old sets with machines that the new set could have. While a rollout is paused, and with OnDelete, none
-// are updated in place.
+// movable returns the old sets with machines that could be moved to the new set. While a rollout is paused, and with OnDelete,
+// no machine is updated in place.
 func (s *deploymentSnapshot) movable() []*clusterv1.MachineSet {
 	if spec := s.spec(); spec.IsOnDelete || spec.IsPaused {
 		return nil
@@ -48,10 +48,10 @@ func (s *deploymentSnapshot) movable() []*clusterv1.MachineSet {
 	})
 }
 
-// whyReplaced returns why the machines of an old set are replaced; empty if they can be updated in place. The extension is asked
-// last.
-func (r *ClusterMachineDeploymentReconciler) whyReplaced(ctx context.Context, seen *deploymentSnapshot, set *clusterv1.MachineSet) (string, error) {
-	if reason := rolloutrules.WhyReplaced(seen.deployment, set, seen.time); reason != "" {
+// replacementReason returns why the machines of an old set are replaced; empty if they can be updated in place. The extension is
+// called last.
+func (r *ClusterMachineDeploymentReconciler) replacementReason(ctx context.Context, seen *deploymentSnapshot, set *clusterv1.MachineSet) (string, error) {
+	if reason := rolloutrules.ReplacementReason(seen.deployment, set, seen.time); reason != "" {
 		return reason, nil
 	}
 	if len(rolloutrules.Differences(set.Spec.Template.Spec, seen.deployment.Spec.Template.Spec)) == 0 {
@@ -60,7 +60,7 @@ func (r *ClusterMachineDeploymentReconciler) whyReplaced(ctx context.Context, se
 	return r.ask(ctx, seen, set)
 }
 
-// ask asks the extension. A template that an old set was made of, and that is gone, can't be compared.
+// ask calls the extension. A template that was deleted can't be compared.
 func (r *ClusterMachineDeploymentReconciler) ask(ctx context.Context, seen *deploymentSnapshot, set *clusterv1.MachineSet) (string, error) {
 	current, err := r.objectsOf(ctx, set)
 	if apierrors.IsNotFound(err) {
@@ -77,7 +77,7 @@ func (r *ClusterMachineDeploymentReconciler) ask(ctx context.Context, seen *depl
 	return strings.Join(decision.Reasons, "; "), err
 }
 
-// wantedSet returns the set with the deployment's template, also before it is made.
+// wantedSet returns the set with the deployment's template, also before it is created.
 func (s *deploymentSnapshot) wantedSet() *clusterv1.MachineSet {
 	if current := s.current(); current != nil {
 		return current
@@ -85,7 +85,7 @@ func (s *deploymentSnapshot) wantedSet() *clusterv1.MachineSet {
 	return s.desired(s.made, rolloutplan.SetStep{Set: s.made.Name}, map[string]string{}, false)
 }
 
-// objectsOf returns a set and its templates as an extension sees them.
+// objectsOf returns a set and its templates for a request to an extension.
 func (r *ClusterMachineDeploymentReconciler) objectsOf(ctx context.Context, set *clusterv1.MachineSet) (
 	hooksv1.CanUpdateMachineSetRequestObjects, error,
 ) {

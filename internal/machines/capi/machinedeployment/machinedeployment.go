@@ -1,9 +1,9 @@
-// Package machinedeployment rolls out the templates of Cluster API's MachineDeployments: it makes a MachineSet for each
-// template, scales the sets so that machines of the new one take the place of the others, or has machines moved to the new one
-// that an extension can update in place, brings to them what can change without new machines, and says of each Machine whether it is up to date. Which Machines a set makes and deletes is the
-// business of the controller of MachineSets.
+// Package machinedeployment rolls out the templates of Cluster API's MachineDeployments: it creates a MachineSet for each
+// template, scales the sets so that machines of the new one replace the others, or has machines moved to the new one that an
+// extension can update in place, updates fields that need no new machines, and sets the condition UpToDate of each Machine.
+// The controller of MachineSets creates and deletes the Machines of a set.
 //
-// What is to be done is decided by package rolloutplan, of what look.go has seen.
+// Package rolloutplan decides what to do, from the snapshot of snapshot.go.
 //
 // SetupWithManager is the call to start from.
 package machinedeployment
@@ -29,8 +29,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// A MachineDeployment whose sets are refused is tried again after retrySoon, and then after twice as long each time, up
-// to retrySeldom: an administrator who makes a template waits for that.
+// A MachineDeployment that failed is retried after retrySoon, and then after twice as long each time, up to retrySeldom: an
+// administrator who creates a missing template does not wait longer.
 const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
 
 // concurrency is how many MachineDeployments are worked on at a time.
@@ -39,14 +39,14 @@ const concurrency = 10
 // A ClusterMachineDeploymentReconciler rolls out the templates of Cluster API's MachineDeployments.
 type ClusterMachineDeploymentReconciler struct {
 	cached     client.Client
-	live       client.Reader // asks the API server
+	live       client.Reader // reads from the API server
 	references contract.ObjectReferences
 	recorder   events.EventRecorder
 	hooks      *runtimehook.InPlaceHooks
 	now        func() time.Time
 }
 
-// SetupWithManager has a manager roll out all MachineDeployments that its cache has. The hooks say which machines can be updated in
+// SetupWithManager adds the controller of MachineDeployments to a manager. The hooks decide which machines can be updated in
 // place.
 func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) error {
 	r := &ClusterMachineDeploymentReconciler{
@@ -73,13 +73,13 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 
 // Reconcile does the next steps of a MachineDeployment's rollout, and writes its status.
 //
-// The cache may lag behind what this controller and that of MachineSets did a moment ago. So the cache only says that
-// something may be to be done; what that is follows from a look at the API server.
+// The cache may lag behind the last writes of this controller and of the controller of MachineSets. So the cache only decides
+// whether there may be something to do; the plan is made from a read of the API server.
 func (r *ClusterMachineDeploymentReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	suffix := rand.String(randomLength)
-	seen, err := r.see(ctx, r.cached, request.NamespacedName, suffix)
+	seen, err := r.takeSnapshot(ctx, r.cached, request.NamespacedName, suffix)
 	if err == nil && seen != nil && seen.isIncomplete() {
-		seen, err = r.see(ctx, r.live, request.NamespacedName, suffix)
+		seen, err = r.takeSnapshot(ctx, r.live, request.NamespacedName, suffix)
 	}
 	switch {
 	case err != nil || seen == nil:

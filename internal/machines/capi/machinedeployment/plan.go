@@ -14,20 +14,20 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
-// A rollout is what is to be done with the sets of a deployment.
+// A rollout is the plan for the sets of a deployment.
 type rollout struct {
 	revision string // of the current set, empty if there is none
 	changes  []setChange
 }
 
-// A setChange is a set that is to be made or changed.
+// A setChange is a set to create or change.
 type setChange struct {
-	before  *clusterv1.MachineSet // nil if it is to be made
+	before  *clusterv1.MachineSet // nil if it is created
 	desired *clusterv1.MachineSet
 	step    rolloutplan.SetStep
 }
 
-// plan returns what is to be done. Sets that are being deleted are left alone, but for their machines, which count.
+// plan returns the next changes. Sets that are being deleted are left alone, but their machines are counted.
 func (s *deploymentSnapshot) plan() rollout {
 	state := rolloutplan.RolloutState{Spec: s.spec()}
 	current := s.current()
@@ -51,15 +51,15 @@ func (s *deploymentSnapshot) plan() rollout {
 
 func (s *deploymentSnapshot) spec() rolloutplan.RolloutSpec {
 	spec := s.deployment.Spec
-	surge, unavailable, _ := rolloutrules.Limits(&spec) // which is valid
+	surge, unavailable, _ := rolloutrules.Limits(&spec) // validated before
 	return rolloutplan.RolloutSpec{
 		Replicas: int(*spec.Replicas), MaxSurge: surge, MaxUnavailable: unavailable,
 		IsOnDelete: rolloutrules.IsOnDelete(&spec), IsPaused: ptr.Deref(spec.Paused, false),
 	}
 }
 
-// stateOf returns a set as the plan sees it. Its machines are counted as they are, and not as its status has them, which
-// lags behind.
+// stateOf returns the state of a set for the plan. Its machines are counted here, since the counts of its status lag
+// behind.
 func (s *deploymentSnapshot) stateOf(set *clusterv1.MachineSet) rolloutplan.SetState {
 	state := rolloutplan.SetState{
 		Name: set.Name, Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Current: len(s.machines[set.UID]),
@@ -86,7 +86,7 @@ func (s *deploymentSnapshot) stateOf(set *clusterv1.MachineSet) rolloutplan.SetS
 	return state
 }
 
-// changes returns the sets that are not as the plan wants them: the new one first.
+// changes returns the sets that differ from the plan: the new one first.
 func (s *deploymentSnapshot) changes(plan rolloutplan.RolloutPlan, current *clusterv1.MachineSet, old []*clusterv1.MachineSet) rollout {
 	var result rollout
 	if plan.New != nil {
@@ -106,10 +106,10 @@ func (s *deploymentSnapshot) changes(plan rolloutplan.RolloutPlan, current *clus
 	return result
 }
 
-// historyAnnotation is on a set whose template came back, and lists the revisions that it had.
+// historyAnnotation is on a set whose template was restored, and lists its earlier revisions.
 const historyAnnotation = "machinedeployment.clusters.x-k8s.io/revision-history"
 
-// newRevision returns the annotations that say which revision of the deployment the current set is: the highest.
+// newRevision returns the annotations with the revision of the current set: the highest one.
 func newRevision(current *clusterv1.MachineSet, old []*clusterv1.MachineSet) map[string]string {
 	highest := 0
 	for _, set := range old {
@@ -129,7 +129,7 @@ func newRevision(current *clusterv1.MachineSet, old []*clusterv1.MachineSet) map
 	return annotations
 }
 
-// oldRevision returns the annotations of a set's revisions, as they are.
+// oldRevision returns the annotations of a set's revisions, unchanged.
 func oldRevision(set *clusterv1.MachineSet) map[string]string {
 	annotations := maps.Clone(set.Annotations)
 	maps.DeleteFunc(annotations, func(key, _ string) bool {
@@ -141,19 +141,19 @@ func oldRevision(set *clusterv1.MachineSet) map[string]string {
 	return annotations
 }
 
-// revisionOf returns 0 for a set that has none, or one that can't be read.
+// revisionOf returns 0 for a set without a revision, or with one that can't be parsed.
 func revisionOf(set *clusterv1.MachineSet) int {
 	revision, _ := strconv.Atoi(set.Annotations[clusterv1.RevisionAnnotation])
 	return revision
 }
 
-// A MachineSet's name is the beginning of its machines' names, and the value of labels.
+// A MachineSet's name is the prefix of its machines' names, and the value of labels.
 const (
 	longestName  = 63
 	randomLength = 5
 )
 
-// newSet returns a set for the deployment's template, before it is made.
+// newSet returns a set for the deployment's template, before it is created.
 func (s *deploymentSnapshot) newSet(suffix string) (*clusterv1.MachineSet, error) {
 	hash, err := hashOf(rolloutFields(s.deployment.Spec.Template.Spec))
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *deploymentSnapshot) newSet(suffix string) (*clusterv1.MachineSet, error
 	set := &clusterv1.MachineSet{}
 	set.Name = prefix[:min(len(prefix), longestName-randomLength)] + suffix
 	set.Labels = map[string]string{clusterv1.MachineDeploymentUniqueLabel: hash + "-" + suffix}
-	set.Finalizers = []string{clusterv1.MachineSetFinalizer} // a set never goes without its machines
+	set.Finalizers = []string{clusterv1.MachineSetFinalizer} // a set is never removed before its machines
 	set.Spec.Replicas = ptr.To[int32](0)
 	set.Spec.Template.Spec = *s.deployment.Spec.Template.Spec.DeepCopy()
 	return set, nil

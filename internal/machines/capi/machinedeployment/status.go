@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// report writes the status, and tells of a problem that was not told before. The problem is returned, to be tried again.
+// report writes the status, and records an event of a problem that was not reported before. It returns the problem, for a retry.
 func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *deploymentSnapshot, problem error) error {
 	message := cmp.Or(seen.invalid, replicas.MessageOf(problem))
 	before := &clusterv1.MachineDeployment{ObjectMeta: seen.deployment.ObjectMeta, Status: seen.deployment.Status}
@@ -28,33 +28,33 @@ func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *d
 	if equality.Semantic.DeepEqual(before.Status, changed.Status) {
 		return problem
 	}
-	told := meta.FindStatusCondition(before.Status.Conditions, clusterv1.ScalingUpCondition)
-	if message != "" && (told == nil || !strings.HasSuffix(told.Message, message)) {
+	reported := meta.FindStatusCondition(before.Status.Conditions, clusterv1.ScalingUpCondition)
+	if message != "" && (reported == nil || !strings.HasSuffix(reported.Message, message)) {
 		r.recorder.Eventf(seen.deployment, nil, corev1.EventTypeWarning, "ReconcileError", "Reconcile", "%s", message)
 	}
-	// A deployment whose finalizer went is gone.
+	// A deployment whose finalizer was removed is gone.
 	if err := r.cached.Status().Patch(ctx, changed, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return errors.Join(problem, fmt.Errorf("write the status of MachineDeployment %s: %w", before.Name, err))
 	}
 	return problem
 }
 
-// newStatus returns the status of a deployment. One that is paused, or invalid, keeps its counts.
+// newStatus returns the status of a deployment. A paused or invalid deployment keeps its counts.
 func newStatus(seen *deploymentSnapshot, problem string) clusterv1.MachineDeploymentStatus {
 	status := *seen.deployment.Status.DeepCopy()
-	tell := func(conditions ...metav1.Condition) {
+	setConditions := func(conditions ...metav1.Condition) {
 		for _, condition := range conditions {
 			condition.ObservedGeneration = seen.deployment.Generation
 			meta.SetStatusCondition(&status.Conditions, condition)
 		}
 	}
-	tell(aggregate.Condition(clusterv1.PausedCondition, seen.isPaused(), ""))
+	setConditions(aggregate.Condition(clusterv1.PausedCondition, seen.isPaused(), ""))
 	if seen.isPaused() {
 		return status
 	}
 	status.ObservedGeneration = seen.deployment.Generation
 	if seen.invalid != "" {
-		tell(aggregate.Condition(clusterv1.ScalingUpCondition, false, problem))
+		setConditions(aggregate.Condition(clusterv1.ScalingUpCondition, false, problem))
 		return status
 	}
 	machines, wanted := seen.owned(), int(*seen.deployment.Spec.Replicas)
@@ -64,14 +64,14 @@ func newStatus(seen *deploymentSnapshot, problem string) clusterv1.MachineDeploy
 	status.Selector = seen.selector.String()
 	count(&status, seen)
 	status.Phase = phase(int(ptr.Deref(status.Replicas, 0)), wanted)
-	tell(available(seen, status.AvailableReplicas), rollingOut(seen))
-	tell(aggregate.Scaling(int(ptr.Deref(status.Replicas, 0)), wanted, problem, aggregate.Stuck(machines, seen.time))...)
-	tell(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, seen.time), remediating(machines), deleting(seen, machines))
+	setConditions(available(seen, status.AvailableReplicas), rollingOut(seen))
+	setConditions(aggregate.Scaling(int(ptr.Deref(status.Replicas, 0)), wanted, problem, aggregate.Stuck(machines, seen.time))...)
+	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, seen.time), remediating(machines), deleting(seen, machines))
 	return status
 }
 
-// count sums up the counts of sets. None is known before a set has counted. A set that is outdated by now has counted machines as up to
-// date that are not any more.
+// count sums up the counts of sets, once each of them has counted. A set that has become outdated may still count its machines
+// as up to date.
 func count(status *clusterv1.MachineDeploymentStatus, seen *deploymentSnapshot) {
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = nil, nil, nil, nil
 	for _, set := range seen.sets {

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
-// rolloutFields returns what of a template reaches machines only when they are recreated.
+// rolloutFields returns the fields of a template that reach machines only when they are recreated.
 func rolloutFields(template clusterv1.MachineSpec) clusterv1.MachineSpec {
 	return clusterv1.MachineSpec{
 		Version: template.Version, FailureDomain: template.FailureDomain,
@@ -17,13 +17,13 @@ func rolloutFields(template clusterv1.MachineSpec) clusterv1.MachineSpec {
 	}
 }
 
-// setMutable sets what of a template reaches machines that are there.
+// setMutable sets the fields of a template that are updated on existing machines.
 func setMutable(spec *clusterv1.MachineSpec, template clusterv1.MachineSpec) {
 	spec.ReadinessGates, spec.Deletion = template.ReadinessGates, template.Deletion
 	spec.MinReadySeconds, spec.Taints = template.MinReadySeconds, template.Taints
 }
 
-// untilRollout returns how long it is until spec.rollout.after, 0 if that has come.
+// untilRollout returns how long it is until spec.rollout.after, 0 if that has passed.
 func (s *deploymentSnapshot) untilRollout() time.Duration {
 	after := s.deployment.Spec.Rollout.After
 	if after.IsZero() {
@@ -37,7 +37,7 @@ func (s *deploymentSnapshot) current() *clusterv1.MachineSet {
 	return rolloutrules.Current(s.deployment, s.sets, s.time)
 }
 
-// old returns the sets but the current one, the oldest first.
+// old returns all sets except for the current one, the oldest first.
 func (s *deploymentSnapshot) old(current *clusterv1.MachineSet) []*clusterv1.MachineSet {
 	return slices.DeleteFunc(slices.Clone(s.sets), func(set *clusterv1.MachineSet) bool { return set == current })
 }

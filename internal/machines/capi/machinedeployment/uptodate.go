@@ -17,8 +17,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
-// judge has each machine say whether it is up to date, in the snapshot too: the status of the deployment sums up what is so now. A machine
-// that changes meanwhile brings about another pass.
+// judge sets the condition UpToDate of each machine, in the snapshot too, from which the status of the deployment is computed. A
+// machine that changes meanwhile triggers another pass.
 func (r *ClusterMachineDeploymentReconciler) judge(ctx context.Context, seen *deploymentSnapshot) error {
 	if seen.invalid != "" {
 		return nil
@@ -41,7 +41,7 @@ func (r *ClusterMachineDeploymentReconciler) judge(ctx context.Context, seen *de
 	return nil
 }
 
-// missing says why the machines of a set are not up to date; nothing if its template is the deployment's.
+// missing returns why the machines of a set are not up to date; empty if its template is the deployment's.
 func (s *deploymentSnapshot) missing(set *clusterv1.MachineSet) []string {
 	missing := rolloutrules.Differences(set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)
 	if rolloutrules.IsExpired(s.deployment, set, s.time) {
@@ -50,8 +50,8 @@ func (s *deploymentSnapshot) missing(set *clusterv1.MachineSet) []string {
 	return missing
 }
 
-// upToDate returns the condition UpToDate of a machine. What counts is the template of its set, as for the rollout, and
-// then whether the machine has come as far.
+// upToDate returns the condition UpToDate of a machine. It depends on the template of its set, as the rollout does, and
+// then on whether the update of the machine is complete.
 func (s *deploymentSnapshot) upToDate(set *clusterv1.MachineSet, machine *clusterv1.Machine) metav1.Condition {
 	condition := metav1.Condition{
 		Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionFalse, ObservedGeneration: machine.Generation,

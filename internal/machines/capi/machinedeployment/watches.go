@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// deploymentOfMachine returns the deployment of a machine, which the controller of MachineSets writes into its labels.
+// deploymentOfMachine returns the deployment of a machine, by the label that the controller of MachineSets sets.
 func deploymentOfMachine(_ context.Context, machine client.Object) []reconcile.Request {
 	name, ok := machine.GetLabels()[clusterv1.MachineDeploymentNameLabel]
 	if !ok {
@@ -40,11 +40,11 @@ func (r *ClusterMachineDeploymentReconciler) deploymentsOfCluster(ctx context.Co
 	})
 }
 
-// allDeployments returns all deployments: a change of an extension may end what holds a rollout.
+// allDeployments returns all deployments: a change of an extension may unblock a rollout.
 func (r *ClusterMachineDeploymentReconciler) allDeployments(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.deploymentsOf(ctx, metav1.NamespaceAll, func(*clusterv1.MachineDeployment) bool { return true })
 }
 
-func (r *ClusterMachineDeploymentReconciler) deploymentsOf(ctx context.Context, namespace string, isOne func(*clusterv1.MachineDeployment) bool) []reconcile.Request {
-	return enqueue.Requests(ctx, r.cached, &clusterv1.MachineDeploymentList{}, isOne, client.InNamespace(namespace))
+func (r *ClusterMachineDeploymentReconciler) deploymentsOf(ctx context.Context, namespace string, matches func(*clusterv1.MachineDeployment) bool) []reconcile.Request {
+	return enqueue.Requests(ctx, r.cached, &clusterv1.MachineDeploymentList{}, matches, client.InNamespace(namespace))
 }

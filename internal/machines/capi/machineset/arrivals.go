@@ -22,20 +22,20 @@ func (s *clusterSetSnapshot) acknowledged() []string {
 	return rolloutrules.Names(s.set.Annotations[clusterv1.AcknowledgedMoveAnnotation])
 }
 
-// isUncounted says whether a machine has arrived, and the set's replicas do not count it yet: it is not surplus.
+// isUncounted reports whether a machine has arrived that the set's replicas do not count yet: it is not surplus.
 func (s *clusterSetSnapshot) isUncounted(m replicas.Replica) bool {
 	return rolloutrules.IsArriving(s.machines[m.Name]) && !slices.Contains(s.acknowledged(), m.Name)
 }
 
-// isAhead says whether the set's replicas count a machine that was not seen to arrive: machines are read before the set. It
-// would seem to be missing.
+// isAhead reports whether the set's replicas count a machine whose arrival was not observed, since machines are read before the
+// set. A replacement would be created for it.
 func (s *clusterSetSnapshot) isAhead() bool {
 	return slices.ContainsFunc(s.acknowledged(), func(name string) bool {
 		return !slices.ContainsFunc(s.replicas, func(m replicas.Replica) bool { return m.Name == name && m.IsCounted() })
 	})
 }
 
-// arrivals returns the machines whose update in place is to begin: those that are counted, and are not being deleted.
+// arrivals returns the machines whose update in place can begin: they are counted, and are not being deleted.
 func (s *clusterSetSnapshot) arrivals() []*clusterv1.Machine {
 	var found []*clusterv1.Machine
 	for _, machine := range s.counted() {
@@ -46,8 +46,8 @@ func (s *clusterSetSnapshot) arrivals() []*clusterv1.Machine {
 	return found
 }
 
-// beginUpdates has the controller of machines update those that have arrived. The Machine is written last: until then, each of
-// the writes is done again.
+// beginUpdates triggers the updates of the machines that have arrived. The Machine is written last: until then, all of the
+// writes are repeated.
 func (r *ClusterMachineSetReconciler) beginUpdates(ctx context.Context, seen *clusterSetSnapshot) error {
 	if seen.invalid != "" {
 		return nil
@@ -86,7 +86,7 @@ func (r *ClusterMachineSetReconciler) beginUpdate(ctx context.Context, set *clus
 	return nil
 }
 
-// updateReferenced has infrastructure or a bootstrap config be as the set's template wants it.
+// updateReferenced applies the set's template to infrastructure or a bootstrap config.
 func (r *ClusterMachineSetReconciler) updateReferenced(ctx context.Context, set *clusterv1.MachineSet,
 	ref, template clusterv1.ContractVersionedObjectReference,
 ) error {
@@ -100,7 +100,7 @@ func (r *ClusterMachineSetReconciler) updateReferenced(ctx context.Context, set 
 	})
 }
 
-// withHook adds a hook to those that are to be called.
+// withHook adds a hook to the pending ones.
 func withHook(pending, hook string) string {
 	hooks := rolloutrules.Names(pending)
 	if !slices.Contains(hooks, hook) {

@@ -12,35 +12,35 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
-// newStatus returns the status of a set. The counts of an invalid one stay as they were: which machines are
-// its own is not known. Of one that is paused nothing else is told.
+// newStatus returns the status of a set. An invalid set keeps its counts, since its machines are not known. For a paused set
+// only the condition Paused changes.
 func newStatus(seen *clusterSetSnapshot, problem string, now time.Time) clusterv1.MachineSetStatus {
 	status := *seen.set.Status.DeepCopy()
-	tell := func(conditions ...metav1.Condition) {
+	setConditions := func(conditions ...metav1.Condition) {
 		for _, condition := range conditions {
 			condition.ObservedGeneration = seen.set.Generation
 			meta.SetStatusCondition(&status.Conditions, condition)
 		}
 	}
-	tell(aggregate.Condition(clusterv1.PausedCondition, seen.isPaused(), ""))
+	setConditions(aggregate.Condition(clusterv1.PausedCondition, seen.isPaused(), ""))
 	if seen.isPaused() {
 		return status
 	}
 	status.ObservedGeneration = seen.set.Generation
 	if seen.invalid != "" {
-		tell(aggregate.Condition(clusterv1.ScalingUpCondition, false, problem))
+		setConditions(aggregate.Condition(clusterv1.ScalingUpCondition, false, problem))
 		return status
 	}
 	machines := seen.counted()
 	status.Selector = seen.selector.String()
 	count(&status, machines)
-	tell(aggregate.Scaling(len(machines), seen.wanted(), problem, aggregate.Stuck(machines, now))...)
-	tell(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, now), remediating(machines), deleting(seen, machines, now))
+	setConditions(aggregate.Scaling(len(machines), seen.wanted(), problem, aggregate.Stuck(machines, now))...)
+	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, now), remediating(machines), deleting(seen, machines, now))
 	return status
 }
 
-// remediating returns the condition Remediating, which says how the machines stand that the set is asked to replace; or,
-// if there is none, names those that a health check has found unhealthy.
+// remediating returns the condition Remediating, with the messages of the machines that the set has to replace; or, if there
+// is none, the names of machines that a health check has found unhealthy.
 func remediating(machines []*clusterv1.Machine) metav1.Condition {
 	var names []string
 	var marked []*clusterv1.Machine

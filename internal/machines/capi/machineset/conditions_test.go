@@ -93,7 +93,7 @@ func TestCounts(t *testing.T) {
 func TestADeletionThatTakesLongIsNamed(t *testing.T) {
 	t.Parallel()
 	got := aggregate.Scaling(3, 1, "", aggregate.Stuck(newMachines("a", "b stuck", "c stuck"), noon))[1]
-	const want = "Scaling down from 3 to 1 replicas\n* Machines b, c in deletion for more than 15m: their condition Deleting says why"
+	const want = "Scaling down from 3 to 1 replicas\n* Machines b, c in deletion for more than 15m: see their condition Deleting"
 	if got.Message != want || got.Status != metav1.ConditionTrue {
 		t.Errorf("%s %q", got.Status, got.Message)
 	}

@@ -26,8 +26,8 @@ const (
 	randomLength = 5
 )
 
-// createMachine makes a machine, and before it the objects of its templates. A controller that ends between the two
-// leaves objects that deleteLeftovers finds.
+// createMachine creates a machine, and before it the objects of its templates. If the controller stops in between, the
+// objects are deleted by deleteLeftovers.
 func (r *ClusterMachineSetReconciler) createMachine(ctx context.Context, set *clusterv1.MachineSet) (name string, err error) {
 	name, err = newName(set)
 	if err != nil {
@@ -57,19 +57,19 @@ func (r *ClusterMachineSetReconciler) createMachine(ctx context.Context, set *cl
 	made = append(made, machine.Spec.InfrastructureRef)
 	err = contract.Apply(ctx, r.cached, machine, fieldManager)
 	if !isRefusal(err) {
-		made = nil // the machine may be there, and have them
+		made = nil // the machine may exist, and use them
 	}
 	return name, err
 }
 
-// isRefusal returns whether the API server has answered that it does not do what it was asked for. Without an answer, it
-// may have done it.
+// isRefusal reports whether the API server has refused a request. Without an answer, it may have executed the
+// request.
 func isRefusal(err error) bool {
 	var answer apierrors.APIStatus
 	return errors.As(err, &answer) && answer.Status().Code < http.StatusInternalServerError
 }
 
-// A creationError is why a machine can't be made, in the same words each time: each try has another name.
+// A creationError is why a machine can't be created, in the same words each time, though each try has another name.
 type creationError struct {
 	name string
 	err  error
@@ -79,7 +79,7 @@ func (e *creationError) Error() string { return strings.ReplaceAll(e.err.Error()
 
 func (e *creationError) Unwrap() error { return e.err }
 
-// clone makes an object of a template. It belongs to the set until the controller of Machines gives it to the machine.
+// clone creates an object from a template. The set owns it until the controller of Machines makes the machine its owner.
 func (r *ClusterMachineSetReconciler) clone(ctx context.Context, set *clusterv1.MachineSet,
 	template clusterv1.ContractVersionedObjectReference, name string,
 ) (clusterv1.ContractVersionedObjectReference, error) {
@@ -97,7 +97,7 @@ func (r *ClusterMachineSetReconciler) clone(ctx context.Context, set *clusterv1.
 	return made, r.applyMetadata(ctx, set, made)
 }
 
-// deleteAll deletes objects for which there is no machine.
+// deleteAll deletes objects without a machine.
 func (r *ClusterMachineSetReconciler) deleteAll(ctx context.Context, namespace string, all []clusterv1.ContractVersionedObjectReference) error {
 	var failures []error
 	for _, reference := range all {
@@ -110,8 +110,8 @@ func (r *ClusterMachineSetReconciler) deleteAll(ctx context.Context, namespace s
 	return errors.Join(failures...)
 }
 
-// deleteLeftovers deletes what was made of the templates for machines that then were not made. The machines are those
-// that were seen on the API server before.
+// deleteLeftovers deletes the objects that were created from templates for machines that were not created. The machines of
+// the snapshot were read from the API server.
 func (r *ClusterMachineSetReconciler) deleteLeftovers(ctx context.Context, seen *clusterSetSnapshot) error {
 	used := map[string]bool{}
 	for _, machine := range seen.machines {
@@ -130,7 +130,7 @@ func (r *ClusterMachineSetReconciler) deleteLeftovers(ctx context.Context, seen 
 	return nil
 }
 
-// deleteUnused deletes the objects that were made of templates of a kind, belong to the set, and are used by no machine.
+// deleteUnused deletes the objects that were created from templates of a kind, belong to the set, and are used by no machine.
 func (r *ClusterMachineSetReconciler) deleteUnused(ctx context.Context, set *clusterv1.MachineSet,
 	of clusterv1.ContractVersionedObjectReference, used map[string]bool,
 ) error {
@@ -160,7 +160,7 @@ func keyOf(ref clusterv1.ContractVersionedObjectReference) string {
 	return ref.APIGroup + "/" + ref.Kind + "/" + ref.Name
 }
 
-// newName returns a name for a machine of a set, as spec.machineNaming.template says.
+// newName returns a name for a machine of a set, by spec.machineNaming.template.
 func newName(set *clusterv1.MachineSet) (string, error) {
 	pattern := set.Spec.MachineNaming.Template
 	if pattern == "" {

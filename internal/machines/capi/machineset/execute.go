@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// claim has the set wait for its machines when it is deleted, and belong to its Cluster.
+// claim sets the finalizer and the owner reference to the Cluster of the set.
 func (r *ClusterMachineSetReconciler) claim(ctx context.Context, seen *clusterSetSnapshot) error {
 	claimed := seen.set.DeepCopy()
 	controllerutil.AddFinalizer(claimed, clusterv1.MachineSetFinalizer)
@@ -40,7 +40,7 @@ func isClusterOrDeployment(owner metav1.OwnerReference) bool {
 	return strings.HasPrefix(owner.APIVersion, clusterv1.GroupVersion.Group+"/") && (owner.Kind == "Cluster" || owner.Kind == "MachineDeployment")
 }
 
-// execute does what was planned.
+// execute executes a plan.
 func (r *ClusterMachineSetReconciler) execute(ctx context.Context, seen *clusterSetSnapshot, p replicas.ReplicaPlan) error {
 	scaler := r.scaler(seen)
 	if err := replicas.SettleOwnership(ctx, scaler, p, seen.machines); err != nil {
@@ -64,7 +64,7 @@ func (r *ClusterMachineSetReconciler) scaler(seen *clusterSetSnapshot) replicas.
 	}
 }
 
-// prepare returns an error while no machine can be made.
+// prepare returns an error while no machine can be created.
 func (r *ClusterMachineSetReconciler) prepare(ctx context.Context, seen *clusterSetSnapshot) error {
 	if err := r.preflight(ctx, seen); err != nil {
 		return err
@@ -72,8 +72,8 @@ func (r *ClusterMachineSetReconciler) prepare(ctx context.Context, seen *cluster
 	return r.deleteLeftovers(ctx, seen)
 }
 
-// end deletes the machines of a set that is being deleted, and lets the set go when they are gone. Where dependents
-// are to stay as orphans, the garbage collector takes the machines from the set first.
+// end deletes the machines of a set that is being deleted, and removes the finalizer when they are gone. If dependents are
+// orphaned, the garbage collector removes their owner references first.
 func (r *ClusterMachineSetReconciler) end(ctx context.Context, seen *clusterSetSnapshot) error {
 	owned := seen.owned()
 	switch {

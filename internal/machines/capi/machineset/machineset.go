@@ -1,11 +1,11 @@
-// Package machineset keeps as many Machines as the MachineSets of Cluster API ask for: it makes Machines, with the
-// infrastructure and the bootstrap config that are theirs, of a set's templates, deletes those that the set can spare,
-// adopts and releases Machines by their labels, brings to them what can change without new ones, and counts them in
-// the set's status. In an update in place, a set gives Machines to another one, which begins their update. A Machine that
-// is marked as unhealthy is deleted, so that another one takes its place. What a Machine's deletion takes, drains and hooks
-// included, is the business of the controller of Machines; a Machine is a replica of its set until it is gone.
+// Package machineset maintains the replicas of Cluster API's MachineSets: it creates Machines, with their infrastructure
+// and bootstrap config, from a set's templates, deletes surplus Machines, adopts and releases Machines by their labels,
+// updates fields that need no new Machines, and counts them in the set's status. In an update in place, a set moves
+// Machines to another one, which begins their update. A Machine that is marked as unhealthy is deleted and replaced. The
+// controller of Machines executes the deletion of a Machine, with drains and hooks; a Machine is a replica of its set
+// until it is gone.
 //
-// What is to be done is decided by package replicas, of what look.go has seen.
+// Package replicas decides what to do, from the snapshot of snapshot.go.
 //
 // SetupWithManager is the call to start from.
 package machineset
@@ -31,31 +31,31 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra"
 )
 
-// A MachineSet whose machines are refused is tried again after retrySoon, and then after twice as long each time,
-// up to retrySeldom: an administrator who raises a quota waits for that.
+// A MachineSet that failed is retried after retrySoon, and then after twice as long each time, up to retrySeldom: an
+// administrator who raises a quota does not wait longer.
 const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
 
 const (
 	concurrency = 10 // MachineSets that are worked on at a time
-	requests    = 20 // machines of one MachineSet that are made, changed or deleted at a time
+	requests    = 20 // machines of one MachineSet that are created, changed or deleted at a time
 )
 
-// ClusterMachineSetOptions are what the controller of MachineSets can be told. The zero value works.
+// ClusterMachineSetOptions configure the controller of MachineSets. The zero value works.
 type ClusterMachineSetOptions struct {
-	RetrySoon time.Duration // when a set that failed is tried again, the first time; a quarter of a second if it is 0
+	RetrySoon time.Duration // pause before the first retry; a quarter of a second if it is 0
 }
 
-// A ClusterMachineSetReconciler keeps the machines of Cluster API's MachineSets.
+// A ClusterMachineSetReconciler maintains the machines of Cluster API's MachineSets.
 type ClusterMachineSetReconciler struct {
 	cached     client.Client
-	live       client.Reader // asks the API server
+	live       client.Reader // reads from the API server
 	references contract.ObjectReferences
 	recorder   events.EventRecorder
 	now        func() time.Time
 	templates  *infra.Watcher // of templates that are missing
 }
 
-// SetupWithManager has a manager keep the machines of all MachineSets that its cache has.
+// SetupWithManager adds the controller of MachineSets to a manager.
 func SetupWithManager(manager ctrl.Manager, o ClusterMachineSetOptions) error {
 	templates, err := infra.NewWatcher(manager)
 	if err != nil {
@@ -83,15 +83,15 @@ func SetupWithManager(manager ctrl.Manager, o ClusterMachineSetOptions) error {
 	return err
 }
 
-// Reconcile does what a MachineSet lacks, and writes its status.
+// Reconcile creates, changes or deletes the machines of a MachineSet, and writes its status.
 //
-// The cache may lag behind what this controller did a moment ago, behind what another instance of it did, and
-// behind an annotation that tells which machine is to go. So the cache only says that something may be to be done;
-// what that is follows from a look at the API server.
+// The cache may lag behind the last writes of this controller or another instance of it, and behind an annotation that
+// selects a machine for deletion. So the cache only decides whether there may be something to do; the plan is made from a
+// read of the API server.
 func (r *ClusterMachineSetReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	seen, err := look(ctx, r.cached, request.NamespacedName)
+	seen, err := readSnapshot(ctx, r.cached, request.NamespacedName)
 	if err == nil && seen != nil && seen.isIncomplete(r.now()) {
-		seen, err = look(ctx, r.live, request.NamespacedName)
+		seen, err = readSnapshot(ctx, r.live, request.NamespacedName)
 	}
 	switch {
 	case err != nil || seen == nil:

@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// lookAtTarget reads the set to which surplus machines are moved. There may be none.
-func (s *clusterSetSnapshot) lookAtTarget(ctx context.Context, reader client.Reader) error {
+// readTarget reads the set to which surplus machines are moved, if any.
+func (s *clusterSetSnapshot) readTarget(ctx context.Context, reader client.Reader) error {
 	name, isMoving := s.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 	if !isMoving {
 		return nil
@@ -35,9 +35,9 @@ func (s *clusterSetSnapshot) lookAtTarget(ctx context.Context, reader client.Rea
 
 // spare moves surplus machines to the set that the annotation names, or else deletes them.
 //
-// A machine whose own update in place has not ended is waited for: another one in its place would be one more that is not
-// available. A machine without a Node has nothing to be updated, and may never have: it is deleted, as in a replacement. So is one
-// that is marked as unhealthy, even while it is updated: its update may never end.
+// A machine whose own update in place has not ended is neither moved nor replaced by another one, which would be unavailable
+// as well. A machine without a Node can't be updated: it is deleted, as in a replacement. So is a machine that is marked as
+// unhealthy, even while it is updated: its update may never end.
 func (r *ClusterMachineSetReconciler) spare(ctx context.Context, seen *clusterSetSnapshot, names []string) error {
 	if _, isMoving := seen.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; !isMoving {
 		return replicas.Remove(ctx, r.scaler(seen), names, seen.machines)
@@ -65,7 +65,7 @@ func (r *ClusterMachineSetReconciler) spare(ctx context.Context, seen *clusterSe
 	return replicas.Remove(ctx, r.scaler(seen), deleted, seen.machines)
 }
 
-// checkTarget returns an error unless the set to which machines are moved expects them: else it would delete them as surplus.
+// checkTarget returns an error unless the set to which machines are moved expects them: it would delete them as surplus.
 func (s *clusterSetSnapshot) checkTarget() error {
 	name := s.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 	own := metav1.GetControllerOfNoCopy(s.set)
@@ -82,7 +82,7 @@ func (s *clusterSetSnapshot) checkTarget() error {
 	return nil
 }
 
-// move gives machines to another set, each by one write, and only as it was seen: one that is deleted meanwhile stays.
+// move moves machines to another set, each by one write, which fails if the machine was deleted meanwhile.
 func (r *ClusterMachineSetReconciler) move(ctx context.Context, seen *clusterSetSnapshot, machines []*clusterv1.Machine) error {
 	count, err := replicas.InParallel(len(machines), requests, func(i int) error {
 		patch := client.MergeFromWithOptions(machines[i], client.MergeFromWithOptimisticLock{})
@@ -98,7 +98,7 @@ func (r *ClusterMachineSetReconciler) move(ctx context.Context, seen *clusterSet
 	return nil
 }
 
-// movedTo returns a machine as one of another set, which is yet to count it.
+// movedTo returns a machine with another set as its owner, which has not counted it yet.
 func movedTo(target, from *clusterv1.MachineSet, machine *clusterv1.Machine) *clusterv1.Machine {
 	moved := machine.DeepCopy()
 	moved.OwnerReferences = slices.DeleteFunc(moved.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == from.UID })

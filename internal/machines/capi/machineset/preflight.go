@@ -17,25 +17,25 @@ import (
 // oldestSkew is how many minor versions a kubelet may be older than the API server.
 const oldestSkew = 3
 
-// A preflightCheck says what speaks against new machines.
+// A preflightCheck returns why no machines can be created.
 type preflightCheck struct {
 	name   clusterv1.MachineSetPreflightCheck
 	failed func(set *clusterv1.MachineSet, plane planeVersions) string
 }
 
-// preflightChecks are those of Cluster API's that do not need its ClusterClasses.
+// preflightChecks are Cluster API's checks that do not need its ClusterClasses.
 var preflightChecks = []preflightCheck{
 	{clusterv1.MachineSetPreflightCheckControlPlaneIsStable, unstable},
 	{clusterv1.MachineSetPreflightCheckKubernetesVersionSkew, outsideSkew},
 	{clusterv1.MachineSetPreflightCheckKubeadmVersionSkew, notKubeadms},
 }
 
-// planeVersions are the version that a control plane is to have, and the one that it has, which is nil before it runs.
+// planeVersions are the desired version of a control plane and the current one, which is nil before it runs.
 type planeVersions struct{ wanted, current *version.Version }
 
-// preflight returns an error while no machine is to be made: there is no Cluster, or its control plane is being made or updated, or is of
-// a version that the machines don't fit. A Cluster that refers to no control plane, or to one without a version, is not
-// judged. What an annotation of the set names is left out.
+// preflight returns an error while no machine can be created: there is no Cluster, or its control plane is being created or
+// updated, or the versions do not fit. A Cluster without a control plane reference, or whose control plane has no version, is
+// not checked. Checks that an annotation of the set names are skipped.
 func (r *ClusterMachineSetReconciler) preflight(ctx context.Context, seen *clusterSetSnapshot) error {
 	if seen.cluster == nil {
 		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: make it", seen.set.Spec.ClusterName)
@@ -62,7 +62,7 @@ func (r *ClusterMachineSetReconciler) preflight(ctx context.Context, seen *clust
 	return errors.Join(failures...)
 }
 
-// versionsOf reads the versions of a control plane. Of several that its machines have, the lowest counts.
+// versionsOf reads the versions of a control plane. The current one is the lowest of its machines.
 func versionsOf(controlPlane *contract.ReferencedObject) (plane planeVersions, err error) {
 	wanted, _, _ := unstructured.NestedString(controlPlane.Object, "spec", "version")
 	current, _, _ := unstructured.NestedString(controlPlane.Object, "status", "version")
@@ -87,7 +87,7 @@ func versionsOf(controlPlane *contract.ReferencedObject) (plane planeVersions, e
 	return plane, nil
 }
 
-// parseVersion returns nil if there is none.
+// parseVersion returns nil for an empty text.
 func parseVersion(text string) (*version.Version, error) {
 	if text == "" {
 		return nil, nil
@@ -108,7 +108,7 @@ func unstable(_ *clusterv1.MachineSet, plane planeVersions) string {
 func outsideSkew(set *clusterv1.MachineSet, plane planeVersions) string {
 	machines, err := version.ParseSemantic(set.Spec.Template.Spec.Version)
 	switch {
-	case err != nil: // there is none, or none that can be compared
+	case err != nil: // no version, or none that can be compared
 		return ""
 	case machines.Minor() > plane.wanted.Minor():
 		return fmt.Sprintf("is of version %s, and machines of version %s would be newer", plane.wanted, machines)

@@ -53,8 +53,8 @@ func TestMachinesWaitForTheControlPlane(t *testing.T) {
 	f.change(plane, `{"status":{"versions":[{"version":"v1.35.0"}]}}`)
 	f.mark(marked, metav1.ConditionFalse, true)
 	machine := f.awaitMachine(marked, func(m *clusterv1.Machine) bool {
-		said := remediation(m)
-		return said.Reason == clusterv1.MachineSetMachineRemediationDeferredReason && strings.Contains(said.Message, "is upgrading from 1.35.0 to 1.36.3")
+		aggregated := remediation(m)
+		return aggregated.Reason == clusterv1.MachineSetMachineRemediationDeferredReason && strings.Contains(aggregated.Message, "is upgrading from 1.35.0 to 1.36.3")
 	})
 	f.change(plane, `{"status":{"versions":[{"version":"v1.36.3"}]}}`)
 	machinetest.AwaitGone(t, f, machine, client.ObjectKeyFromObject(machine))

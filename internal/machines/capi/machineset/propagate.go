@@ -20,19 +20,19 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// The field managers are those of Cluster API's own controller: what it has set, this one can change and remove, and
-// the other way round.
+// The field managers are those of Cluster API's own controller: each controller can change and remove the fields that the
+// other has set.
 const (
 	fieldManager         = client.FieldOwner("capi-machineset")
 	metadataFieldManager = client.FieldOwner("capi-machineset-metadata")
 )
 
-// appliedAnnotation is on each machine, and has a hash of what was last brought to it and to what belongs to it. What
-// the template no longer has is removed from a machine only by being applied without it.
+// appliedAnnotation is on each machine, and has a hash of the fields that were last applied to it and its objects. Fields
+// that the template no longer has are removed by an apply without them.
 const appliedAnnotation = "machine.runlevel.dev/applied-template"
 
-// propagate brings to machines what can change without new ones. A machine that is being deleted gets only what its
-// deletion goes by: a hook that was removed from it does not come back.
+// propagate updates the fields of machines that need no new machine. On a machine that is being deleted only the fields
+// that affect its deletion are updated: a hook that was removed from it is not restored.
 func (r *ClusterMachineSetReconciler) propagate(ctx context.Context, seen *clusterSetSnapshot) error {
 	if seen.invalid != "" {
 		return nil
@@ -56,7 +56,7 @@ func (r *ClusterMachineSetReconciler) propagate(ctx context.Context, seen *clust
 	return nil
 }
 
-// isCurrent says whether a machine has all of the template that needs no new machine.
+// isCurrent reports whether a machine has all fields of the template that need no new machine.
 func isCurrent(set *clusterv1.MachineSet, machine *clusterv1.Machine) bool {
 	changed := machine.DeepCopy()
 	setMutable(&changed.Spec, &set.Spec.Template.Spec)
@@ -69,8 +69,8 @@ func isCurrent(set *clusterv1.MachineSet, machine *clusterv1.Machine) bool {
 			machine.Annotations[appliedAnnotation] == hashOf(set)
 }
 
-// setMutable sets the fields that can change without a new machine. How long a Node may take to be deleted has a default,
-// which whatever writes Machines may have set.
+// setMutable sets the fields that can change without a new machine. The timeout of the deletion of a Node has a default,
+// which other writers of Machines may have set.
 func setMutable(spec, template *clusterv1.MachineSpec) {
 	before := spec.Deletion.NodeDeletionTimeoutSeconds
 	spec.ReadinessGates = template.ReadinessGates
@@ -82,28 +82,28 @@ func setMutable(spec, template *clusterv1.MachineSpec) {
 	spec.Taints = template.Taints
 }
 
-// updateDeleting changes what the deletion of a machine goes by.
+// updateDeleting updates the fields that affect the deletion of a machine.
 func (r *ClusterMachineSetReconciler) updateDeleting(ctx context.Context, set *clusterv1.MachineSet, machine *clusterv1.Machine) error {
 	changed := machine.DeepCopy()
 	setMutable(&changed.Spec, &set.Spec.Template.Spec)
 	return client.IgnoreNotFound(r.cached.Patch(ctx, changed, client.MergeFrom(machine)))
 }
 
-// updateMachine brings the template's changes to what belongs to a machine, and then to the machine: once that has the
-// hash, all have it.
+// updateMachine applies the template's changes to the objects of a machine, and then to the machine: once the machine has
+// the hash, all of them are up to date.
 func (r *ClusterMachineSetReconciler) updateMachine(ctx context.Context, set *clusterv1.MachineSet, machine *clusterv1.Machine) error {
 	for _, ref := range []clusterv1.ContractVersionedObjectReference{machine.Spec.InfrastructureRef, machine.Spec.Bootstrap.ConfigRef} {
 		if !ref.IsDefined() {
 			continue
 		}
 		if err := r.applyMetadata(ctx, set, ref); client.IgnoreNotFound(err) != nil {
-			return err // what is gone, the controller of Machines tells of
+			return err // the controller of Machines reports a missing object
 		}
 	}
 	return contract.Apply(ctx, r.cached, desiredMachine(set, machine), fieldManager)
 }
 
-// desiredMachine returns a machine as the template wants it. What needs a new machine is as the machine has it.
+// desiredMachine returns the desired state of a machine. Fields that need a new machine are the machine's own.
 func desiredMachine(set *clusterv1.MachineSet, machine *clusterv1.Machine) *clusterv1.Machine {
 	template := set.Spec.Template.DeepCopy()
 	desired := &clusterv1.Machine{
@@ -111,7 +111,7 @@ func desiredMachine(set *clusterv1.MachineSet, machine *clusterv1.Machine) *clus
 			Namespace: set.Namespace, Name: machine.Name, UID: machine.UID, ResourceVersion: machine.ResourceVersion,
 			Labels: machineLabels(set), Annotations: map[string]string{},
 			OwnerReferences: []metav1.OwnerReference{controllerOf(set)},
-			Finalizers:      []string{clusterv1.MachineFinalizer}, // a machine never goes without its infrastructure
+			Finalizers:      []string{clusterv1.MachineFinalizer}, // a machine is never removed before its infrastructure
 		},
 		Spec: template.Spec,
 	}
@@ -133,7 +133,7 @@ func machineLabels(set *clusterv1.MachineSet) map[string]string {
 	return labels.Merge(set.Spec.Template.Labels, own)
 }
 
-// labelValue returns a name as the value of a label: as it is, or a hash where it is too long, as Cluster API has it.
+// labelValue returns a name as the value of a label: unchanged, or Cluster API's hash of it if it is too long.
 func labelValue(name string) string {
 	if len(validation.IsValidLabelValue(name)) == 0 {
 		return name
@@ -143,7 +143,7 @@ func labelValue(name string) string {
 	return fmt.Sprintf("hash_%s_z", base64.RawURLEncoding.EncodeToString(hash.Sum(nil)))
 }
 
-// hashOf returns a hash of what a set brings to its machines.
+// hashOf returns a hash of the fields that a set applies to its machines.
 func hashOf(set *clusterv1.MachineSet) string {
 	var mutable clusterv1.MachineSpec
 	setMutable(&mutable, &set.Spec.Template.Spec)
@@ -153,7 +153,7 @@ func hashOf(set *clusterv1.MachineSet) string {
 	return fmt.Sprintf("%016x", hash.Sum64())
 }
 
-// applyMetadata brings labels and annotations of the template to what belongs to a machine.
+// applyMetadata applies the labels and annotations of the template to an object of a machine.
 func (r *ClusterMachineSetReconciler) applyMetadata(ctx context.Context, set *clusterv1.MachineSet, ref clusterv1.ContractVersionedObjectReference) error {
 	found, err := r.references.Get(ctx, ref, set.Namespace)
 	if err != nil {
@@ -163,7 +163,7 @@ func (r *ClusterMachineSetReconciler) applyMetadata(ctx context.Context, set *cl
 	object.SetGroupVersionKind(found.GroupVersionKind())
 	object.SetNamespace(found.GetNamespace())
 	object.SetName(found.GetName())
-	object.SetUID(found.GetUID()) // so that it is not made if it is gone
+	object.SetUID(found.GetUID()) // so that it is not created again if it was deleted
 	object.SetLabels(machineLabels(set))
 	object.SetAnnotations(set.Spec.Template.Annotations)
 	return contract.Apply(ctx, r.cached, object, metadataFieldManager)

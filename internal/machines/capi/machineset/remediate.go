@@ -23,13 +23,13 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A remedy is what is to be done about a machine that was marked as unhealthy.
+// A remedy is the remediation of a machine that was marked as unhealthy.
 type remedy struct {
-	machine, changed *clusterv1.Machine // as it was seen, and as its status is to be
+	machine, changed *clusterv1.Machine // with the observed status, and with the new one
 	isDue            bool               // to be deleted
 }
 
-// newRemedy returns one that has a machine's condition OwnerRemediated say so; without a reason, it goes.
+// newRemedy returns a remedy that sets a machine's condition OwnerRemediated; without a reason, it removes the condition.
 func newRemedy(machine *clusterv1.Machine, reason, message string) remedy {
 	changed := machine.DeepCopy()
 	if reason == "" {
@@ -43,21 +43,21 @@ func newRemedy(machine *clusterv1.Machine, reason, message string) remedy {
 	return remedy{machine: machine, changed: changed, isDue: reason == clusterv1.MachineSetMachineRemediationMachineDeletingReason}
 }
 
-// isHealed says whether a machine was marked, and is healthy again.
+// isHealed reports whether a machine was marked, and is healthy again.
 func isHealed(m *clusterv1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) &&
 		meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
 }
 
-// isBeingRemediated says of a machine that is being deleted whether that is because it was marked.
+// isBeingRemediated reports whether a machine is being deleted because it was marked.
 func isBeingRemediated(m *clusterv1.Machine) bool {
 	condition := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
 	return condition != nil && condition.Status == metav1.ConditionFalse &&
 		condition.Reason == clusterv1.MachineSetMachineRemediationMachineDeletingReason
 }
 
-// remediatedBefore orders marked machines as Cluster API does: those that are annotated, then the newest, which are the
-// least likely to have work.
+// remediatedBefore orders marked machines as Cluster API does: annotated machines first, then the newest, which are the
+// least likely to run workloads.
 func remediatedBefore(a, b *clusterv1.Machine) int {
 	annotated := func(m *clusterv1.Machine) int {
 		if _, isAnnotated := m.Annotations[clusterv1.RemediateMachineAnnotation]; isAnnotated {
@@ -68,8 +68,8 @@ func remediatedBefore(a, b *clusterv1.Machine) int {
 	return cmp.Or(annotated(a)-annotated(b), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
-// lookAtDeployment reads the MachineDeployment of a set with marked machines, which says how many are replaced at once.
-func (s *clusterSetSnapshot) lookAtDeployment(ctx context.Context, reader client.Reader) error {
+// readDeployment reads the MachineDeployment of a set with marked machines, which limits how many are replaced at once.
+func (s *clusterSetSnapshot) readDeployment(ctx context.Context, reader client.Reader) error {
 	owner := deploymentOf(s.set)
 	if owner == nil || !slices.ContainsFunc(s.counted(), rolloutrules.IsMarked) {
 		return nil
@@ -87,7 +87,7 @@ func (s *clusterSetSnapshot) lookAtDeployment(ctx context.Context, reader client
 	return nil
 }
 
-// deploymentOf returns the reference to the MachineDeployment that has made a set; nil if none has.
+// deploymentOf returns the reference to the MachineDeployment that controls a set; nil if there is none.
 func deploymentOf(set *clusterv1.MachineSet) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(set)
 	if owner == nil || owner.Kind != "MachineDeployment" {
@@ -96,14 +96,14 @@ func deploymentOf(set *clusterv1.MachineSet) *metav1.OwnerReference {
 	return owner
 }
 
-// isOutdated says whether the machines of a deployment's set are to be replaced anyway, or the deployment is gone.
+// isOutdated reports whether the rollout replaces the machines of the set anyway, or the deployment is gone.
 func (s *clusterSetSnapshot) isOutdated(now time.Time) bool {
 	return s.deployment == nil || rolloutrules.IsExpired(s.deployment, s.set, now) ||
 		len(rolloutrules.Differences(s.set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)) > 0
 }
 
-// remediable returns how many marked machines may be on their way out at once, and what is said of the others: why, if
-// something blocks new machines.
+// remediable returns how many marked machines may be deleted at once, and the reason and message for the others. blocked is
+// why no machine can be created, or empty.
 func (s *clusterSetSnapshot) remediable(now time.Time, blocked string) (most int, reason, message string) {
 	const deferred = clusterv1.MachineSetMachineRemediationDeferredReason
 	isOfDeployment := deploymentOf(s.set) != nil
@@ -124,8 +124,8 @@ func (s *clusterSetSnapshot) remediable(now time.Time, blocked string) (most int
 	return most, deferred, fmt.Sprintf("Waiting because there are already too many remediations in progress (spec.remediation.maxInFlight is %s)", limit)
 }
 
-// remedies returns what is to be done about marked machines; nothing if all is as it should be. Machines that are updated in
-// place are no exception: an update that does not end is a reason to mark one.
+// remedies returns the remedies of marked machines whose conditions change or that have to be deleted. Machines that are
+// updated in place are remediated as well: an update that does not end is a reason to mark one.
 func (s *clusterSetSnapshot) remedies(now time.Time, blocked string) []remedy {
 	if s.invalid != "" {
 		return nil
@@ -135,7 +135,7 @@ func (s *clusterSetSnapshot) remedies(now time.Time, blocked string) []remedy {
 	var found []remedy
 	for _, machine := range s.counted() {
 		switch {
-		case !metav1.IsControlledBy(machine, s.set): // it is to be adopted first
+		case !metav1.IsControlledBy(machine, s.set): // it has to be adopted first
 		case machine.DeletionTimestamp != nil:
 			if isBeingRemediated(machine) {
 				most--
@@ -159,8 +159,8 @@ func (s *clusterSetSnapshot) remedies(now time.Time, blocked string) []remedy {
 	})
 }
 
-// remediate deletes marked machines, no more at once than may be, and has each say how it stands. It returns whether it has
-// changed machines, so that they are no longer as they were seen.
+// remediate deletes marked machines, no more at once than allowed, and sets their conditions. It returns whether it has
+// changed machines, so that the snapshot is outdated.
 func (r *ClusterMachineSetReconciler) remediate(ctx context.Context, seen *clusterSetSnapshot) (isChanged bool, err error) {
 	remedies := seen.remedies(r.now(), "")
 	if slices.ContainsFunc(remedies, func(item remedy) bool { return item.isDue }) {
@@ -174,7 +174,7 @@ func (r *ClusterMachineSetReconciler) remediate(ctx context.Context, seen *clust
 	return true, cmp.Or(applyRemedies(ctx, r.scaler(seen), seen, remedies), err)
 }
 
-// applyRemedies writes the conditions before it deletes: they tell deletions that count from those for other reasons, also
+// applyRemedies writes the conditions before it deletes: by them remediations are distinguished from other deletions, also
 // after a restart in between.
 func applyRemedies(ctx context.Context, s replicas.Scaler, seen *clusterSetSnapshot, remedies []remedy) error {
 	_, err := replicas.InParallel(len(remedies), s.Requests, func(i int) error {

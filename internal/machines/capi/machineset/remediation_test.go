@@ -78,10 +78,10 @@ func (f *field) awaitRemediation(deleting, waiting int) {
 	f.await("machines are remediated", func() bool {
 		goes, waits := 0, 0
 		for _, machine := range f.machines() {
-			switch said := remediation(machine); {
-			case machine.DeletionTimestamp != nil && said.Reason == clusterv1.MachineSetMachineRemediationMachineDeletingReason:
+			switch aggregated := remediation(machine); {
+			case machine.DeletionTimestamp != nil && aggregated.Reason == clusterv1.MachineSetMachineRemediationMachineDeletingReason:
 				goes++
-			case said.Reason == clusterv1.MachineSetMachineRemediationDeferredReason:
+			case aggregated.Reason == clusterv1.MachineSetMachineRemediationDeferredReason:
 				waits++
 			}
 		}
@@ -180,8 +180,8 @@ func TestARolloutReplacesMarkedMachines(t *testing.T) {
 	}
 	f.mark(machine.Name, metav1.ConditionFalse, true)
 	f.awaitMachine(machine.Name, func(m *clusterv1.Machine) bool {
-		said := remediation(m)
-		return said.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason && strings.Contains(said.Message, "pending removal due to rollout")
+		aggregated := remediation(m)
+		return aggregated.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason && strings.Contains(aggregated.Message, "pending removal due to rollout")
 	})
 	f.change(from, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":0}}`, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
 	machinetest.AwaitGone(t, f, machine, client.ObjectKeyFromObject(machine))

@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// report writes the status, and tells of a problem that was not told before. The problem is returned, to be tried again.
+// report writes the status, and records an event of a problem that was not reported before. It returns the problem, for a retry.
 func (r *ClusterMachineSetReconciler) report(ctx context.Context, seen *clusterSetSnapshot, problem error) error {
 	changed := seen.set.DeepCopy()
 	message := cmp.Or(seen.invalid, replicas.MessageOf(problem))
@@ -26,23 +26,23 @@ func (r *ClusterMachineSetReconciler) report(ctx context.Context, seen *clusterS
 	if equality.Semantic.DeepEqual(seen.set.Status, changed.Status) {
 		return problem
 	}
-	if !isTold(&seen.set.Status, message) {
+	if !isReported(&seen.set.Status, message) {
 		r.recorder.Eventf(seen.set, nil, corev1.EventTypeWarning, "ReconcileError", "Reconcile", "%s", message)
 	}
-	// A set whose finalizer went is gone.
+	// A set whose finalizer was removed is gone.
 	if err := r.cached.Status().Patch(ctx, changed, client.MergeFrom(seen.set)); client.IgnoreNotFound(err) != nil {
 		return errors.Join(problem, fmt.Errorf("write the status of MachineSet %s: %w", seen.set.Name, err))
 	}
 	return problem
 }
 
-// isTold says whether a status has a message.
-func isTold(status *clusterv1.MachineSetStatus, message string) bool {
+// isReported reports whether a status has a message.
+func isReported(status *clusterv1.MachineSetStatus, message string) bool {
 	condition := meta.FindStatusCondition(status.Conditions, clusterv1.ScalingUpCondition)
 	return message == "" || condition != nil && strings.HasSuffix(condition.Message, message)
 }
 
-// count sets the numbers of a status. An update in place takes a machine out of service.
+// count sets the counts of a status. A machine that is updated in place is not counted as ready, available or up to date.
 func count(status *clusterv1.MachineSetStatus, machines []*clusterv1.Machine) {
 	var ready, available, upToDate int32
 	for _, m := range machines {

@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// comings pass only objects that were not there before: what is in a template can't be changed.
-var comings = predicate.TypedFuncs[*metav1.PartialObjectMetadata]{
+// creations passes only creations: a template can't be changed.
+var creations = predicate.TypedFuncs[*metav1.PartialObjectMetadata]{
 	UpdateFunc: func(event.TypedUpdateEvent[*metav1.PartialObjectMetadata]) bool { return false },
 	DeleteFunc: func(event.TypedDeleteEvent[*metav1.PartialObjectMetadata]) bool { return false },
 }
 
-// awaitTemplate has the sets of a template that is missing be woken when it comes. The templates of a kind are watched from the
-// first time on that one of them is missing.
+// awaitTemplate reconciles the sets of a missing template when it is created. The templates of a kind are watched once one
+// of them is missing.
 func (r *ClusterMachineSetReconciler) awaitTemplate(ctx context.Context, template clusterv1.ContractVersionedObjectReference) error {
 	served, err := r.references.Served(ctx, template.GroupKind())
 	if err != nil {
@@ -27,10 +27,10 @@ func (r *ClusterMachineSetReconciler) awaitTemplate(ctx context.Context, templat
 	}
 	return r.templates.Watch(served.GroupVersionKind, func(ctx context.Context, object *metav1.PartialObjectMetadata) []reconcile.Request {
 		return r.setsOfTemplate(ctx, template.GroupKind(), object)
-	}, comings)
+	}, creations)
 }
 
-// setsOfTemplate returns the sets whose machines are made of a template.
+// setsOfTemplate returns the sets whose machines are created from a template.
 func (r *ClusterMachineSetReconciler) setsOfTemplate(ctx context.Context, kind schema.GroupKind, template client.Object) []reconcile.Request {
 	wanted := clusterv1.ContractVersionedObjectReference{APIGroup: kind.Group, Kind: kind.Kind, Name: template.GetName()}
 	return r.setsOf(ctx, template.GetNamespace(), func(set *clusterv1.MachineSet) bool {

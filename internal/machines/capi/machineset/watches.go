@@ -31,13 +31,13 @@ func (r *ClusterMachineSetReconciler) setsOfCluster(ctx context.Context, cluster
 	})
 }
 
-// setsOfDeployment returns the sets of a MachineDeployment, which says how many of their machines are remediated at once.
+// setsOfDeployment returns the sets of a MachineDeployment, which limits how many of their machines are remediated at once.
 func (r *ClusterMachineSetReconciler) setsOfDeployment(ctx context.Context, deployment client.Object) []reconcile.Request {
 	return r.setsOf(ctx, deployment.GetNamespace(), func(set *clusterv1.MachineSet) bool {
 		return metav1.IsControlledBy(set, deployment)
 	})
 }
 
-func (r *ClusterMachineSetReconciler) setsOf(ctx context.Context, namespace string, isOne func(*clusterv1.MachineSet) bool) []reconcile.Request {
-	return enqueue.Requests(ctx, r.cached, &clusterv1.MachineSetList{}, isOne, client.InNamespace(namespace))
+func (r *ClusterMachineSetReconciler) setsOf(ctx context.Context, namespace string, matches func(*clusterv1.MachineSet) bool) []reconcile.Request {
+	return enqueue.Requests(ctx, r.cached, &clusterv1.MachineSetList{}, matches, client.InNamespace(namespace))
 }

@@ -1,7 +1,7 @@
-// Package rolloutrules has the rules by which rollouts of Cluster API's MachineDeployments go, apart from the controllers that
-// follow them: what a deployment asks for where it says nothing, how many machines may be missing or too many, what of a template
-// makes machines outdated, which set is the current one, and which machine of a set goes first. It reads and writes nothing, so that
-// a preview of a rollout and the controllers can't differ. What is done next is the business of package rolloutplan.
+// Package rolloutrules has the rules of rollouts of Cluster API's MachineDeployments, apart from the controllers that follow
+// them: the defaults of a deployment, how many machines may be missing or surplus, which fields of a template make machines
+// outdated, which set is the current one, and which machine of a set is deleted first. It reads and writes nothing, so that
+// a preview of a rollout and the controllers can't differ. Package rolloutplan decides the next step.
 //
 // Differences is the call to start from.
 package rolloutrules
@@ -20,7 +20,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// SetDefaults sets what Cluster API's admission sets, which is not there.
+// SetDefaults sets the defaults of Cluster API's admission, which does not run here.
 func SetDefaults(spec *clusterv1.MachineDeploymentSpec) {
 	strategy := &spec.Rollout.Strategy
 	strategy.Type = cmp.Or(strategy.Type, clusterv1.RollingUpdateMachineDeploymentStrategyType)
@@ -29,13 +29,13 @@ func SetDefaults(spec *clusterv1.MachineDeploymentSpec) {
 	strategy.RollingUpdate.MaxUnavailable = cmp.Or(strategy.RollingUpdate.MaxUnavailable, ptr.To(intstr.FromInt32(0)))
 }
 
-// IsOnDelete says whether machines are replaced only when others delete them.
+// IsOnDelete reports whether machines are replaced only when a user deletes them.
 func IsOnDelete(spec *clusterv1.MachineDeploymentSpec) bool {
 	return spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
 }
 
-// Limits returns how many machines there may be beyond what is wanted, and how many may be unavailable. Percentages of
-// which both come to nothing allow one to be unavailable: the rollout would not go on otherwise.
+// Limits returns how many machines there may be beyond spec.replicas, and how many may be unavailable. If both are rounded
+// to zero, one machine may be unavailable: the rollout would be stuck otherwise.
 func Limits(spec *clusterv1.MachineDeploymentSpec) (surge, unavailable int, err error) {
 	update, wanted := spec.Rollout.Strategy.RollingUpdate, int(*spec.Replicas)
 	if IsOnDelete(spec) {
@@ -57,8 +57,8 @@ func Limits(spec *clusterv1.MachineDeploymentSpec) (surge, unavailable int, err 
 	return surge, min(unavailable, wanted), nil
 }
 
-// Differences says what of a set's template differs from the deployment's, so that its machines are not up to date, in
-// the words of Cluster API.
+// Differences returns which fields of a set's template differ from the deployment's, so that its machines are not up to date,
+// in the words of Cluster API.
 func Differences(current, wanted clusterv1.MachineSpec) []string {
 	var found []string
 	if current.Version != wanted.Version {
@@ -85,15 +85,15 @@ func notUpToDate(template clusterv1.ContractVersionedObjectReference) string {
 	return strings.TrimSuffix(template.Kind, clusterv1.TemplateSuffix) + " is not up-to-date"
 }
 
-// IsExpired says whether spec.rollout.after has come, and the set is older.
+// IsExpired reports whether spec.rollout.after has passed, and the set is older.
 func IsExpired(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSet, now time.Time) bool {
 	after := deployment.Spec.Rollout.After
 	return !after.IsZero() && !now.Before(after.Time) && set.CreationTimestamp.Before(&after)
 }
 
-// WhyReplaced says why the machines of an old set are replaced whatever an extension says, because spec.rollout.after asks for new
-// machines, or no object of one kind becomes one of another; empty if an extension is to be asked.
-func WhyReplaced(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSet, now time.Time) string {
+// ReplacementReason returns why the machines of an old set are replaced without calling an extension: spec.rollout.after requires
+// new machines, or the kind of an object changes. It is empty if an extension has to be called.
+func ReplacementReason(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSet, now time.Time) string {
 	const message = "spec.template.spec.%s changes from kind %s to %s"
 	has, wanted := set.Spec.Template.Spec, deployment.Spec.Template.Spec
 	if IsExpired(deployment, set, now) {
@@ -122,13 +122,13 @@ func Current(deployment *clusterv1.MachineDeployment, sets []*clusterv1.MachineS
 	return found
 }
 
-// IsUpdating says whether a machine is being updated in place, from its move to another set on.
+// IsUpdating reports whether a machine is being updated in place, from its move to another set on.
 func IsUpdating(m *clusterv1.Machine) bool {
 	_, isUpdating := m.Annotations[clusterv1.UpdateInProgressAnnotation]
 	return isUpdating
 }
 
-// IsArriving says whether a machine was moved to its set, and its update in place has not been begun.
+// IsArriving reports whether a machine was moved to its set, and its update in place has not begun.
 func IsArriving(m *clusterv1.Machine) bool {
 	_, isArriving := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]
 	return isArriving
@@ -139,18 +139,18 @@ func Names(annotation string) []string {
 	return strings.FieldsFunc(annotation, func(r rune) bool { return r == ',' })
 }
 
-// IsAvailable says whether a machine is, and is to stay so.
+// IsAvailable reports whether a machine is available, and is not being deleted or updated.
 func IsAvailable(m *clusterv1.Machine) bool {
 	return m.DeletionTimestamp == nil && !IsUpdating(m) && meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineAvailableCondition)
 }
 
-// IsMarked says whether a machine's owner is asked to replace it, because it is not healthy.
+// IsMarked reports whether a machine is marked as unhealthy, for its owner to replace it.
 func IsMarked(m *clusterv1.Machine) bool {
 	return meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) &&
 		meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
 }
 
-// What ranks a machine; the highest goes first. The figures are Cluster API's: tools that predict a scale down
+// The priorities of a machine; the highest is deleted first. The values are Cluster API's: tools that predict a scale down
 // calculate with them.
 const (
 	priorityMarked    = 80.0 // annotated, whatever the annotation's value
@@ -159,7 +159,7 @@ const (
 	priorityOther     = 20.0
 )
 
-// DeletionPriority ranks a machine that a set may spare. Of its age it is told a number from 0 to 50, which grows with it.
+// DeletionPriority returns the priority of a machine in a scale down. byAge grows with the age of the machine, from 0 to 50.
 func DeletionPriority(m *clusterv1.Machine, order clusterv1.MachineSetDeletionOrder, byAge float64) float64 {
 	_, isMarked := m.Annotations[clusterv1.DeleteMachineAnnotation]
 	switch {
@@ -178,7 +178,7 @@ func DeletionPriority(m *clusterv1.Machine, order clusterv1.MachineSetDeletionOr
 	}
 }
 
-// isHealthy says whether a machine has a node, and nothing says that it is not healthy.
+// isHealthy reports whether a machine has a node, and no condition reports it as unhealthy.
 func isHealthy(m *clusterv1.Machine) bool {
 	return m.Status.NodeRef.IsDefined() &&
 		!meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineNodeHealthyCondition) &&

@@ -50,7 +50,7 @@ func TestWhyReplaced(t *testing.T) {
 		set.Spec.Template.Spec.InfrastructureRef.Kind = "KwokMachineTemplate"
 		d.Spec.Template.Spec = set.Spec.Template.Spec
 		change(d)
-		if got := WhyReplaced(d, set, now); got != want {
+		if got := ReplacementReason(d, set, now); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

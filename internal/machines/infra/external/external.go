@@ -1,6 +1,6 @@
-// Package external is infrastructure that a person or a script provides: the controller of ExternalMachines says in
-// the condition Ready and in events what it waits for, and lets an object that is being deleted go when
-// spec.terminated says that the machine was ended.
+// Package external is infrastructure that a person or a script provides: the controller of ExternalMachines reports in
+// the condition Ready and in events what it waits for, and removes the finalizer of an object that is being deleted when
+// spec.terminated is true.
 //
 // It needs the rights: externalmachines get, list, watch, patch; externalmachines/status patch; events of
 // events.k8s.io create, patch.
@@ -25,7 +25,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
-// Finalizer keeps an ExternalMachine until its machine was ended.
+// Finalizer keeps an ExternalMachine until its machine was terminated.
 const Finalizer = "infrastructure.runlevel.dev/externalmachine"
 
 // An ExternalMachineReconciler is the controller of ExternalMachines.
@@ -34,10 +34,10 @@ type ExternalMachineReconciler struct {
 	Events events.EventRecorder
 }
 
-// concurrency is how many machines are told of at once.
+// concurrency is how many machines are reconciled at once.
 const concurrency = 10
 
-// SetupWithManager has a manager run the controller.
+// SetupWithManager adds the controller to a manager.
 func SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.ExternalMachine{}).
@@ -77,12 +77,12 @@ func (r *ExternalMachineReconciler) Reconcile(ctx context.Context, request ctrl.
 	return ctrl.Result{}, nil
 }
 
-// since is the patch of what has changed, which fails if the object is another one by now.
+// since returns the patch of the changes since before, which fails with a conflict if the object has changed meanwhile.
 func since(before *v1alpha1.ExternalMachine) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
-// setStatus says how far a machine is, and returns whether it waits for something else than before.
+// setStatus sets the status of a machine, and reports whether the condition Ready has changed.
 func setStatus(machine *v1alpha1.ExternalMachine) bool {
 	status := &machine.Status
 	status.Addresses, status.FailureDomain = machine.Spec.Addresses, machine.Spec.FailureDomain
@@ -90,7 +90,7 @@ func setStatus(machine *v1alpha1.ExternalMachine) bool {
 	return meta.SetStatusCondition(&status.Conditions, ready(machine))
 }
 
-// ready returns the condition Ready of a machine: what it waits for.
+// ready returns the condition Ready of a machine, with what it waits for.
 func ready(machine *v1alpha1.ExternalMachine) metav1.Condition {
 	const patch = "kubectl patch externalmachine -n %s %s --type=merge -p '%s'"
 	condition := metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, ObservedGeneration: machine.Generation}

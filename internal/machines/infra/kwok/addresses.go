@@ -12,12 +12,12 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
-// firstAddress is the lowest address that a Node may get. All of 127.0.0.0/8 reaches the machine itself, so
-// that a program can listen where it is reached as the node.
+// firstAddress is the lowest address of a Node. All of 127.0.0.0/8 is the loopback of the host, so that a program
+// can listen on the address of the node.
 var firstAddress = netip.MustParseAddr("127.0.1.1")
 
-// addressPool hands out addresses. It hands out none twice, also if it is free again: what knows a node by its
-// address may not have noticed that the node is gone. After a restart it starts over from what is in use.
+// addressPool allocates addresses. It allocates no address twice, even if it is free again: a client that identifies a
+// node by its address may not have noticed its deletion. After a restart, all addresses that are not in use are free.
 type addressPool struct {
 	mu     sync.Mutex
 	isRead bool
@@ -25,7 +25,7 @@ type addressPool struct {
 	next   netip.Addr
 }
 
-// take returns an address that is in use nowhere.
+// take returns an address that is not in use.
 func (p *addressPool) take(ctx context.Context, reader client.Reader) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,7 +42,7 @@ func (p *addressPool) take(ctx context.Context, reader client.Reader) (string, e
 	return p.next.String(), nil
 }
 
-// reserve notes that an address is in use.
+// reserve records that an address is in use.
 func (p *addressPool) reserve(address string) {
 	if parsed, err := netip.ParseAddr(address); err == nil {
 		p.mu.Lock()

@@ -23,7 +23,7 @@ type KwokConfigReconciler struct {
 	Client client.Client
 }
 
-// SetupConfigsWithManager has a manager run the controller of KwokConfigs.
+// SetupConfigsWithManager adds the controller of KwokConfigs to a manager.
 func SetupConfigsWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.KwokConfig{}).
@@ -60,8 +60,8 @@ func (r *KwokConfigReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 	return ctrl.Result{}, nil
 }
 
-// secretOf returns the Secret of a config. Its name has the UID of the config, so that a Secret of that name which is
-// there already is the config's own, and need not be read.
+// secretOf returns the Secret of a config. Its name contains the UID of the config, so that an existing Secret of that
+// name is the config's own, and need not be read.
 func secretOf(config *v1alpha1.KwokConfig) *corev1.Secret {
 	const longest = 200 // of 253 characters, with the UID
 	name := strings.TrimRight(config.Name[:min(longest, len(config.Name))], "-.")

@@ -1,12 +1,12 @@
-// Package kwok is infrastructure without machines behind it: the controller of KwokMachines makes a Node for each
-// one, which kwok keeps alive where kwok runs. Starts and ends can be had slow and failing (v1alpha1.KwokMachineSpec).
+// Package kwok is infrastructure without machines behind it: the controller of KwokMachines creates a Node for each
+// one, which kwok keeps alive if kwok runs. Starts and ends can be slow, and can fail (v1alpha1.KwokMachineSpec).
 //
-// A Node is made once, and never again: the machine that it stood for is gone when the Node is. It stays when a
-// KwokMachine of a machine ends, as a cloud's would, for the controller of machines to delete. Of a KwokMachine that
-// was made without a machine, the Node is deleted here.
+// A Node is created only once: if it is deleted, its simulated machine is gone. It is kept when a KwokMachine of a
+// machine ends, as a cloud's would be, for the controller of machines to delete. The Node of a KwokMachine without
+// a machine is deleted here.
 //
-// The controller of KwokConfigs makes a Secret for each one, so that Cluster API's Machines can have bootstrap data
-// where nothing boots.
+// The controller of KwokConfigs creates a Secret for each one, so that Cluster API's Machines can have bootstrap data
+// though nothing boots.
 //
 // They need the rights: kwokmachines get, list, watch, patch, delete; kwokmachines/status patch; nodes get, list,
 // create, delete; kwokconfigs get, list, watch; kwokconfigs/status patch; secrets create.
@@ -36,9 +36,9 @@ const Finalizer = "infrastructure.runlevel.dev/kwokmachine"
 
 const (
 	concurrency = 10
-	// startsAgain is when a start that failed is tried again, and takenAgain when a Node of another is looked at again.
+	// startsAgain is the pause before the retry of a failed start, and takenAgain that before a foreign Node is checked again.
 	startsAgain, takenAgain = time.Second, 30 * time.Second
-	// conflictPause is for the cache to see what was written.
+	// conflictPause is the pause for the cache to observe a write.
 	conflictPause = 100 * time.Millisecond
 )
 
@@ -51,7 +51,7 @@ type KwokMachineReconciler struct {
 	addresses addressPool
 }
 
-// SetupWithManager has a manager run the controller.
+// SetupWithManager adds the controller to a manager.
 func SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.KwokMachine{}).
@@ -103,14 +103,14 @@ func (r *KwokMachineReconciler) claim(ctx context.Context, machine *v1alpha1.Kwo
 	return nil
 }
 
-// start goes on with the start of a machine.
+// start continues the start of a machine.
 func (r *KwokMachineReconciler) start(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
 	if isAwaited(machine) {
-		return ctrl.Result{}, r.tell(ctx, machine, notReady(waitingForMachine, "waits for the Machine that it is made for"))
+		return ctrl.Result{}, r.patchStatus(ctx, machine, notReady(waitingForMachine, "waits for the Machine that it is made for"))
 	}
 	if left := time.Until(machine.CreationTimestamp.Add(machine.Spec.StartAfter.Duration)); left > 0 {
 		message := fmt.Sprintf("starts at %s", time.Now().Add(left).UTC().Format(time.RFC3339))
-		return ctrl.Result{RequeueAfter: left}, r.tell(ctx, machine, notReady("Starting", message))
+		return ctrl.Result{RequeueAfter: left}, r.patchStatus(ctx, machine, notReady("Starting", message))
 	}
 	if failure := machine.Spec.StartFailure; failure != nil && (failure.Times == 0 || machine.Status.StartFailures < failure.Times) {
 		result := ctrl.Result{}
@@ -121,7 +121,7 @@ func (r *KwokMachineReconciler) start(ctx context.Context, machine *v1alpha1.Kwo
 				result.RequeueAfter = startsAgain
 			}
 		}
-		return result, r.tell(ctx, machine, failed)
+		return result, r.patchStatus(ctx, machine, failed)
 	}
 	if err := r.chooseAddress(ctx, machine); err != nil {
 		return ctrl.Result{}, err
@@ -131,15 +131,15 @@ func (r *KwokMachineReconciler) start(ctx context.Context, machine *v1alpha1.Kwo
 		return ctrl.Result{}, err
 	}
 	if taken != "" {
-		return ctrl.Result{RequeueAfter: takenAgain}, r.tell(ctx, machine, notReady("NodeTaken", taken))
+		return ctrl.Result{RequeueAfter: takenAgain}, r.patchStatus(ctx, machine, notReady("NodeTaken", taken))
 	}
-	if err := r.tell(ctx, machine, isProvisioned); err != nil {
+	if err := r.patchStatus(ctx, machine, isProvisioned); err != nil {
 		return ctrl.Result{}, err
 	}
 	return r.keep(ctx, machine)
 }
 
-// chooseAddress sets status.addresses before there is a Node: after a restart, the address is known.
+// chooseAddress sets status.addresses before the Node exists, so that the address is known after a restart.
 func (r *KwokMachineReconciler) chooseAddress(ctx context.Context, machine *v1alpha1.KwokMachine) error {
 	if len(machine.Status.Addresses) > 0 {
 		return nil
@@ -152,14 +152,14 @@ func (r *KwokMachineReconciler) chooseAddress(ctx context.Context, machine *v1al
 		}
 	}
 	r.addresses.reserve(address)
-	return r.tell(ctx, machine, func(status *v1alpha1.InfrastructureStatus) {
+	return r.patchStatus(ctx, machine, func(status *v1alpha1.InfrastructureStatus) {
 		status.Addresses = []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: address}, {Type: corev1.NodeHostName, Address: machine.Name},
 		}
 	})
 }
 
-// keep has a machine run until it vanishes, if it is to.
+// keep deletes a running machine after spec.vanishAfter, if that is set.
 func (r *KwokMachineReconciler) keep(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
 	ready := meta.FindStatusCondition(machine.Status.Conditions, "Ready")
 	if machine.Spec.VanishAfter == nil || ready == nil {
@@ -174,17 +174,17 @@ func (r *KwokMachineReconciler) keep(ctx context.Context, machine *v1alpha1.Kwok
 	return ctrl.Result{}, nil
 }
 
-// end goes on with the end of a machine.
+// end continues the end of a machine.
 func (r *KwokMachineReconciler) end(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(machine, Finalizer) {
 		return ctrl.Result{}, nil
 	}
 	if machine.Spec.NeverDeletes {
-		return ctrl.Result{}, r.tell(ctx, machine, notReady("NeverDeletes", "stays until spec.neverDeletes is false"))
+		return ctrl.Result{}, r.patchStatus(ctx, machine, notReady("NeverDeletes", "stays until spec.neverDeletes is false"))
 	}
 	if left := time.Until(machine.DeletionTimestamp.Add(machine.Spec.DeleteAfter.Duration)); left > 0 {
 		message := fmt.Sprintf("ends at %s", machine.DeletionTimestamp.Add(machine.Spec.DeleteAfter.Duration).UTC().Format(time.RFC3339))
-		return ctrl.Result{RequeueAfter: left}, r.tell(ctx, machine, notReady("Ending", message))
+		return ctrl.Result{RequeueAfter: left}, r.patchStatus(ctx, machine, notReady("Ending", message))
 	}
 	if !isOfMachine(machine) {
 		if err := r.deleteNode(ctx, machine); err != nil {
@@ -197,8 +197,8 @@ func (r *KwokMachineReconciler) end(ctx context.Context, machine *v1alpha1.KwokM
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// tell writes the status if a change of it changes anything.
-func (r *KwokMachineReconciler) tell(ctx context.Context, machine *v1alpha1.KwokMachine,
+// patchStatus writes the status if the change has an effect.
+func (r *KwokMachineReconciler) patchStatus(ctx context.Context, machine *v1alpha1.KwokMachine,
 	change func(*v1alpha1.InfrastructureStatus),
 ) error {
 	before := machine.DeepCopy()
@@ -210,7 +210,7 @@ func (r *KwokMachineReconciler) tell(ctx context.Context, machine *v1alpha1.Kwok
 	return nil
 }
 
-// notReady says why a machine is not ready.
+// notReady sets the condition Ready to False, with a reason.
 func notReady(reason, message string) func(*v1alpha1.InfrastructureStatus) {
 	return func(status *v1alpha1.InfrastructureStatus) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
@@ -219,7 +219,7 @@ func notReady(reason, message string) func(*v1alpha1.InfrastructureStatus) {
 	}
 }
 
-// isProvisioned says that a machine runs.
+// isProvisioned sets the status of a machine that runs.
 func isProvisioned(status *v1alpha1.InfrastructureStatus) {
 	status.Initialization.Provisioned = true
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Running"})

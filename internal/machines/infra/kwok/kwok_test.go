@@ -67,19 +67,19 @@ func TestMachinesOfNodes(t *testing.T) {
 		key, node := client.ObjectKeyFromObject(machine), client.ObjectKey{Name: machine.Name}
 		create(t, c, machine)
 		machinetest.Await(t, c, machine, key, isReady("Running"))
-		there := machinetest.Await(t, c, &corev1.Node{}, node, func(n *corev1.Node) bool { return len(n.Status.Conditions) > 0 })
-		if want := "kwok://" + namespace + "/" + machine.Name; there.Spec.ProviderID != want || machine.Spec.ProviderID != want {
-			t.Errorf("providerID %s of the Node, %s of the machine, want %s", there.Spec.ProviderID, machine.Spec.ProviderID, want)
+		existing := machinetest.Await(t, c, &corev1.Node{}, node, func(n *corev1.Node) bool { return len(n.Status.Conditions) > 0 })
+		if want := "kwok://" + namespace + "/" + machine.Name; existing.Spec.ProviderID != want || machine.Spec.ProviderID != want {
+			t.Errorf("providerID %s of the Node, %s of the machine, want %s", existing.Spec.ProviderID, machine.Spec.ProviderID, want)
 		}
-		if there.Status.Addresses[0] != machine.Status.Addresses[0] || !machine.Status.Initialization.Provisioned {
-			t.Errorf("addresses %v of the Node, status %+v of the machine", there.Status.Addresses, machine.Status)
+		if existing.Status.Addresses[0] != machine.Status.Addresses[0] || !machine.Status.Initialization.Provisioned {
+			t.Errorf("addresses %v of the Node, status %+v of the machine", existing.Status.Addresses, machine.Status)
 		}
-		if _, ok := there.Labels["node-role.kubernetes.io/worker"]; !ok || len(there.Spec.Taints) == 0 {
-			t.Errorf("the Node has labels %v and taints %v", there.Labels, there.Spec.Taints)
+		if _, ok := existing.Labels["node-role.kubernetes.io/worker"]; !ok || len(existing.Spec.Taints) == 0 {
+			t.Errorf("the Node has labels %v and taints %v", existing.Labels, existing.Spec.Taints)
 		}
 		remove(t, c, machine)
 		machinetest.AwaitGone(t, c, machine, key)
-		if err := c.Get(t.Context(), node, there); err != nil {
+		if err := c.Get(t.Context(), node, existing); err != nil {
 			t.Errorf("its Node: %v", err)
 		}
 	})

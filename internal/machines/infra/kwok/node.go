@@ -14,8 +14,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
-// makeNode makes the Node of a machine unless it is there. It returns what is in the way, in words, if a Node of that
-// name is another's.
+// makeNode creates the Node of a machine unless it exists. It returns a message if a Node of that name belongs to
+// another machine.
 func (r *KwokMachineReconciler) makeNode(ctx context.Context, machine *v1alpha1.KwokMachine) (string, error) {
 	version, err := r.versionOf(ctx, machine)
 	if err != nil {
@@ -28,18 +28,18 @@ func (r *KwokMachineReconciler) makeNode(ctx context.Context, machine *v1alpha1.
 	if !apierrors.IsAlreadyExists(err) {
 		return "", fmt.Errorf("make the Node %s: %w", machine.Name, err)
 	}
-	there, err := r.findNode(ctx, machine)
+	existing, err := r.findNode(ctx, machine)
 	if err != nil {
 		return "", err
 	}
-	if there != nil && there.Spec.ProviderID != machine.Spec.ProviderID {
+	if existing != nil && existing.Spec.ProviderID != machine.Spec.ProviderID {
 		return fmt.Sprintf("there is a Node %s that is not of this machine (its providerID is %q): delete it, or the machine",
-			there.Name, there.Spec.ProviderID), nil
+			existing.Name, existing.Spec.ProviderID), nil
 	}
 	return "", nil
 }
 
-// deleteNode deletes the Node of a machine unless it is gone, or another's.
+// deleteNode deletes the Node of a machine unless it is gone, or belongs to another machine.
 func (r *KwokMachineReconciler) deleteNode(ctx context.Context, machine *v1alpha1.KwokMachine) error {
 	node, err := r.findNode(ctx, machine)
 	if err != nil || node == nil || node.Spec.ProviderID != machine.Spec.ProviderID {
@@ -51,7 +51,7 @@ func (r *KwokMachineReconciler) deleteNode(ctx context.Context, machine *v1alpha
 	return nil
 }
 
-// findNode returns the Node of a machine's name, or nil if there is none.
+// findNode returns the Node with a machine's name, or nil if there is none.
 func (r *KwokMachineReconciler) findNode(ctx context.Context, machine *v1alpha1.KwokMachine) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	err := r.Reader.Get(ctx, client.ObjectKey{Name: machine.Name}, node)
@@ -64,7 +64,7 @@ func (r *KwokMachineReconciler) findNode(ctx context.Context, machine *v1alpha1.
 	return node, nil
 }
 
-// nodeOf returns the Node of a machine. Its version is that of the Machine unless the KwokMachine has one of its own.
+// nodeOf returns the Node of a machine. Its version is the Machine's unless the KwokMachine has a version.
 func nodeOf(machine *v1alpha1.KwokMachine, version string) *corev1.Node {
 	labels := map[string]string{corev1.LabelHostname: machine.Name}
 	for key, value := range machine.Spec.Node.Labels {

@@ -10,22 +10,22 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra"
 )
 
-// waitingForMachine is the reason of an object that Cluster API has made, and that is no Machine's yet.
+// waitingForMachine is the reason of an object that Cluster API has created, and that no Machine owns yet.
 const waitingForMachine = "WaitingForMachine"
 
-// isOfMachine says whether a machine has the object as its own, be it of OpenShift or of Cluster API.
+// isOfMachine reports whether the object belongs to a machine, of OpenShift's API or of Cluster API.
 func isOfMachine(object client.Object) bool {
 	return object.GetAnnotations()[infra.UIDAnnotation] != "" || clusterAPIMachineOf(object) != ""
 }
 
-// isAwaited says whether Cluster API is yet to give the object to a Machine: until then, it belongs to the set that has
-// made it, which deletes it if no Machine comes to be.
+// isAwaited reports whether no Machine of Cluster API owns the object yet: until then, it belongs to the set that has
+// created it, which deletes it if the Machine is not created.
 func isAwaited(object client.Object) bool {
 	_, isOfCluster := object.GetLabels()[clusterv1.ClusterNameLabel]
 	return isOfCluster && !isOfMachine(object)
 }
 
-// clusterAPIMachineOf returns the name of the Machine of Cluster API whose own the object is; empty if there is none.
+// clusterAPIMachineOf returns the name of the Machine of Cluster API that owns the object; empty if there is none.
 func clusterAPIMachineOf(object client.Object) string {
 	for _, owner := range object.GetOwnerReferences() {
 		if owner.APIVersion == clusterv1.GroupVersion.String() && owner.Kind == "Machine" {
@@ -35,7 +35,7 @@ func clusterAPIMachineOf(object client.Object) string {
 	return ""
 }
 
-// versionOf returns the version that the Machine of an object asks for; empty if that says nothing of it.
+// versionOf returns the version of the Machine of an object; empty if it has none.
 func (r *KwokMachineReconciler) versionOf(ctx context.Context, object client.Object) (string, error) {
 	name := clusterAPIMachineOf(object)
 	if name == "" {

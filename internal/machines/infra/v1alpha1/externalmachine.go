@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// An ExternalMachine is infrastructure that a person or a script provides: who has started the machine sets
-// spec.providerID, and who has ended it after the object was deleted sets spec.terminated.
+// An ExternalMachine is infrastructure that a person or a script provides: set spec.providerID after the machine was
+// started, and spec.terminated after it was terminated because the object is being deleted.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -29,11 +29,11 @@ type ExternalMachine struct {
 	Status InfrastructureStatus `json:"status,omitempty"`
 }
 
-// An ExternalMachineSpec is what a person or a script says of the machine.
+// An ExternalMachineSpec describes the machine that a person or a script provides.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || has(self.providerID) && self.providerID == oldSelf.providerID",message="spec.providerID can't be changed once it is set"
 type ExternalMachineSpec struct {
-	// providerID says that the machine runs, and which one it is. It has to be the spec.providerID of its Node.
+	// providerID identifies the machine, and is set once it runs. It has to be the spec.providerID of its Node.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -45,16 +45,16 @@ type ExternalMachineSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Addresses []corev1.NodeAddress `json:"addresses,omitempty"`
-	// failureDomain is where the machine stands, such as its rack.
+	// failureDomain is the location of the machine, such as its rack.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	FailureDomain string `json:"failureDomain,omitempty"`
-	// terminated says that the machine was ended, so that an object that is being deleted may go.
+	// terminated is true after the machine was terminated, so that an object that is being deleted is removed.
 	//
 	// +optional
 	Terminated bool `json:"terminated,omitempty"`
-	// description is for the person who provides the machine: what it is to be like.
+	// description describes the desired machine, for the person who provides it.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024

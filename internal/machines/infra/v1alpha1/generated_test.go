@@ -24,11 +24,11 @@ var generated = map[string]string{
 }
 
 func definition(name string) string {
-	return "../../../manifests/0000_30_machine-controller_01_" + name + ".crd.yaml"
+	return "../../../../manifests/0000_30_machine-controller_01_" + name + ".crd.yaml"
 }
 
 func TestGeneratedFilesAreCurrent(t *testing.T) {
-	const tools = "-modfile=../../../tools/go.mod"
+	const tools = "-modfile=../../../../tools/go.mod"
 	if err := exec.CommandContext(t.Context(), "go", "tool", tools, "controller-gen", "--version").Run(); err != nil {
 		t.Skip("controller-gen can't be built here:", err)
 	}

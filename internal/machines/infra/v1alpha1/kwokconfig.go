@@ -2,8 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// A KwokConfig is the bootstrap config of a simulated machine: its controller makes a Secret of what it says, as the
-// bootstrap data of a real machine is made. It is for Cluster API's Machines, whose spec.bootstrap.configRef names it.
+// A KwokConfig is the bootstrap config of a simulated machine: its controller creates a Secret with spec.data, as for
+// the bootstrap data of a real machine. It is for Cluster API's Machines, whose spec.bootstrap.configRef names it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -24,7 +24,7 @@ type KwokConfig struct {
 	Status BootstrapStatus `json:"status,omitempty"`
 }
 
-// A KwokConfigSpec says what the bootstrap data is.
+// A KwokConfigSpec has the bootstrap data.
 type KwokConfigSpec struct {
 	// data is the bootstrap data. A simulated machine does not read it.
 	//
@@ -49,9 +49,9 @@ type BootstrapStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// A BootstrapInitialization says how far the bootstrap data came to be.
+// A BootstrapInitialization is the progress of the bootstrap data.
 type BootstrapInitialization struct {
-	// dataSecretCreated says that the Secret is there. It stays so.
+	// dataSecretCreated is true once the Secret was created.
 	//
 	// +optional
 	DataSecretCreated bool `json:"dataSecretCreated,omitempty"`
@@ -66,7 +66,7 @@ type KwokConfigList struct {
 	Items           []KwokConfig `json:"items"`
 }
 
-// A KwokConfigTemplate is what Cluster API's MachineSets make KwokConfigs of.
+// A KwokConfigTemplate is a template from which Cluster API's MachineSets create KwokConfigs.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=kwokct,categories=cluster-api
@@ -81,14 +81,14 @@ type KwokConfigTemplate struct {
 	Spec KwokConfigTemplateSpec `json:"spec"`
 }
 
-// A KwokConfigTemplateSpec has what is copied.
+// A KwokConfigTemplateSpec has the template that is copied.
 //
 // +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template",message="spec.template can't be changed: make another KwokConfigTemplate, and refer to that"
 type KwokConfigTemplateSpec struct {
 	Template KwokConfigTemplateResource `json:"template"`
 }
 
-// A KwokConfigTemplateResource is a KwokConfig to be.
+// A KwokConfigTemplateResource is the template of a KwokConfig.
 type KwokConfigTemplateResource struct {
 	// +optional
 	ObjectMeta TemplateMeta `json:"metadata,omitempty,omitzero"`

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A KwokMachine is infrastructure without a machine behind it: its controller makes a Node, which kwok keeps alive
-// where kwok runs. It is for tests, demonstrations and rehearsals, so its starts and ends can be slow and can fail.
+// A KwokMachine is infrastructure without a machine behind it: its controller creates a Node, which kwok keeps alive
+// if kwok runs. It is for tests, demonstrations and rehearsals, so its starts and ends can be slow and can fail.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -29,7 +29,7 @@ type KwokMachine struct {
 	Status InfrastructureStatus `json:"status,omitempty"`
 }
 
-// A KwokMachineSpec says how the simulated machine behaves.
+// A KwokMachineSpec is the behavior of the simulated machine.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || has(self.providerID) && self.providerID == oldSelf.providerID",message="spec.providerID can't be changed once it is set"
 type KwokMachineSpec struct {
@@ -54,28 +54,28 @@ type KwokMachineSpec struct {
 	//
 	// +optional
 	DeleteAfter metav1.Duration `json:"deleteAfter,omitempty"`
-	// vanishAfter is how long the machine runs until it ends unasked, as one that a cloud has lost: the object is gone
-	// then, and the Node stays. It never does so if this is empty.
+	// vanishAfter is how long the machine runs until it vanishes, as one that a cloud has lost: the object is gone
+	// then, and the Node stays. It never vanishes if this is empty.
 	//
 	// +optional
 	VanishAfter *metav1.Duration `json:"vanishAfter,omitempty"`
-	// startFailure has the start fail.
+	// startFailure makes the start fail.
 	//
 	// +optional
 	StartFailure *StartFailure `json:"startFailure,omitempty"`
-	// neverDeletes has the end never come: the object stays until this is set to false.
+	// neverDeletes keeps an object that is being deleted until this is set to false.
 	//
 	// +optional
 	NeverDeletes bool `json:"neverDeletes,omitempty"`
-	// node is what the Node is like.
+	// node describes the Node.
 	//
 	// +optional
 	Node KwokNode `json:"node,omitempty"`
 }
 
-// A StartFailure has the start of a simulated machine fail.
+// A StartFailure makes the start of a simulated machine fail.
 type StartFailure struct {
-	// message is what the condition Ready says of it.
+	// message is the message of the condition Ready.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -87,7 +87,7 @@ type StartFailure struct {
 	Times int32 `json:"times,omitempty"`
 }
 
-// A KwokNode says what the Node of a simulated machine is like.
+// A KwokNode describes the Node of a simulated machine.
 type KwokNode struct {
 	// labels are set on the Node, besides kubernetes.io/hostname.
 	//
@@ -98,11 +98,11 @@ type KwokNode struct {
 	// +optional
 	// +listType=atomic
 	Taints []corev1.Taint `json:"taints,omitempty"`
-	// kubeletVersion is what the Node says that its kubelet is.
+	// kubeletVersion is the version of the kubelet that the Node reports.
 	//
 	// +optional
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
-	// osImage is what the Node says that its operating system is.
+	// osImage is the operating system that the Node reports.
 	//
 	// +optional
 	OSImage string `json:"osImage,omitempty"`

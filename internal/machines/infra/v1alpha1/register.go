@@ -1,6 +1,6 @@
 // Package v1alpha1 has the kinds of infrastructure that come with Runlevel: KwokMachine, which is simulated, and
 // ExternalMachine, which a person or a script provides. For Cluster API, there are templates of both, and KwokConfig, the
-// bootstrap config of what is simulated. Their definitions in manifests are generated of it.
+// bootstrap config of a simulated machine. Their definitions in manifests are generated from this package.
 //
 // Install is the call to start from.
 //
@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is the one of the kinds.
+// GroupVersion is the group and the version of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "infrastructure.runlevel.dev", Version: "v1alpha1"}
 
-// Install has a scheme know the kinds. Templates have no list type: they are read one by one, or as metadata.
+// Install adds the kinds to a scheme. Templates have no list type: they are read one by one, or as metadata.
 func Install(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&KwokMachine{}, &KwokMachineList{}, &KwokMachineTemplate{},

@@ -14,7 +14,7 @@ type InfrastructureStatus struct {
 	// +optional
 	// +listType=atomic
 	Addresses []corev1.NodeAddress `json:"addresses,omitempty"`
-	// failureDomain is where the machine stands.
+	// failureDomain is the location of the machine.
 	//
 	// +optional
 	FailureDomain string `json:"failureDomain,omitempty"`
@@ -22,7 +22,7 @@ type InfrastructureStatus struct {
 	//
 	// +optional
 	StartFailures int32 `json:"startFailures,omitempty"`
-	// conditions has Ready, which says what is awaited as long as it is not True.
+	// conditions has Ready, whose message is what the machine waits for while it is not True.
 	//
 	// +optional
 	// +listType=map
@@ -30,9 +30,9 @@ type InfrastructureStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// An Initialization says how far the machine came to be.
+// An Initialization is the progress of the start of the machine.
 type Initialization struct {
-	// provisioned says that the machine was started and that spec.providerID is set. It stays so.
+	// provisioned is true once the machine was started and spec.providerID is set.
 	//
 	// +optional
 	Provisioned bool `json:"provisioned,omitempty"`

@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// A KwokMachineTemplate is what Cluster API's MachineSets make KwokMachines of.
+// A KwokMachineTemplate is a template from which Cluster API's MachineSets create KwokMachines.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=kwokmt,categories=cluster-api
@@ -17,14 +17,14 @@ type KwokMachineTemplate struct {
 	Spec KwokMachineTemplateSpec `json:"spec"`
 }
 
-// A KwokMachineTemplateSpec has what is copied. Machines that were made before a change would differ from those after it.
+// A KwokMachineTemplateSpec has the template that is copied. It is immutable, so that all machines of a template are equal.
 //
 // +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template",message="spec.template can't be changed: make another KwokMachineTemplate, and refer to that"
 type KwokMachineTemplateSpec struct {
 	Template KwokMachineTemplateResource `json:"template"`
 }
 
-// A KwokMachineTemplateResource is a KwokMachine to be.
+// A KwokMachineTemplateResource is the template of a KwokMachine.
 type KwokMachineTemplateResource struct {
 	// +optional
 	ObjectMeta TemplateMeta `json:"metadata,omitempty,omitzero"`
@@ -32,7 +32,7 @@ type KwokMachineTemplateResource struct {
 	Spec KwokMachineSpec `json:"spec"`
 }
 
-// An ExternalMachineTemplate is what Cluster API's MachineSets make ExternalMachines of.
+// An ExternalMachineTemplate is a template from which Cluster API's MachineSets create ExternalMachines.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=extmt,categories=cluster-api
@@ -47,14 +47,14 @@ type ExternalMachineTemplate struct {
 	Spec ExternalMachineTemplateSpec `json:"spec"`
 }
 
-// An ExternalMachineTemplateSpec has what is copied. Machines that were made before a change would differ from those after it.
+// An ExternalMachineTemplateSpec has the template that is copied. It is immutable, so that all machines of a template are equal.
 //
 // +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template",message="spec.template can't be changed: make another ExternalMachineTemplate, and refer to that"
 type ExternalMachineTemplateSpec struct {
 	Template ExternalMachineTemplateResource `json:"template"`
 }
 
-// An ExternalMachineTemplateResource is an ExternalMachine to be.
+// An ExternalMachineTemplateResource is the template of an ExternalMachine.
 type ExternalMachineTemplateResource struct {
 	// +optional
 	ObjectMeta TemplateMeta `json:"metadata,omitempty,omitzero"`
@@ -62,7 +62,7 @@ type ExternalMachineTemplateResource struct {
 	Spec ExternalMachineSpec `json:"spec"`
 }
 
-// TemplateMeta is the metadata that is copied of a template.
+// TemplateMeta is the metadata that is copied from a template.
 type TemplateMeta struct {
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`

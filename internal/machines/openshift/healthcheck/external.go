@@ -18,48 +18,48 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
-// The conditions of a MachineHealthCheck that has another controller remediate.
+// The conditions of a MachineHealthCheck with external remediation.
 const (
 	templates = machinev1beta1.ExternalRemediationTemplateAvailable
 	requests  = machinev1beta1.ExternalRemediationRequestAvailable
 )
 
-// An externalProblem is why another controller can't be asked for remediation.
+// An externalProblem is why external remediation can't be requested.
 type externalProblem struct {
-	of     machinev1beta1.ConditionType // which it makes false
+	of     machinev1beta1.ConditionType // that becomes false
 	reason string
 	error
 }
 
 func (p *externalProblem) Unwrap() error { return p.error }
 
-// remediationsByName are objects that ask another controller for remediation, by the names of their machines.
+// remediationsByName are objects that request external remediation, by the names of their machines.
 type remediationsByName map[string]*unstructured.Unstructured
 
-// remediations returns the remediation objects of the namespace. They are read once, however many machines there are.
+// remediations returns the remediation objects of the namespace. They are read once for all machines.
 func (r *MachineHealthCheckReconciler) remediations(ctx context.Context, check *machinev1beta1.MachineHealthCheck) (remediationsByName, error) {
 	ref := check.Spec.RemediationTemplate
 	if ref == nil {
 		return nil, nil
 	}
-	var there unstructured.UnstructuredList
-	there.SetAPIVersion(ref.APIVersion)
-	there.SetKind(strings.TrimSuffix(ref.Kind, "Template") + "List")
-	if err := r.client.List(ctx, &there, client.InNamespace(check.Namespace)); err != nil {
+	var existing unstructured.UnstructuredList
+	existing.SetAPIVersion(ref.APIVersion)
+	existing.SetKind(strings.TrimSuffix(ref.Kind, "Template") + "List")
+	if err := r.client.List(ctx, &existing, client.InNamespace(check.Namespace)); err != nil {
 		return nil, &externalProblem{requests, machinev1beta1.ExternalRemediationRequestCreationFailed, fmt.Errorf("list the objects that ask for remediation: %w", err)}
 	}
 	byName := remediationsByName{}
-	for i := range there.Items {
-		byName[there.Items[i].GetName()] = &there.Items[i]
+	for i := range existing.Items {
+		byName[existing.Items[i].GetName()] = &existing.Items[i]
 	}
 	return byName, nil
 }
 
 // endRemediations deletes the remediation objects of healthy machines, also while too many others are unhealthy.
-func (r *MachineHealthCheckReconciler) endRemediations(ctx context.Context, asked remediationsByName, healthy []target) error {
+func (r *MachineHealthCheckReconciler) endRemediations(ctx context.Context, requested remediationsByName, healthy []checkedMachine) error {
 	var problems []error
 	for _, t := range healthy {
-		made := asked[t.machine.Name]
+		made := requested[t.machine.Name]
 		if made != nil && made.GetDeletionTimestamp() == nil && isOwnedBy(made, t.machine) {
 			problems = append(problems, client.IgnoreNotFound(r.client.Delete(ctx, made)))
 		}
@@ -76,8 +76,8 @@ func isOwnedBy(object client.Object, machine *machinev1beta1.Machine) bool {
 	return false
 }
 
-// createRemediation makes the object that asks another controller to fix a machine. It has the machine's name, so
-// that there is one at most.
+// createRemediation creates the object that requests external remediation of a machine. It has the machine's name, so
+// that there is at most one.
 func (r *MachineHealthCheckReconciler) createRemediation(
 	ctx context.Context, check *machinev1beta1.MachineHealthCheck, machine *machinev1beta1.Machine,
 ) error {
@@ -113,7 +113,7 @@ func (r *MachineHealthCheckReconciler) createRemediation(
 	return nil
 }
 
-// withProblem returns conditions that tell why another controller can't be asked for remediation, while that is so.
+// withProblem returns conditions that report why external remediation can't be requested.
 func withProblem(all []machinev1beta1.Condition, err error, now time.Time) []machinev1beta1.Condition {
 	problem := &externalProblem{}
 	_ = errors.As(err, &problem)

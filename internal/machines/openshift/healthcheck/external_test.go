@@ -82,12 +82,12 @@ func TestAnotherControllerRemediates(t *testing.T) {
 	sandboxtest.Apply(t, connected, definition("RebootTemplate", "reboottemplates"))
 	awaitProblem(machinev1beta1.ExternalRemediationTemplateAvailable, machinev1beta1.ExternalRemediationTemplateNotFound)
 	addTemplate(t, namespace, "RebootTemplate")
-	asked := &unstructured.Unstructured{}
-	asked.SetAPIVersion("remedy.example.com/v1")
-	asked.SetKind("Reboot")
-	machinetest.Await(t, c, asked, client.ObjectKeyFromObject(m), func(*unstructured.Unstructured) bool { return true })
-	if pause, _, _ := unstructured.NestedString(asked.Object, "spec", "wait"); pause != "5m" || asked.GetOwnerReferences()[0].UID != m.UID {
-		t.Errorf("what is asked for is %+v", asked)
+	requested := &unstructured.Unstructured{}
+	requested.SetAPIVersion("remedy.example.com/v1")
+	requested.SetKind("Reboot")
+	machinetest.Await(t, c, requested, client.ObjectKeyFromObject(m), func(*unstructured.Unstructured) bool { return true })
+	if pause, _, _ := unstructured.NestedString(requested.Object, "spec", "wait"); pause != "5m" || requested.GetOwnerReferences()[0].UID != m.UID {
+		t.Errorf("what is asked for is %+v", requested)
 	}
 	awaitProblem("", "")
 	must(t, c.Get(t.Context(), client.ObjectKeyFromObject(m), m))
@@ -95,7 +95,7 @@ func TestAnotherControllerRemediates(t *testing.T) {
 		t.Error("the machine is deleted, though another controller is to fix it")
 	}
 	setBroken(t, namespace+"-web-0", corev1.ConditionFalse)
-	machinetest.AwaitGone(t, c, asked, client.ObjectKeyFromObject(m))
+	machinetest.AwaitGone(t, c, requested, client.ObjectKeyFromObject(m))
 }
 
 // A machine gets well while more machines are unhealthy than are remediated: its remediation ends all the same.
@@ -124,12 +124,12 @@ func TestRemediationEndsWhileOthersAreUnhealthy(t *testing.T) {
 		return new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr)
 	})
 	setBroken(t, namespace+"-web-0", corev1.ConditionTrue)
-	asked := &unstructured.Unstructured{}
-	asked.SetAPIVersion("remedy.example.com/v1")
-	asked.SetKind("Restart")
-	machinetest.Await(t, c, asked, client.ObjectKeyFromObject(m), func(*unstructured.Unstructured) bool { return true })
+	requested := &unstructured.Unstructured{}
+	requested.SetAPIVersion("remedy.example.com/v1")
+	requested.SetKind("Restart")
+	machinetest.Await(t, c, requested, client.ObjectKeyFromObject(m), func(*unstructured.Unstructured) bool { return true })
 	setBroken(t, namespace+"-web-1", corev1.ConditionTrue)
 	setBroken(t, namespace+"-web-2", corev1.ConditionTrue)
 	setBroken(t, namespace+"-web-0", corev1.ConditionFalse)
-	machinetest.AwaitGone(t, c, asked, client.ObjectKeyFromObject(m))
+	machinetest.AwaitGone(t, c, requested, client.ObjectKeyFromObject(m))
 }

@@ -1,8 +1,8 @@
-// Package healthcheck deletes Machines whose nodes are unhealthy, as MachineHealthChecks of machine.openshift.io say, so
-// that their MachineSet replaces them; or asks another controller to fix them. It does so only while few are unhealthy.
+// Package healthcheck deletes Machines whose nodes are unhealthy by the MachineHealthChecks of machine.openshift.io, so
+// that their MachineSet replaces them; or requests external remediation. It does so only while few are unhealthy.
 //
-// MachineHealthCheckReconciler is what to start from. Whether a machine is unhealthy, and when to look again, is
-// decided by examine, which is pure: nothing is polled.
+// MachineHealthCheckReconciler is the type to start from. examine decides whether a machine is unhealthy, and when to
+// check again. It is pure: nothing is polled.
 package healthcheck
 
 import (
@@ -27,10 +27,10 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
 )
 
-// PausedAnnotation is the annotation of a MachineHealthCheck that nothing is to be done for.
+// PausedAnnotation is the annotation of a paused MachineHealthCheck.
 const PausedAnnotation = "cluster.x-k8s.io/paused"
 
-// MachineHealthCheckReconciler remediates what MachineHealthChecks find unhealthy.
+// MachineHealthCheckReconciler remediates the unhealthy machines of MachineHealthChecks.
 type MachineHealthCheckReconciler struct {
 	client   client.Client
 	server   client.Reader // reads past the cache
@@ -53,8 +53,8 @@ func (r *MachineHealthCheckReconciler) SetupWithManager(ctx context.Context, mgr
 		Complete(r)
 }
 
-// Reconcile examines the machines of a health check, remediates those in need, and looks again when the next
-// timeout ends.
+// Reconcile examines the machines of a health check, remediates the unhealthy ones, and reconciles again when the
+// next timeout ends.
 func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	check := &machinev1beta1.MachineHealthCheck{}
 	if err := r.client.Get(ctx, request.NamespacedName, check); err != nil {
@@ -63,18 +63,18 @@ func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 	if _, isPaused := check.Annotations[PausedAnnotation]; isPaused || check.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
-	targets, err := r.targets(ctx, check)
+	checked, err := r.checkedMachines(ctx, check)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	now, limit := time.Now(), 0
-	if limit, err = maxUnhealthy(check.Spec.MaxUnhealthy, len(targets)); err != nil {
+	if limit, err = maxUnhealthy(check.Spec.MaxUnhealthy, len(checked)); err != nil {
 		r.recorder.Eventf(check, nil, corev1.EventTypeWarning, "InvalidSpec", "Remediate", "%v: write a number, or a percentage such as 40%%", err)
 		return ctrl.Result{}, reconcile.TerminalError(err) // until the spec changes
 	}
-	counted, again := census{machines: len(targets), limit: limit}, time.Duration(0)
-	var healthy, unhealthy []target
-	for _, t := range targets {
+	counted, again := census{machines: len(checked), limit: limit}, time.Duration(0)
+	var healthy, unhealthy []checkedMachine
+	for _, t := range checked {
 		found := examine(t, check.Spec, now)
 		again = earliest(again, found.again)
 		switch {
@@ -89,7 +89,7 @@ func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !counted.allowsRemediation() {
-		unhealthy = nil // of the healthy ones, remediation ends nonetheless
+		unhealthy = nil // external remediation of healthy ones is ended nevertheless
 	}
 	if err := r.remediateAll(ctx, check, healthy, unhealthy); err != nil {
 		return ctrl.Result{}, err
@@ -97,8 +97,8 @@ func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// targets returns the machines that a health check selects, with their nodes.
-func (r *MachineHealthCheckReconciler) targets(ctx context.Context, check *machinev1beta1.MachineHealthCheck) ([]target, error) {
+// checkedMachines returns the machines that a health check selects, with their nodes.
+func (r *MachineHealthCheckReconciler) checkedMachines(ctx context.Context, check *machinev1beta1.MachineHealthCheck) ([]checkedMachine, error) {
 	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
 	if err != nil {
 		return nil, reconcile.TerminalError(fmt.Errorf("read the selector: %w", err))
@@ -109,21 +109,21 @@ func (r *MachineHealthCheckReconciler) targets(ctx context.Context, check *machi
 	if err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
 	}
-	var targets []target
+	var checked []checkedMachine
 	for i := range list.Items {
-		t, err := newTarget(ctx, r.client, &list.Items[i])
+		t, err := newCheckedMachine(ctx, r.client, &list.Items[i])
 		if err != nil {
 			return nil, err
 		}
-		targets = append(targets, t)
+		checked = append(checked, t)
 	}
-	return targets, nil
+	return checked, nil
 }
 
-// newTarget reads the node of a Machine. It belongs to the cache, where the reader is one. A node of that name that is another
-// Machine's counts as none; one of which that is not known may be the Machine's.
-func newTarget(ctx context.Context, reader client.Reader, m *machinev1beta1.Machine) (target, error) {
-	t, name := target{machine: m}, enqueue.NodeName(m)
+// newCheckedMachine reads the node of a Machine. If the reader is a cache, the node belongs to it. A node of that name that belongs to
+// another Machine is ignored; one whose owner is not known is assumed to be the Machine's.
+func newCheckedMachine(ctx context.Context, reader client.Reader, m *machinev1beta1.Machine) (checkedMachine, error) {
+	t, name := checkedMachine{machine: m}, enqueue.NodeName(m)
 	if name == "" {
 		return t, nil
 	}
@@ -137,7 +137,7 @@ func newTarget(ctx context.Context, reader client.Reader, m *machinev1beta1.Mach
 	return t, nil
 }
 
-// writeStatus writes the status, if it changes, and tells when remediation becomes restricted.
+// writeStatus writes the status, if it changes, and records an event when remediation becomes restricted.
 func (r *MachineHealthCheckReconciler) writeStatus(ctx context.Context, check *machinev1beta1.MachineHealthCheck, c census, now time.Time) error {
 	next := nextStatus(check, c, now)
 	if equality.Semantic.DeepEqual(check.Status, next) {
@@ -157,7 +157,7 @@ func (r *MachineHealthCheckReconciler) writeStatus(ctx context.Context, check *m
 	return nil
 }
 
-// writeProblem writes whether another controller can be asked for remediation.
+// writeProblem writes whether external remediation can be requested.
 func (r *MachineHealthCheckReconciler) writeProblem(ctx context.Context, check *machinev1beta1.MachineHealthCheck, problem error) error {
 	before := check.DeepCopy()
 	check.Status.Conditions = withProblem(check.Status.Conditions, problem, time.Now())
@@ -170,24 +170,24 @@ func (r *MachineHealthCheckReconciler) writeProblem(ctx context.Context, check *
 	return nil
 }
 
-// remediateAll ends the remediation of healthy machines by another controller, and has each machine in need remediated.
+// remediateAll ends the external remediation of healthy machines, and remediates each unhealthy machine.
 func (r *MachineHealthCheckReconciler) remediateAll(
-	ctx context.Context, check *machinev1beta1.MachineHealthCheck, healthy, unhealthy []target,
+	ctx context.Context, check *machinev1beta1.MachineHealthCheck, healthy, unhealthy []checkedMachine,
 ) error {
-	asked, problem := r.remediations(ctx, check)
+	requested, problem := r.remediations(ctx, check)
 	if problem == nil {
-		problem = errors.Join(r.endRemediations(ctx, asked, healthy), r.remediateEach(ctx, check, asked, unhealthy))
+		problem = errors.Join(r.endRemediations(ctx, requested, healthy), r.remediateEach(ctx, check, requested, unhealthy))
 	}
 	return errors.Join(problem, r.writeProblem(ctx, check, problem))
 }
 
-// remediateEach remediates machines, whatever becomes of the others, but for those that another controller is asked for.
+// remediateEach remediates machines, each independently of the others, except for those with a remediation object.
 func (r *MachineHealthCheckReconciler) remediateEach(
-	ctx context.Context, check *machinev1beta1.MachineHealthCheck, asked remediationsByName, unhealthy []target,
+	ctx context.Context, check *machinev1beta1.MachineHealthCheck, requested remediationsByName, unhealthy []checkedMachine,
 ) error {
 	var problems []error
 	for _, t := range unhealthy {
-		if t.machine.DeletionTimestamp != nil || asked[t.machine.Name] != nil {
+		if t.machine.DeletionTimestamp != nil || requested[t.machine.Name] != nil {
 			continue
 		}
 		machine, reason, err := r.confirm(ctx, check, t.machine)
@@ -201,8 +201,8 @@ func (r *MachineHealthCheckReconciler) remediateEach(
 	return errors.Join(problems...)
 }
 
-// confirm reads a Machine past the cache, and returns it with the reason why it is in need; empty if it is not, or no longer. The
-// caches of Machines and of nodes are filled one after the other: a node that is new may be in neither of them, or in one.
+// confirm reads a Machine past the cache, and returns it with the reason why it is unhealthy; empty if it is not, or no longer. The
+// caches of Machines and of nodes are filled one after the other: a new node may be missing in either.
 func (r *MachineHealthCheckReconciler) confirm(
 	ctx context.Context, check *machinev1beta1.MachineHealthCheck, seen *machinev1beta1.Machine,
 ) (*machinev1beta1.Machine, string, error) {
@@ -217,7 +217,7 @@ func (r *MachineHealthCheckReconciler) confirm(
 	if machine.UID != seen.UID || machine.DeletionTimestamp != nil {
 		return nil, "", nil
 	}
-	now, err := newTarget(ctx, r.server, machine)
+	now, err := newCheckedMachine(ctx, r.server, machine)
 	if err != nil {
 		return nil, "", err
 	}

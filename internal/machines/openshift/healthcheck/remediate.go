@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A MachineHealthCheck with this annotation has a bare-metal controller fix hosts, and deletes failed Machines only.
+// With this annotation of a MachineHealthCheck, a bare-metal controller remediates hosts, and only failed Machines are deleted.
 const (
 	strategyAnnotation = "machine.openshift.io/remediation-strategy"
 	externalStrategy   = "external-baremetal"
 )
 
-// remediate deletes a Machine that a controller replaces, or asks for its host to be fixed. The Machine is not from the cache: one
-// that has just lost its controller is not replaced.
+// remediate deletes a Machine that a controller replaces, or requests remediation of its host. The Machine is not from the cache: a
+// Machine that has just lost its controller would not be replaced.
 func (r *MachineHealthCheckReconciler) remediate(
 	ctx context.Context, check *machinev1beta1.MachineHealthCheck, machine *machinev1beta1.Machine, reason string,
 ) error {
@@ -53,7 +53,7 @@ func (r *MachineHealthCheckReconciler) remediate(
 }
 
 func (r *MachineHealthCheckReconciler) annotate(ctx context.Context, machine *machinev1beta1.Machine) error {
-	if _, isAsked := machine.Annotations[ExternalRemediationAnnotation]; isAsked {
+	if _, isRequested := machine.Annotations[ExternalRemediationAnnotation]; isRequested {
 		return nil
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, ExternalRemediationAnnotation)

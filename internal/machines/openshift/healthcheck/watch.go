@@ -21,7 +21,7 @@ import (
 // byNode is the index that Machines are found by, in the cache.
 const byNode enqueue.NodeIndex = "healthcheck.nodeName"
 
-// machineChanges lets pass what may make a machine healthy or unhealthy, or have it selected.
+// machineChanges passes changes that may make a machine healthy or unhealthy, or have it selected.
 var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, now := e.ObjectOld.(*machinev1beta1.Machine), e.ObjectNew.(*machinev1beta1.Machine)
 	return before.UID != now.UID || before.Generation != now.Generation ||
@@ -32,14 +32,14 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 		now.Status.NodeRef == nil && !before.Status.LastUpdated.Equal(now.Status.LastUpdated)
 }}
 
-// nodeChanges lets pass changes of conditions, and of what says whose the node is; heartbeats are none of them.
+// nodeChanges passes changes of conditions and of the fields that identify the owner of the node, but no heartbeats.
 var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, now := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 	return before.UID != now.UID || before.Spec.ProviderID != now.Spec.ProviderID ||
 		deletion.OwnerOfNode(before) != deletion.OwnerOfNode(now) || !maps.Equal(statesOf(before), statesOf(now))
 }}
 
-// A state is how a condition stands, and since when.
+// A state is the status of a condition, and since when it has it.
 type state struct {
 	status corev1.ConditionStatus
 	since  int64

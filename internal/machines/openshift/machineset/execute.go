@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// execute does what was planned.
+// execute executes a plan.
 func (r *MachineSetReconciler) execute(ctx context.Context, seen *setSnapshot, p replicas.ReplicaPlan) error {
 	scaler := replicas.Scaler{
 		Client: r.cached, Events: r.recorder, Set: seen.set, Owner: controllerOf(seen.set), Requests: requests,
@@ -30,7 +30,7 @@ func (r *MachineSetReconciler) execute(ctx context.Context, seen *setSnapshot, p
 	return nil
 }
 
-// newMachine returns a machine of the set's template. The API server gives it a name.
+// newMachine returns a machine from the set's template. The API server generates its name.
 func newMachine(set *machinev1beta1.MachineSet) *machinev1beta1.Machine {
 	template := set.Spec.Template.DeepCopy()
 	return &machinev1beta1.Machine{

@@ -1,10 +1,9 @@
-// Package machineset keeps as many machines as the MachineSets of machine.openshift.io ask for: it makes machines
-// of a set's template, deletes those that the set can spare, adopts and releases machines by their labels, and
-// counts them in the set's status. It deletes Machine objects only; what that takes, drains and lifecycle hooks
-// included, is the business of the controller of Machines.
+// Package machineset maintains the replicas of the MachineSets of machine.openshift.io: it creates machines from a
+// set's template, deletes surplus machines, adopts and releases machines by their labels, and counts them in the
+// set's status. The controller of Machines executes the deletion of a Machine, with drains and lifecycle hooks.
 //
-// What is to be done is decided by package replicas, and which machine goes first in priority.go. Both are pure: they get
-// what was seen, and return values.
+// Package replicas decides what to do, and priority.go which machine is deleted first. Both are pure: they get the
+// observed state, and return values.
 //
 // SetupWithManager is the call to start from.
 package machineset
@@ -25,26 +24,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// A MachineSet whose machines are refused is tried again after retrySoon, and then after twice as long each time,
-// up to retrySeldom: an administrator who raises a quota waits for that.
+// A MachineSet that failed is retried after retrySoon, and then after twice as long each time, up to retrySeldom: an
+// administrator who raises a quota does not wait longer.
 const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
 
 const (
-	concurrency = 10 // MachineSets that are worked on at a time
-	requests    = 20 // machines of one MachineSet that are made or deleted at a time
+	concurrency = 10 // MachineSets that are reconciled at a time
+	requests    = 20 // machines of one MachineSet that are created or deleted at a time
 )
 
-// A MachineSetReconciler keeps the machines of MachineSets.
+// A MachineSetReconciler maintains the machines of MachineSets.
 type MachineSetReconciler struct {
 	cached   client.Client
-	live     client.Reader // asks the API server
+	live     client.Reader // reads from the API server
 	recorder events.EventRecorder
 	now      func() time.Time
-	// published are the selectors that need not be written.
+	// published are the selectors that are known to be in the status.
 	published publishedSelectors
 }
 
-// SetupWithManager has a manager keep the machines of all MachineSets that its cache has.
+// SetupWithManager adds the controller of MachineSets to a manager.
 func SetupWithManager(ctx context.Context, manager ctrl.Manager) error {
 	r := &MachineSetReconciler{
 		cached: manager.GetClient(), live: manager.GetAPIReader(),
@@ -66,15 +65,15 @@ func SetupWithManager(ctx context.Context, manager ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile makes or deletes the machines that a MachineSet lacks or can spare, and writes its status.
+// Reconcile creates missing machines of a MachineSet, deletes surplus ones, and writes its status.
 //
-// The cache may lag behind what this controller did a moment ago, behind what another instance of it did, and
-// behind an annotation that tells which machine is to go. So the cache only says that something may be to be done;
-// what that is follows from a look at the API server.
+// The cache may lag behind the last writes of this controller or another instance of it, and behind an annotation that
+// selects a machine for deletion. So the cache only decides whether there may be something to do; the plan is made from a
+// read of the API server.
 func (r *MachineSetReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	seen, err := look(ctx, r.cached, request.NamespacedName)
+	seen, err := readSnapshot(ctx, r.cached, request.NamespacedName)
 	if err == nil && seen.isManaged() && !seen.plan(r.now()).IsEmpty() {
-		seen, err = look(ctx, r.live, request.NamespacedName)
+		seen, err = readSnapshot(ctx, r.live, request.NamespacedName)
 	}
 	if err != nil {
 		return ctrl.Result{}, err

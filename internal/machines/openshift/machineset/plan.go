@@ -6,7 +6,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A replica is a machine as the decisions see it.
+// A replica is what the plan depends on of a machine.
 type replica struct {
 	replicas.Replica
 	created  time.Time
@@ -14,11 +14,11 @@ type replica struct {
 	hasNode  bool
 }
 
-// isCounted says whether a machine is one of the set's replicas. One that is being deleted is not, however long a
-// hook holds it: its replacement is made at once.
+// isCounted reports whether a machine is one of the set's replicas. A machine that is being deleted is not, even while a
+// hook holds it: its replacement is created at once.
 func (r replica) isCounted() bool { return !r.IsDeleting && r.IsCounted() }
 
-// makePlan returns what is to be done so that there are as many machines as wanted.
+// makePlan returns a plan that leads to the wanted number of machines.
 func makePlan(wanted int, policy deletePolicy, machines []replica, now time.Time) replicas.ReplicaPlan {
 	counted := make([]replicas.Replica, 0, len(machines))
 	for _, m := range machines {
@@ -26,7 +26,7 @@ func makePlan(wanted int, policy deletePolicy, machines []replica, now time.Time
 			continue
 		}
 		m.Priority = priority(m, policy, now)
-		m.IsMarked = m.IsMarked || m.isFailed // before one of the same rank that was made this very moment
+		m.IsMarked = m.IsMarked || m.isFailed // before a machine of the same priority that was created at this moment
 		counted = append(counted, m.Replica)
 	}
 	return replicas.Make(wanted, counted)

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// publishedSelectors has the resourceVersions at which the selectors of MachineSets were seen in their status.
+// publishedSelectors has the resourceVersions at which the selectors of MachineSets were found in their status.
 type publishedSelectors struct {
 	mu       sync.Mutex
 	versions map[types.NamespacedName]string
@@ -40,9 +40,9 @@ func (p *publishedSelectors) forget(key types.NamespacedName) {
 	delete(p.versions, key)
 }
 
-// publishSelector writes the selector of a set into status.labelSelector, from where its scale subresource has it, if it is not
-// there. The module's type has no such field, so the cached set does not show it: the field is read from the API server, once
-// for each version of the set.
+// publishSelector writes the selector of a set into status.labelSelector, which its scale subresource uses, if it is missing
+// there. The module's type has no such field, so neither has the cached set: the field is read from the API server, once for
+// each version of the set.
 func (r *MachineSetReconciler) publishSelector(ctx context.Context, set *machinev1beta1.MachineSet) error {
 	if r.published.isSeen(set) {
 		return nil
@@ -58,7 +58,7 @@ func (r *MachineSetReconciler) publishSelector(ctx context.Context, set *machine
 		return fmt.Errorf("read the status of MachineSet %s: %w", set.Name, err)
 	}
 	if len(sets.Items) == 0 {
-		return nil // it went meanwhile
+		return nil // it was deleted meanwhile
 	}
 	live := &sets.Items[0]
 	if written, _, _ := unstructured.NestedString(live.Object, "status", "labelSelector"); written != selector.String() {

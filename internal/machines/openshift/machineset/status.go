@@ -20,26 +20,26 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A readiness is what a node says of itself.
+// A readiness is the condition Ready of a node.
 type readiness struct {
 	isReady bool
 	since   time.Time
 }
 
-// A member is a machine as the status counts it.
+// A member is what the status counts of a machine.
 type member struct {
-	isFullyLabeled bool // it has all labels of the template
+	isFullyLabeled bool // has all labels of the template
 	node           readiness
 }
 
 // A tally is how many machines a set has.
 type tally struct {
 	replicas, fullyLabeled, ready, available int32
-	// after is when the next machine will have been ready for long enough; zero if none is waited for.
+	// after is when the next machine becomes available; zero if there is none.
 	after time.Duration
 }
 
-// count counts members; a ready one is available once it was ready for minReady.
+// count counts members; a ready machine is available once it was ready for minReady.
 func count(members []member, minReady time.Duration, now time.Time) tally {
 	result := tally{replicas: int32(len(members))}
 	for _, m := range members {
@@ -60,7 +60,7 @@ func count(members []member, minReady time.Duration, now time.Time) tally {
 	return result
 }
 
-// report writes the status, and tells of a problem that was not told before.
+// report writes the status, and records an event of a problem that was not reported before.
 func (r *MachineSetReconciler) report(ctx context.Context, seen *setSnapshot, problem error) (ctrl.Result, error) {
 	counted, err := r.tallyOf(ctx, seen)
 	if err != nil {
@@ -82,7 +82,7 @@ func (r *MachineSetReconciler) report(ctx context.Context, seen *setSnapshot, pr
 	return ctrl.Result{RequeueAfter: counted.after}, problem
 }
 
-// tallyOf counts the machines that were seen before any was made or deleted, as their nodes are now.
+// tallyOf counts the machines of the snapshot, by the current state of their nodes.
 func (r *MachineSetReconciler) tallyOf(ctx context.Context, seen *setSnapshot) (tally, error) {
 	template := labels.Set(seen.set.Spec.Template.Labels).AsSelectorPreValidated()
 	var members []member
@@ -105,8 +105,7 @@ func (r *MachineSetReconciler) tallyOf(ctx context.Context, seen *setSnapshot) (
 	return count(members, time.Duration(seen.set.Spec.MinReadySeconds)*time.Second, r.now()), nil
 }
 
-// newStatus returns the status of a set. The counts of an invalid one stay as they were: which machines are
-// its own is not known.
+// newStatus returns the status of a set. An invalid set keeps its counts, since its machines are not known.
 func newStatus(seen *setSnapshot, counted tally, problem error) machinev1beta1.MachineSetStatus {
 	status := *seen.set.Status.DeepCopy()
 	status.ObservedGeneration = seen.set.Generation
@@ -124,8 +123,8 @@ func newStatus(seen *setSnapshot, counted tally, problem error) machinev1beta1.M
 	return status
 }
 
-// messageOf returns what went wrong, in the same words each time: a machine that is refused gets another name with
-// each request.
+// messageOf returns the message of a problem, in the same words each time, though a refused machine gets another name
+// with each request.
 func messageOf(problem error) string {
 	message := replicas.MessageOf(problem)
 	var refused *apierrors.StatusError

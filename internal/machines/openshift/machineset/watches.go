@@ -20,7 +20,7 @@ import (
 // byNode is the index that machines are found by, in the cache.
 const byNode enqueue.NodeIndex = "machineset: status.nodeRef.name"
 
-// machineChanges are those that can change what a set has. What only ranks a machine is read when a set can spare one.
+// machineChanges passes changes that can affect the replicas of a set. Those of the priority are read when a set has a surplus.
 var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, isMachine := e.ObjectOld.(*machinev1beta1.Machine)
 	after, ok := e.ObjectNew.(*machinev1beta1.Machine)
@@ -31,7 +31,7 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 		enqueue.NodeName(before) != enqueue.NodeName(after)
 }}
 
-// readinessChanges leave out the heartbeats of nodes.
+// readinessChanges drops the heartbeats of nodes.
 var readinessChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, isNode := e.ObjectOld.(*corev1.Node)
 	after, ok := e.ObjectNew.(*corev1.Node)

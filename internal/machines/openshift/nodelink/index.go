@@ -75,8 +75,8 @@ func internalIPs(addresses []corev1.NodeAddress) []string {
 
 func name(machine *machinev1beta1.Machine) string { return machine.Namespace + "/" + machine.Name }
 
-// look gathers what judge needs to know of a node. All of it comes from indexes of the cache, and is not to be changed.
-func (r *NodeLinkReconciler) look(ctx context.Context, node *corev1.Node) (candidates, error) {
+// gatherCandidates gathers the facts about a node for judge, from indexes of the cache. The objects must not be changed.
+func (r *NodeLinkReconciler) gatherCandidates(ctx context.Context, node *corev1.Node) (candidates, error) {
 	seen := candidates{node: node}
 	var err error
 	if seen.machines, err = r.machines(ctx, node); err != nil || len(seen.machines) != 1 {

@@ -1,11 +1,11 @@
 // Package nodelink links Machines of machine.openshift.io and the nodes that run on them: a Machine's
-// status.nodeRef names the node, an annotation of the node the Machine, and the node gets the labels, annotations and
-// taints that the Machine has for it.
+// status.nodeRef names the node, an annotation of the node the Machine, and the labels, annotations and taints in the
+// spec of the Machine are set on the node.
 //
-// A Machine and a node belong together if they share a providerID or an internal IP address. Where that would make
-// more than one pair, nothing is linked: the node of a Machine is drained and deleted with it.
+// A Machine and a node belong together if they share a providerID or an internal IP address. If there is more than one
+// such pair, nothing is linked: the node of a Machine is drained and deleted with it.
 //
-// NodeLinkReconciler is what to start from. What belongs together is decided by judge, which is pure.
+// NodeLinkReconciler is the type to start from. judge decides what belongs together; it is pure.
 package nodelink
 
 import (
@@ -30,14 +30,14 @@ import (
 // MachineAnnotation is the annotation of a node that names its Machine, as namespace/name.
 const MachineAnnotation = "machine.openshift.io/machine"
 
-// concurrency is how many nodes are linked at a time: that many requests are on their way at most.
+// concurrency is how many nodes are linked at a time.
 const concurrency = 10
 
 // NodeLinkReconciler links nodes to their Machines. Its requests are names of nodes.
 type NodeLinkReconciler struct {
 	client   client.Client
 	recorder events.EventRecorder
-	told     problems
+	reported problems
 }
 
 // SetupWithManager adds the controller and the indexes that it needs to a manager.
@@ -53,29 +53,29 @@ func (r *NodeLinkReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Mana
 		Complete(r)
 }
 
-// Reconcile links a node and its Machine, and brings to the node what the Machine has for it.
+// Reconcile links a node and its Machine, and sets the Machine's labels, annotations and taints on the node.
 func (r *NodeLinkReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	node := &corev1.Node{}
 	if err := r.client.Get(ctx, request.NamespacedName, node); err != nil {
-		if apierrors.IsNotFound(err) { // its Machine still names it: so the Machine is known to have lost its node
-			r.told.forget(request.Name)
+		if apierrors.IsNotFound(err) { // its Machine keeps the nodeRef, which shows that it has lost its node
+			r.reported.forget(request.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if node.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
-	seen, err := r.look(ctx, node)
+	seen, err := r.gatherCandidates(ctx, node)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	machine, problem := judge(seen)
 	switch {
 	case problem != "":
-		r.tellProblem(ctx, seen, problem)
+		r.reportProblem(ctx, seen, problem)
 		return ctrl.Result{}, nil
 	case machine == nil:
-		r.told.forget(node.Name)
+		r.reported.forget(node.Name)
 		return ctrl.Result{}, nil
 	}
 	return r.link(ctx, node, machine)
@@ -87,22 +87,22 @@ func (r *NodeLinkReconciler) link(ctx context.Context, node *corev1.Node, machin
 		err = r.patchNode(ctx, node, machine)
 	}
 	switch {
-	case apierrors.IsConflict(err): // the cache is behind; what it misses may be no change that is watched
+	case apierrors.IsConflict(err): // the cache is outdated; the missing change may not be watched
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	case apierrors.IsInvalid(err):
 		seen := candidates{node: node, machines: []*machinev1beta1.Machine{machine}}
-		r.tellProblem(ctx, seen, fmt.Sprintf("node %s can't be given what Machine %s has for it: %v", node.Name, name(machine), err))
+		r.reportProblem(ctx, seen, fmt.Sprintf("node %s can't get the labels, annotations and taints of Machine %s: %v", node.Name, name(machine), err))
 		return ctrl.Result{}, reconcile.TerminalError(err)
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil // one of both is gone
 	case err == nil:
-		r.told.forget(node.Name)
+		r.reported.forget(node.Name)
 	}
 	return ctrl.Result{}, err
 }
 
-// setNodeRef has the Machine name the node. The write is refused if the Machine has changed since it was read, so
-// that a name that was set meanwhile, or another Machine of the same name, is not overwritten.
+// setNodeRef sets the nodeRef of the Machine. The write fails if the Machine has changed since it was read, so that a
+// nodeRef that was set meanwhile, or another Machine of the same name, is not overwritten.
 func (r *NodeLinkReconciler) setNodeRef(ctx context.Context, machine *machinev1beta1.Machine, node *corev1.Node) error {
 	before := machine.Status.NodeRef
 	if before != nil && before.Name == node.Name && before.UID == node.UID {
@@ -123,9 +123,9 @@ func (r *NodeLinkReconciler) setNodeRef(ctx context.Context, machine *machinev1b
 	return nil
 }
 
-// patchNode writes what the node lacks. Its patch names only what changes, and the UID, so that another node of the
-// same name is refused. The list of taints is one value to the API server, so a patch of it is only valid for the
-// node that was read.
+// patchNode sets the labels, annotations and taints that the node lacks. The patch has only the changes, and the UID, so
+// that it fails for another node of the same name. A patch replaces the whole list of taints, so it is only valid for
+// the resourceVersion that was read.
 func (r *NodeLinkReconciler) patchNode(ctx context.Context, node *corev1.Node, machine *machinev1beta1.Machine) error {
 	wanted, hasNewTaints := wantedNode(node, machine)
 	if wanted == nil {
@@ -138,18 +138,18 @@ func (r *NodeLinkReconciler) patchNode(ctx context.Context, node *corev1.Node, m
 		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	}
 	if err := r.client.Patch(ctx, wanted, patch); err != nil {
-		return fmt.Errorf("patch node %s as Machine %s says: %w", node.Name, name(machine), err)
+		return fmt.Errorf("patch node %s with the labels, annotations and taints of Machine %s: %w", node.Name, name(machine), err)
 	}
 	return nil
 }
 
-// problems remembers what was told of each node, so that it is told once.
+// problems are the last problems of each node, so that each is reported once.
 type problems struct {
 	mu     sync.Mutex
 	byNode map[string]string
 }
 
-// isNew notes a problem, and reports whether it is another one than the last.
+// isNew records a problem, and reports whether it differs from the last one.
 func (p *problems) isNew(node, problem string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

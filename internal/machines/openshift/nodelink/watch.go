@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// nodeChanges lets pass what may make or end a link, or take from a node what it got; heartbeats are none of it.
+// nodeChanges passes changes that may create or end a link, or affect synced fields, but no heartbeats.
 var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, now := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 	return before.UID != now.UID || before.Spec.ProviderID != now.Spec.ProviderID ||
@@ -28,7 +28,7 @@ var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		!equality.Semantic.DeepEqual(before.Spec.Taints, now.Spec.Taints)
 }}
 
-// machineChanges lets pass changes of the spec, a deletion among them, and of what speaks for a node.
+// machineChanges passes changes of the spec, deletions, and changes of the addresses and the nodeRef.
 var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, now := e.ObjectOld.(*machinev1beta1.Machine), e.ObjectNew.(*machinev1beta1.Machine)
 	return before.UID != now.UID || before.Generation != now.Generation ||
@@ -36,12 +36,12 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 		!equality.Semantic.DeepEqual(before.Status.NodeRef, now.Status.NodeRef)
 }}
 
-// maxCandidates is how many nodes and Machines a change of one is followed to. More of them share something that is no
-// sign, so none of them is linked, whatever becomes of this one.
+// maxCandidates is how many candidates are reconciled after a change. If more of them share an address or a providerID, it
+// identifies none of them, and none is linked.
 const maxCandidates = 10
 
-// nodesOfNode returns the node, and the others that its Machines could belong to: one that goes, or changes its
-// address, may leave a Machine to another node.
+// nodesOfNode returns the node, and the others that its Machines could belong to: a node that is deleted, or changes
+// its address, may free a Machine for another node.
 func (r *NodeLinkReconciler) nodesOfNode(ctx context.Context, object client.Object) []reconcile.Request {
 	node := object.(*corev1.Node)
 	requests := []reconcile.Request{{NamespacedName: types.NamespacedName{Name: node.Name}}}
@@ -57,7 +57,7 @@ func (r *NodeLinkReconciler) nodesOfNode(ctx context.Context, object client.Obje
 	return requests
 }
 
-// nodesOfMachine returns the nodes that a Machine could belong to, and the one that it names.
+// nodesOfMachine returns the nodes that a Machine could belong to, and the node of its nodeRef.
 func (r *NodeLinkReconciler) nodesOfMachine(ctx context.Context, object client.Object) []reconcile.Request {
 	machine := object.(*machinev1beta1.Machine)
 	nodes, err := r.nodes(ctx, machine)
@@ -74,17 +74,17 @@ func (r *NodeLinkReconciler) nodesOfMachine(ctx context.Context, object client.O
 	return requests
 }
 
-// maxNote is how long the API server lets the text of an event be.
+// maxNote is the longest note of an event that the API server accepts.
 const maxNote = 1024
 
-// tellProblem tells a problem of a node once, in the log and to its Machines.
-func (r *NodeLinkReconciler) tellProblem(ctx context.Context, seen candidates, problem string) {
-	if !r.told.isNew(seen.node.Name, problem) {
+// reportProblem reports a problem of a node once, in the log and in events of its Machines.
+func (r *NodeLinkReconciler) reportProblem(ctx context.Context, seen candidates, problem string) {
+	if !r.reported.isNew(seen.node.Name, problem) {
 		return
 	}
 	ctrl.LoggerFrom(ctx).Info("node not linked", "problem", problem)
 	for i, machine := range seen.machines {
-		if i == most { // they share something that is no sign: one event for each pair would be too many
+		if i == most { // an event for each pair would be too many
 			return
 		}
 		r.recorder.Eventf(machine, seen.node, corev1.EventTypeWarning, "NodeNotLinked", "Link",

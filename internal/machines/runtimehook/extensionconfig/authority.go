@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// authorityKey is where a Secret has the certificate authority of an extension.
+// authorityKey is the key of the certificate authority of an extension in a Secret.
 const authorityKey = "ca.crt"
 
 // unusable is the error of a Secret that has no certificate authority for an extension.
@@ -21,7 +21,7 @@ func unusable(secret, problem string) error {
 	return fmt.Errorf("annotation %s names Secret %s: %s", runtimev1.InjectCAFromSecretAnnotation, secret, problem)
 }
 
-// injectCA brings the certificate authority of the Secret that an annotation names into the spec.
+// injectCA copies the certificate authority of the Secret that an annotation names into the spec.
 func (r *ExtensionConfigReconciler) injectCA(ctx context.Context, config *runtimev1.ExtensionConfig) error {
 	named, isNamed := config.Annotations[runtimev1.InjectCAFromSecretAnnotation]
 	if !isNamed {
@@ -64,8 +64,8 @@ func (r *ExtensionConfigReconciler) readCA(ctx context.Context, named string) ([
 	return secret.Data[authorityKey], nil
 }
 
-// mayRead asks for the right to read a Secret, which the controller's own role does not give. A request that is refused would
-// count as a right that the controller lacks.
+// mayRead checks the permission to read a Secret, which the controller's own role does not grant. A refused read would be
+// reported as a missing permission of the controller.
 func (r *ExtensionConfigReconciler) mayRead(ctx context.Context, namespace, name string) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: namespace, Name: name},

@@ -1,9 +1,9 @@
-// Package extensionconfig keeps ExtensionConfigs (runtime.cluster.x-k8s.io): it asks each extension for its handlers, writes them
-// into the status with a condition Discovered, and brings the certificate authority of a Secret into the spec. It calls
-// no hook but Discovery: package runtimehook does, by what stands in the statuses.
+// Package extensionconfig is the controller of ExtensionConfigs (runtime.cluster.x-k8s.io): it discovers the handlers of each
+// extension, writes them into the status with a condition Discovered, and copies the certificate authority of a Secret into
+// the spec. It calls only the hook Discovery: package runtimehook calls the others, by the handlers in the statuses.
 //
-// What an extension answers is asked for again every minute, so that neither a new version of it nor a new certificate
-// authority needs a change of its ExtensionConfig.
+// The discovery is repeated every minute, so that neither a new version of an extension nor a new certificate authority
+// needs a change of its ExtensionConfig.
 //
 // SetupWithManager is the call to start from.
 package extensionconfig
@@ -30,19 +30,19 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
-// An extension that does not answer is asked again after retrySoon, and then after twice as long each time, up to
+// A failed discovery is retried after retrySoon, and then after twice as long each time, up to
 // retrySeldom.
 const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
 
-// concurrency is how many extensions are asked at a time: one that is slow holds no other one.
+// concurrency is how many extensions are called at a time: a slow one does not block the others.
 const concurrency = 5
 
-// DiscoveryOptions say how extensions are asked. The zero value works.
+// DiscoveryOptions configure the discovery. The zero value works.
 type DiscoveryOptions struct {
-	Interval time.Duration // after which an extension is asked again; a minute if it is 0
+	Interval time.Duration // between two discoveries; a minute if it is 0
 }
 
-// An ExtensionConfigReconciler keeps ExtensionConfigs.
+// An ExtensionConfigReconciler reconciles ExtensionConfigs.
 type ExtensionConfigReconciler struct {
 	cached     client.Client
 	live       client.Reader // of Secrets, which are not cached
@@ -50,7 +50,7 @@ type ExtensionConfigReconciler struct {
 	interval   time.Duration
 }
 
-// SetupWithManager has a manager keep all ExtensionConfigs.
+// SetupWithManager adds the controller of ExtensionConfigs to a manager.
 func SetupWithManager(manager ctrl.Manager, o DiscoveryOptions) error {
 	r := &ExtensionConfigReconciler{
 		cached: manager.GetClient(), live: manager.GetAPIReader(), interval: cmp.Or(o.Interval, time.Minute),
@@ -64,7 +64,7 @@ func SetupWithManager(manager ctrl.Manager, o DiscoveryOptions) error {
 		Complete(r)
 }
 
-// Reconcile asks an extension for its handlers, and writes them down.
+// Reconcile discovers the handlers of an extension, and writes the status.
 func (r *ExtensionConfigReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	config := &runtimev1.ExtensionConfig{}
 	if err := r.cached.Get(ctx, request.NamespacedName, config); err != nil || config.DeletionTimestamp != nil {
@@ -80,13 +80,13 @@ func (r *ExtensionConfigReconciler) Reconcile(ctx context.Context, request ctrl.
 	if !apierrors.IsConflict(problem) {
 		problem = errors.Join(problem, r.write(ctx, config, newStatus(config, found, problem)))
 	}
-	if apierrors.IsConflict(problem) { // it changed meanwhile, which the cache does not have yet
+	if apierrors.IsConflict(problem) { // the cache is outdated
 		return ctrl.Result{RequeueAfter: retrySoon}, nil
 	}
 	return ctrl.Result{RequeueAfter: r.interval}, problem
 }
 
-// discover returns the handlers of an extension, whose certificate authority is brought into its ExtensionConfig before.
+// discover injects the certificate authority into the ExtensionConfig, and returns the handlers of the extension.
 func (r *ExtensionConfigReconciler) discover(ctx context.Context, config *runtimev1.ExtensionConfig) ([]runtimev1.ExtensionHandler, error) {
 	if err := r.injectCA(ctx, config); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (r *ExtensionConfigReconciler) discover(ctx context.Context, config *runtim
 	return r.extensions.Discover(ctx, config)
 }
 
-// write writes a status, unless another process has changed the object since it was read.
+// write writes a status. It fails with a conflict if the object has changed since it was read.
 func (r *ExtensionConfigReconciler) write(ctx context.Context, config *runtimev1.ExtensionConfig, status runtimev1.ExtensionConfigStatus) error {
 	if equality.Semantic.DeepEqual(config.Status, status) {
 		return nil

@@ -15,11 +15,11 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// longestMessage is what a condition has of a problem.
+// longestMessage is how much of a problem is reported in the condition.
 const longestMessage = 4 << 10
 
-// newStatus returns the status after a discovery. The handlers of a former one stay while an extension only does not answer, as
-// it does while it restarts; an answer that is refused leaves none.
+// newStatus returns the status after a discovery. If an extension does not answer, as during a restart, the handlers of the
+// last discovery are kept; after an invalid answer, there are none.
 func newStatus(config *runtimev1.ExtensionConfig, found []runtimev1.ExtensionHandler, problem error) runtimev1.ExtensionConfigStatus {
 	status := *config.Status.DeepCopy()
 	var refused *runtimehook.CallError
@@ -41,7 +41,7 @@ func newStatus(config *runtimev1.ExtensionConfig, found []runtimev1.ExtensionHan
 	return status
 }
 
-// pausedStatus returns the status of a config that is left alone.
+// pausedStatus returns the status of a paused config.
 func pausedStatus(config *runtimev1.ExtensionConfig) runtimev1.ExtensionConfigStatus {
 	status := *config.Status.DeepCopy()
 	set(&status, config.Generation, metav1.Condition{

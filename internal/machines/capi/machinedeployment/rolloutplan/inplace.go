@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// acknowledge counts the machines that were moved to a set among its replicas: so it does not delete them as surplus, nor
-// move on others in their place. Where the template has changed meanwhile, that set is an old one.
+// acknowledge counts the machines that were moved to a set among its replicas, so that it neither deletes them as surplus nor
+// moves others in their place. If the template has changed meanwhile, that set is an old one.
 func (p *planner) acknowledge() {
 	for _, set := range p.all() {
 		set.acknowledge()
@@ -26,7 +26,7 @@ func (s *plannedSet) acknowledge() {
 	s.because("moved to it: %s", strings.Join(added, ", "))
 }
 
-// keepUnmoved has sets keep the machines that they were to move, where none are moved any more: they would delete them else.
+// keepUnmoved raises the replicas of sets whose machines are no longer moved: the sets would delete them otherwise.
 func (p *planner) keepUnmoved() {
 	for _, set := range p.all() {
 		if set.Unmoved > 0 {
@@ -37,8 +37,8 @@ func (p *planner) keepUnmoved() {
 	}
 }
 
-// updateInPlace has old sets move machines to the new one instead of deleting them, where these can be updated in place.
-// Nothing else changes in how far the old sets are scaled down: a machine that is updated counts as not available.
+// updateInPlace has old sets move machines to the new one instead of deleting them, if these can be updated in place.
+// The old sets are scaled down as in a replacement: a machine that is being updated counts as not available.
 func (p *planner) updateInPlace() {
 	if p.current.Replicas >= p.spec.Replicas {
 		return
@@ -59,8 +59,8 @@ func (p *planner) updateInPlace() {
 	}
 }
 
-// dropSurge leaves out machines that would be made beyond what the deployment wants: an update in place needs none of
-// them, but for the first where no machine may be unavailable.
+// dropSurge omits surge machines: an update in place needs none of them, except for the first one if no machine may be
+// unavailable.
 func (p *planner) dropSurge() {
 	up := p.current.To - p.current.Replicas
 	surge := min(up, sum(p.all(), func(s *plannedSet) int { return max(s.To, s.Current) })-p.spec.Replicas)
@@ -76,7 +76,7 @@ func (p *planner) dropSurge() {
 	p.current.because("surge of 1 lets others be updated in place")
 }
 
-// isUnderWay says whether the rollout goes on without another machine.
+// isUnderWay reports whether the rollout continues without another machine.
 func (p *planner) isUnderWay() bool {
 	n := p.current
 	isSettled := n.Replicas == n.Current && n.Replicas == n.UpToDate && n.Replicas == n.Available && len(p.state.Updating) == 0

@@ -1,7 +1,7 @@
 package rolloutplan
 
-// scaleOnly scales a deployment whose template is not rolled out: a single set with machines to what is wanted, or else
-// the largest ones by what is missing or too many. A pause in the middle of a rollout changes nothing by itself.
+// scaleOnly scales a deployment whose template is not rolled out: a single set with machines to the desired replicas, or
+// else the largest sets by the difference. A pause in the middle of a rollout changes nothing by itself.
 func (p *planner) scaleOnly() {
 	active := p.active()
 	switch len(active) {
@@ -25,7 +25,7 @@ func (p *planner) scaleOnly() {
 	}
 }
 
-// active returns the sets that are to have machines, or else the newest one.
+// active returns the sets with replicas, or else the newest one.
 func (p *planner) active() []*plannedSet {
 	var active []*plannedSet
 	for _, set := range p.all() {
@@ -39,7 +39,7 @@ func (p *planner) active() []*plannedSet {
 	return active
 }
 
-// largest returns the set that is to have most machines: of several, the newest.
+// largest returns the set with most replicas: of several, the newest.
 func largest(sets []*plannedSet) *plannedSet {
 	found := sets[0]
 	for _, set := range sets {

@@ -1,6 +1,6 @@
 // Package rolloutplan decides how the MachineSets of a MachineDeployment of Cluster API are scaled, so that machines of
-// a changed template take the place of those that are there: never with fewer available, and never with more in total,
-// than the deployment allows. It tells the reason of each step in words.
+// a changed template replace the existing ones: never with fewer available, and never with more in total, than the
+// deployment allows. Each step has a reason in words.
 //
 // A rollout replaces machines, or moves them to the new set, which updates them in place: whether the machines of a set
 // can be updated in place is a decision that is passed in. The package reads and writes nothing.
@@ -10,56 +10,56 @@ package rolloutplan
 
 import "fmt"
 
-// A RolloutSpec is what a deployment asks for. MaxSurge and MaxUnavailable are resolved: at least one of them is not 0.
+// A RolloutSpec is the spec of a deployment. MaxSurge and MaxUnavailable are resolved: at least one of them is not 0.
 type RolloutSpec struct {
 	Replicas       int
 	MaxSurge       int // of a rolling update
 	MaxUnavailable int // of a rolling update
 	IsOnDelete     bool
-	IsPaused       bool // nothing is rolled out; machines that are too many or too few are a matter of the sets that are there
+	IsPaused       bool // nothing is rolled out, but the existing sets are scaled
 }
 
-// A SetState is what is there of a MachineSet.
+// A SetState is the observed state of a MachineSet.
 type SetState struct {
 	Name      string
-	Replicas  int // that it is to have
-	Current   int // that it has, those that are being deleted among them
+	Replicas  int // of its spec
+	Current   int // machines, including those that are being deleted
 	Available int
 	UpToDate  int
 
 	InPlace      InPlaceDecision // of an old set
-	Arrived      []string        // machines that were moved to the set and wait for being counted among its replicas
-	Acknowledged []string        // those of them that are counted
-	Unmoved      int             // machines that the set was to move to another one, and that it still has
+	Arrived      []string        // machines that were moved to the set, and are not counted among its replicas yet
+	Acknowledged []string        // moved machines that are counted
+	Unmoved      int             // machines that the set has still to move to another one
 }
 
-// An InPlaceDecision says whether the machines of an old set can become those of the new one by an update in place.
+// An InPlaceDecision is whether the machines of an old set can become those of the new one by an update in place.
 type InPlaceDecision struct {
 	IsPossible bool
 	Reason     string
 }
 
-// A RolloutState is what is there of a deployment.
+// A RolloutState is the observed state of a deployment.
 type RolloutState struct {
 	Spec RolloutSpec
-	// New is the set with the deployment's template: with no replicas if it is yet to be made, nil if it is not to be.
+	// New is the set with the deployment's template: without replicas if it does not exist yet, nil if it is not created.
 	New *SetState
 	Old []SetState // the oldest first
 	// Updating are the machines that are being updated in place.
 	Updating []string
 }
 
-// A RolloutPlan is what is to be done: a step for each set, even where nothing changes.
+// A RolloutPlan has a step for each set, even if nothing changes.
 type RolloutPlan struct {
 	New *SetStep  // nil if there is no new set
 	Old []SetStep // in the order of the state's
 }
 
-// A SetStep is what a set is to be from now on.
+// A SetStep is the desired state of a set.
 type SetStep struct {
 	Set      string // its name
-	From, To int    // replicas that it was to have, and is to have
-	// MoveTo is the set to which machines are moved, where the set would delete them else.
+	From, To int    // replicas
+	// MoveTo is the set to which machines are moved, instead of being deleted.
 	MoveTo string
 	// ReceiveFrom are the sets from which machines are moved to this one.
 	ReceiveFrom []string
@@ -68,7 +68,7 @@ type SetStep struct {
 	Reasons      []string
 }
 
-// Make returns what is to be done next. It is to be called again whenever anything has changed.
+// Make returns the next steps. It has to be called again after any change.
 func Make(s RolloutState) RolloutPlan {
 	p := newPlanner(s)
 	for _, part := range p.parts() {
@@ -77,7 +77,7 @@ func Make(s RolloutState) RolloutPlan {
 	return p.plan()
 }
 
-// A planner is a plan in the making.
+// A planner makes a plan.
 type planner struct {
 	spec    RolloutSpec
 	state   RolloutState
@@ -85,7 +85,7 @@ type planner struct {
 	old     []*plannedSet
 }
 
-// A plannedSet is a set, and what it is to be.
+// A plannedSet is the state of a set, and its step.
 type plannedSet struct {
 	SetState
 	SetStep
@@ -106,7 +106,7 @@ func newPlannedSet(s SetState) *plannedSet {
 	return &plannedSet{SetState: s, SetStep: SetStep{Set: s.Name, From: s.Replicas, To: s.Replicas}}
 }
 
-// parts returns what makes a plan, in order: the new set grows before the old ones shrink.
+// parts returns the parts of the planning in order: the new set is scaled up before the old ones are scaled down.
 func (p *planner) parts() []func() {
 	switch {
 	case p.spec.IsPaused || p.current == nil:
@@ -156,20 +156,20 @@ func sum(sets []*plannedSet, number func(*plannedSet) int) (total int) {
 	return total
 }
 
-// wanted is how many machines the set was to have when the plan began.
+// wanted is how many replicas the set had before the plan.
 func (s *plannedSet) wanted() int { return s.Replicas }
 
 func (s *plannedSet) current() int { return s.Current }
 
 func (s *plannedSet) available() int { return s.Available }
 
-// present is how many machines a set has, or is about to make.
+// present is how many machines a set has or will create.
 func (s *plannedSet) present() int { return max(s.Replicas, s.Current) }
 
-// leaving is how many machines that are there go, by this plan or by one before.
+// leaving is how many existing machines are removed, by this plan or an earlier one.
 func (s *plannedSet) leaving() int { return max(0, s.Current-min(s.Replicas, s.To)) }
 
-// isScaled says whether this plan scales the set.
+// isScaled reports whether this plan scales the set.
 func (s *plannedSet) isScaled() bool { return s.To != s.Replicas }
 
 // because adds a reason.

@@ -1,9 +1,9 @@
 package rolloutplan
 
-// scaleNew scales the new set: down to what the deployment wants, or up as far as there may be more machines.
+// scaleNew scales the new set: down to the replicas of the deployment, or up as far as more machines are allowed.
 //
 // A deployment that is scaled down in the middle of a rollout may have fewer machines available than MaxUnavailable
-// allows, for as long as it has old ones: the new set goes first.
+// allows, for as long as it has old ones: the new set is scaled down first.
 func (p *planner) scaleNew() {
 	present := sum(p.all(), (*plannedSet).present)
 	switch missing := p.spec.Replicas - p.current.Replicas; {
@@ -18,9 +18,9 @@ func (p *planner) scaleNew() {
 
 // scaleOld scales the old sets down, as far as the machines that are available allow it.
 //
-// Which machines a set deletes is up to the set. So each machine that goes is taken for one that is available, unless
-// its set has none. Machines of the new set that are not available count twice: they are not available, and they are a
-// reason not to give up more of the old ones.
+// The set decides which machines it deletes. So each deleted machine is assumed to be available, unless its set has no
+// available one. Machines of the new set that are not available count twice: they are not available, and they are a
+// reason not to delete more of the old ones.
 func (p *planner) scaleOld() {
 	leaving := sum(p.all(), (*plannedSet).leaving)
 	notAvailable := max(0, p.current.Replicas-p.current.Available)
@@ -32,7 +32,7 @@ func (p *planner) scaleOld() {
 	if sum(p.old, (*plannedSet).wanted) == 0 {
 		return
 	}
-	for _, set := range p.old { // what is not available first: it is the least loss
+	for _, set := range p.old { // machines that are not available first
 		set.shrink(r, max(0, set.To-set.Available))
 	}
 	for _, set := range p.old {
@@ -40,11 +40,11 @@ func (p *planner) scaleOld() {
 	}
 }
 
-// A reserve is what the old sets can still give up.
+// A reserve is by how much the old sets can still be scaled down.
 type reserve struct {
 	fewest    int // machines that have to be available
 	machines  int // replicas that the sets can still be scaled down by
-	available int // machines that are available after what was planned, if all that go are available ones
+	available int // available machines after the plan, if all deleted ones were available
 }
 
 // shrink scales a set down by some machines at most.
@@ -55,7 +55,7 @@ func (s *plannedSet) shrink(r *reserve, most int) {
 	}
 	before := r.available
 	if s.Available > 0 {
-		// What is scaled down and has no machine yet is no loss.
+		// Replicas without a machine yet cost no available machine.
 		lost := max(0, s.Current-(s.To-down))
 		if spare := max(0, r.available-r.fewest); lost > spare {
 			to := min(s.Current-spare, s.To)
@@ -75,8 +75,8 @@ func (s *plannedSet) shrink(r *reserve, most int) {
 	}
 }
 
-// scaleOldOnDelete scales the old sets down to the machines that have not been deleted, and by what the deployment has
-// too many.
+// scaleOldOnDelete scales the old sets down to the machines that have not been deleted, and by the surplus of the
+// deployment.
 func (p *planner) scaleOldOnDelete() {
 	surplus := sum(p.old, (*plannedSet).wanted) + p.current.To - p.spec.Replicas
 	for _, set := range p.old {
@@ -95,9 +95,9 @@ func (p *planner) scaleOldOnDelete() {
 	}
 }
 
-// breakDeadlock deletes a machine of an old set where a rollout is stuck: nothing is on its way, all machines of the new
-// set are available, and the old sets have some that are not, which nothing repairs. The machine is deleted, not moved: a
-// set deletes first what is not available, and would move another one.
+// breakDeadlock deletes a machine of an old set if a rollout is stuck: nothing is in progress, all machines of the new set
+// are available, and the old sets have unavailable machines that nothing repairs. The machine is deleted, not moved: a
+// set deletes unavailable machines first, and would move another one.
 func (p *planner) breakDeadlock() {
 	current := sum(p.old, (*plannedSet).current)
 	if current == 0 || current == sum(p.old, (*plannedSet).available) || p.current.Available != p.current.Current ||

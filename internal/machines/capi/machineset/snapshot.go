@@ -19,8 +19,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A clusterSetSnapshot is what was seen of a MachineSet and the Machines of its namespace. The Machines belong to the cache: they
-// are not to be changed.
+// A clusterSetSnapshot is the observed state of a MachineSet and the Machines of its namespace. The Machines belong to the cache:
+// they must not be changed.
 type clusterSetSnapshot struct {
 	set      *clusterv1.MachineSet
 	cluster  *clusterv1.Cluster            // nil if there is none
@@ -28,15 +28,15 @@ type clusterSetSnapshot struct {
 	replicas []replicas.Replica            // those that are the set's, or may be
 	selector labels.Selector
 	target   *clusterv1.MachineSet // to which surplus machines are moved; nil if there is none
-	// deployment is the set's, where machines are marked as unhealthy; nil if there is none.
+	// deployment is the MachineDeployment of the set. It is read only if machines are marked as unhealthy.
 	deployment *clusterv1.MachineDeployment
-	// invalid says what is wrong with the set, so that no machine is touched; empty if it is valid.
+	// invalid is the reason why the set is invalid, so that no machine is changed; empty if it is valid.
 	invalid string
 }
 
-// look reads a MachineSet, and the machines before it: machines that the garbage collector took from a set
-// are orphans, and the set that is read then is seen to be deleting. It returns nil if there is no such set.
-func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (*clusterSetSnapshot, error) {
+// readSnapshot reads a MachineSet after its machines: if the garbage collector has orphaned machines of a set, the set is observed
+// as being deleted. It returns nil if the set does not exist.
+func readSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName) (*clusterSetSnapshot, error) {
 	var list clusterv1.MachineList
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
@@ -60,10 +60,10 @@ func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 			seen.replicas = append(seen.replicas, m)
 		}
 	}
-	return seen, errors.Join(seen.lookAtTarget(ctx, reader), seen.lookAtDeployment(ctx, reader))
+	return seen, errors.Join(seen.readTarget(ctx, reader), seen.readDeployment(ctx, reader))
 }
 
-// replicaOf returns a machine as the decisions see it. Machines of another cluster are not the set's, whatever labels they have.
+// replicaOf returns a machine as a replica. Machines of another cluster are not the set's, whatever labels they have.
 func (s *clusterSetSnapshot) replicaOf(machine *clusterv1.Machine) replicas.Replica {
 	return replicas.Replica{
 		Name: machine.Name, Owner: replicas.OwnerOf(machine, s.set.UID),
@@ -72,13 +72,13 @@ func (s *clusterSetSnapshot) replicaOf(machine *clusterv1.Machine) replicas.Repl
 	}
 }
 
-// isPaused says whether all is to stay as it is.
+// isPaused reports whether nothing must be changed.
 func (s *clusterSetSnapshot) isPaused() bool { return contract.IsPaused(s.set, s.cluster) }
 
-// isIncomplete says whether anything is to be done that needs a look at the API server first.
+// isIncomplete reports whether anything has to be done that requires a read from the API server first.
 func (s *clusterSetSnapshot) isIncomplete(now time.Time) bool {
 	if s.set.DeletionTimestamp != nil {
-		return len(s.owned()) == 0 // before the finalizer goes
+		return len(s.owned()) == 0 // before the finalizer is removed
 	}
 	return !s.plan(now).IsEmpty() || s.invalid == "" && len(s.arrivals()) > 0 || len(s.remedies(now, "")) > 0
 }
@@ -106,7 +106,7 @@ func (s *clusterSetSnapshot) counted() []*clusterv1.Machine {
 	return counted
 }
 
-// plan returns what is to be done, which is nothing if the set is invalid.
+// plan returns the plan for the set, which is empty if the set is invalid.
 func (s *clusterSetSnapshot) plan(now time.Time) replicas.ReplicaPlan {
 	if s.invalid != "" {
 		return replicas.ReplicaPlan{}
@@ -122,7 +122,7 @@ func (s *clusterSetSnapshot) plan(now time.Time) replicas.ReplicaPlan {
 	return plan
 }
 
-// wanted is how many machines there are to be.
+// wanted is spec.replicas.
 func (s *clusterSetSnapshot) wanted() int {
 	if s.set.DeletionTimestamp != nil {
 		return 0
@@ -133,7 +133,7 @@ func (s *clusterSetSnapshot) wanted() int {
 // ageConstant is Cluster API's.
 const ageConstant = 10 * 24 * time.Hour
 
-// priority ranks a machine that a set may spare.
+// priority returns the priority of a machine in a scale down.
 func priority(m *clusterv1.Machine, order clusterv1.MachineSetDeletionOrder, now time.Time) float64 {
 	return rolloutrules.DeletionPriority(m, order, replicas.PriorityByAge(m.CreationTimestamp.Time, now, ageConstant))
 }

@@ -175,16 +175,16 @@ func (s *scenario) writeNodes(out *strings.Builder) {
 
 // writeCalls writes the calls that change a machine's infrastructure, and the look that finds nothing of what was asked to go.
 func (s *scenario) writeCalls(out *strings.Builder, name string) {
-	isAsked := false
+	isRequested := false
 	for _, call := range s.provider.callsOf("") {
 		switch {
 		case call.machine != name:
 		case call.verb == "create", call.verb == "delete":
 			fmt.Fprintf(out, "call %s\n", call.verb)
-			isAsked = call.verb == "delete"
-		case isAsked && call.isGone:
+			isRequested = call.verb == "delete"
+		case isRequested && call.isGone:
 			fmt.Fprintln(out, "call exists: no")
-			isAsked = false
+			isRequested = false
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// judge says how a machine stands, and what holds it.
+// judge returns the state of a machine, and what holds it.
 func judge(f *machineFacts) MachineOverview {
 	m := MachineOverview{
 		APIGroup: Kind.Group, Namespace: f.machine.Namespace, Name: f.machine.Name, UID: string(f.machine.UID), Node: f.nodeName(),
@@ -37,15 +37,15 @@ func judge(f *machineFacts) MachineOverview {
 	return m
 }
 
-// phase is the machine's, which its controller may be late to write.
+// phase is the phase of the machine. Deleting is shown before its controller writes it.
 func (f *machineFacts) phase() string {
-	switch told := f.machine.Status.Phase; {
+	switch reported := f.machine.Status.Phase; {
 	case f.isDeleting():
 		return machinev1beta1.PhaseDeleting
-	case told == nil || *told == "":
+	case reported == nil || *reported == "":
 		return "Pending"
 	default:
-		return *told
+		return *reported
 	}
 }
 
@@ -82,12 +82,12 @@ func failureOf(m *machinev1beta1.Machine) string {
 		parts = append(parts, *message)
 	}
 	if len(parts) == 0 {
-		return "it does not say why"
+		return "it gives no reason"
 	}
 	return strings.Join(parts, ": ")
 }
 
-// stage is the part of the deletion.
+// stage is the stage of the deletion.
 func (f *machineFacts) stage() deletion.DeletionStage {
 	if f.isReleased() {
 		return deletion.Completed
@@ -104,7 +104,7 @@ func (f *machineFacts) deletionHolds() []MachineHold {
 	step := f.step()
 	switch {
 	case step.Action == deletion.Release:
-		return append(controllerHas("remove its finalizer"), finalizersOf(f.machine, machinev1beta1.MachineFinalizer)...)
+		return append(controllerHold("remove its finalizer"), finalizersOf(f.machine, machinev1beta1.MachineFinalizer)...)
 	case step.Stage == deletion.BeforeDrain:
 		return f.hookHolds(PreDrainHook, hooks.PreDrain, &f.machine.DeletionTimestamp.Time)
 	case step.Stage == deletion.Draining:
@@ -112,7 +112,7 @@ func (f *machineFacts) deletionHolds() []MachineHold {
 	case step.Stage == deletion.BeforeTerminate:
 		return f.hookHolds(PreTerminateHook, hooks.PreTerminate, f.becameTrue(machinev1beta1.MachineDrained))
 	case step.Stage == deletion.RemovingNode:
-		return controllerHas("delete node " + f.nodeName())
+		return controllerHold("delete node " + f.nodeName())
 	default:
 		return f.infraHold(step)
 	}
@@ -124,15 +124,15 @@ func (f *machineFacts) hookHolds(of MachineHoldType, hooks []machinev1beta1.Life
 	var holds []MachineHold
 	for i, hook := range hooks {
 		holds = append(holds, MachineHold{
-			Type: of, Name: hook.Name, Owner: hook.Owner, Message: saysOf(f.machine, of, hook.Name), Since: since,
+			Type: of, Name: hook.Name, Owner: hook.Owner, Message: hookMessage(f.machine, of, hook.Name), Since: since,
 			key: fmt.Sprintf("/spec/lifecycleHooks/%s/%d", list, i),
 		})
 	}
 	return holds
 }
 
-// saysOf is what the controller of a hook says of it, if it is one of package machinehook.
-func saysOf(m metav1.Object, of MachineHoldType, name string) string {
+// hookMessage is the message that the controller of a hook reports, if it uses package machinehook.
+func hookMessage(m metav1.Object, of MachineHoldType, name string) string {
 	stage := deletion.BeforeDrain
 	if of == PreTerminateHook {
 		stage = deletion.BeforeTerminate
@@ -140,7 +140,7 @@ func saysOf(m metav1.Object, of MachineHoldType, name string) string {
 	return m.GetAnnotations()[deletion.HookStatusAnnotation(stage, name)]
 }
 
-// later are the hooks that hold the machine after what holds it now.
+// later are the hooks of later stages.
 func (f *machineFacts) later(stage deletion.DeletionStage) []MachineHold {
 	if stage != deletion.BeforeDrain && stage != deletion.Draining {
 		return nil
@@ -152,7 +152,7 @@ func (f *machineFacts) later(stage deletion.DeletionStage) []MachineHold {
 func (f *machineFacts) drainHolds(step deletion.DeletionStep) []MachineHold {
 	switch {
 	case step.Action == deletion.SkipDrain:
-		return controllerHas("skip the drain")
+		return controllerHold("skip the drain")
 	case step.Reason == "OtherControlPlaneNodeDrains":
 		var holds []MachineHold
 		for _, name := range f.machineNode().OthersCordoned {
@@ -162,9 +162,9 @@ func (f *machineFacts) drainHolds(step deletion.DeletionStep) []MachineHold {
 	case step.Action == deletion.Cordon && f.nodes.byName == nil, f.pods != nil && f.pods.unknown != "":
 		return f.drainCondition()
 	case step.Action == deletion.Cordon:
-		return controllerHas("cordon node " + f.nodeName())
+		return controllerHold("cordon node " + f.nodeName())
 	case step.Action == deletion.RecordDrained:
-		return controllerHas("tell that node " + f.nodeName() + " is drained")
+		return controllerHold("record that node " + f.nodeName() + " is drained")
 	}
 	if f.pods == nil {
 		return nil
@@ -172,7 +172,7 @@ func (f *machineFacts) drainHolds(step deletion.DeletionStep) []MachineHold {
 	return podHolds(f.pods.left, f.becameTrue(machinev1beta1.MachineDrainable))
 }
 
-// drainCondition is what the machine says of its drain, where the pods can't be looked at.
+// drainCondition is the message of the machine about its drain, if the pods can't be listed.
 func (f *machineFacts) drainCondition() []MachineHold {
 	drained := f.condition(machinev1beta1.MachineDrained)
 	if drained == nil || drained.Message == "" {
@@ -181,10 +181,10 @@ func (f *machineFacts) drainCondition() []MachineHold {
 	return []MachineHold{{Type: Pod, Message: drained.Message, Since: &drained.LastTransitionTime.Time}}
 }
 
-// weight orders pods: those first that do not leave by themselves.
+// weight orders pods: stuck pods first.
 var weight = map[drain.PodHold]int{drain.Budget: 0, drain.Refused: 1, drain.Finalizers: 2, drain.Ending: 3, drain.ToBeEvicted: 4}
 
-// podHolds are pods that are on the node.
+// podHolds returns a hold for each remaining pod.
 func podHolds(pods []drain.HeldPod, since *time.Time) []MachineHold {
 	left := slices.SortedFunc(slices.Values(pods), func(a, b drain.HeldPod) int {
 		return cmp.Or(cmp.Compare(weight[a.Hold], weight[b.Hold]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -199,12 +199,12 @@ func podHolds(pods []drain.HeldPod, since *time.Time) []MachineHold {
 	return holds
 }
 
-// controllerHas is something that the machine controller has still to do.
-func controllerHas(what string) []MachineHold {
+// controllerHold is an action that the machine controller has still to do.
+func controllerHold(what string) []MachineHold {
 	return []MachineHold{{Type: Controller, Message: what}}
 }
 
-// finalizersOf are those of other controllers than the machine controller.
+// finalizersOf are the finalizers of other controllers.
 func finalizersOf(m metav1.Object, own string) []MachineHold {
 	var holds []MachineHold
 	for _, finalizer := range m.GetFinalizers() {

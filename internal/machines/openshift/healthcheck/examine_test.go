@@ -43,25 +43,25 @@ func TestExamine(t *testing.T) {
 	unlimited := *spec.DeepCopy()
 	unlimited.NodeStartupTimeout = &metav1.Duration{}
 	for name, test := range map[string]struct {
-		target target
+		target checkedMachine
 		spec   *machinev1beta1.MachineHealthCheckSpec
 		want   verdict
 	}{
-		"a ready node":                 {target: target{running(), ready(corev1.ConditionTrue, time.Hour)}, want: verdict{isHealthy: true}},
-		"a node that fell silent":      {target: target{running(), ready(corev1.ConditionUnknown, time.Minute)}, want: verdict{again: 4*time.Minute + time.Second}},
-		"a timeout ends at the moment": {target: target{running(), ready(corev1.ConditionFalse, time.Minute)}, want: verdict{again: time.Second}},
+		"a ready node":                 {target: checkedMachine{running(), ready(corev1.ConditionTrue, time.Hour)}, want: verdict{isHealthy: true}},
+		"a node that fell silent":      {target: checkedMachine{running(), ready(corev1.ConditionUnknown, time.Minute)}, want: verdict{again: 4*time.Minute + time.Second}},
+		"a timeout ends at the moment": {target: checkedMachine{running(), ready(corev1.ConditionFalse, time.Minute)}, want: verdict{again: time.Second}},
 		"a node that is silent for too long": {
-			target: target{running(), ready(corev1.ConditionUnknown, 5*time.Minute+time.Second)},
+			target: checkedMachine{running(), ready(corev1.ConditionUnknown, 5*time.Minute+time.Second)},
 			want:   verdict{unhealthy: "its node n has had Ready=Unknown for more than 5m0s"},
 		},
-		"a node that is gone":       {target: target{machine: running()}, want: verdict{unhealthy: "its node n is gone"}},
-		"a Machine without a node":  {target: target{machine: starting(time.Minute)}, want: verdict{again: 9*time.Minute + time.Second}},
-		"no node for too long":      {target: target{machine: starting(11 * time.Minute)}, want: verdict{unhealthy: "it has no node after 10m0s"}},
-		"no node, and no limit":     {target: target{machine: starting(time.Hour)}, spec: &unlimited},
-		"a Machine without status":  {target: target{machine: &machinev1beta1.Machine{}}},
-		"a Machine that has failed": {target: target{running(phase(machinev1beta1.PhaseFailed)), ready(corev1.ConditionTrue, time.Hour)}, want: verdict{unhealthy: "its phase is Failed"}},
-		"a Machine that is deleted": {target: target{running(deleted), ready(corev1.ConditionTrue, time.Hour)}},
-		"a Machine that is fixed": {target: target{running(func(m *machinev1beta1.Machine) {
+		"a node that is gone":       {target: checkedMachine{machine: running()}, want: verdict{unhealthy: "its node n is gone"}},
+		"a Machine without a node":  {target: checkedMachine{machine: starting(time.Minute)}, want: verdict{again: 9*time.Minute + time.Second}},
+		"no node for too long":      {target: checkedMachine{machine: starting(11 * time.Minute)}, want: verdict{unhealthy: "it has no node after 10m0s"}},
+		"no node, and no limit":     {target: checkedMachine{machine: starting(time.Hour)}, spec: &unlimited},
+		"a Machine without status":  {target: checkedMachine{machine: &machinev1beta1.Machine{}}},
+		"a Machine that has failed": {target: checkedMachine{running(phase(machinev1beta1.PhaseFailed)), ready(corev1.ConditionTrue, time.Hour)}, want: verdict{unhealthy: "its phase is Failed"}},
+		"a Machine that is deleted": {target: checkedMachine{running(deleted), ready(corev1.ConditionTrue, time.Hour)}},
+		"a Machine that is fixed": {target: checkedMachine{running(func(m *machinev1beta1.Machine) {
 			m.Annotations = map[string]string{ExternalRemediationAnnotation: ""}
 		}), ready(corev1.ConditionTrue, time.Hour)}},
 	} {

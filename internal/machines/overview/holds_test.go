@@ -92,7 +92,7 @@ func TestWhatHoldsAMachine(t *testing.T) {
 			f.node().Spec.Unschedulable, f.node().Labels = false, controlPlane
 			f.nodes.byName["node-1"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: controlPlane}, Spec: corev1.NodeSpec{Unschedulable: true}}
 		}, want: "node node-1, which is drained first"},
-		"a node that is gone is drained": {seen: func(f *machineFacts) { f.nodes.byName = map[string]*corev1.Node{} }, want: "the machine controller has to tell that node node-4 is drained"},
+		"a node that is gone is drained": {seen: func(f *machineFacts) { f.nodes.byName = map[string]*corev1.Node{} }, want: "the machine controller has to record that node node-4 is drained"},
 		"hooks after the drain": {hooks: bothHooks, conditions: drained, seen: func(f *machineFacts) {
 			f.infra.object = infrastructureThatGoes(t)
 			f.infra.object.SetDeletionTimestamp(nil)

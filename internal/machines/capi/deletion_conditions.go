@@ -6,8 +6,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
-// noteStart sets the condition of a stage that begins.
-func (d *deletionPass) noteStart() {
+// setStageCondition sets the condition of a stage when it begins.
+func (d *deletionPass) setStageCondition() {
 	const info = clusterv1.ConditionSeverityInfo
 	switch d.step.Stage {
 	case deletion.Draining:
@@ -16,12 +16,12 @@ func (d *deletionPass) noteStart() {
 		d.setLegacy(clusterv1.VolumeDetachSucceededV1Beta1Condition,
 			legacyFalse(clusterv1.WaitingForVolumeDetachV1Beta1Reason, info, "Waiting for node volumes to be detached"))
 	}
-	d.noteHooks()
+	d.setHookConditions()
 }
 
-// noteWait sets the conditions that say what the step waits for.
-func (d *deletionPass) noteWait() {
-	d.noteHooks()
+// setWaitConditions sets the conditions that report what the step waits for.
+func (d *deletionPass) setWaitConditions() {
+	d.setHookConditions()
 	if d.step.Stage != deletion.Draining {
 		return
 	}
@@ -32,8 +32,8 @@ func (d *deletionPass) noteWait() {
 	d.setLegacy(clusterv1.DrainingSucceededV1Beta1Condition, draining)
 }
 
-// noteHooks says which hooks have been waited for, by the stage.
-func (d *deletionPass) noteHooks() {
+// setHookConditions sets the conditions of the hooks by the stage.
+func (d *deletionPass) setHookConditions() {
 	waiting := legacyFalse(clusterv1.WaitingExternalHookV1Beta1Reason, clusterv1.ConditionSeverityInfo, "")
 	if d.keeps == "" {
 		preDrain := legacyTrue

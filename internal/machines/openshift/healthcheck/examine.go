@@ -9,30 +9,30 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// ExternalRemediationAnnotation is the annotation of a Machine that asks a bare-metal controller to fix its host.
+// ExternalRemediationAnnotation is the annotation of a Machine that requests remediation by a bare-metal controller.
 const ExternalRemediationAnnotation = "host.metal3.io/external-remediation"
 
-// defaultNodeStartupTimeout is how long a Machine may be without a node, if the health check says nothing.
+// defaultNodeStartupTimeout is how long a Machine may be without a node, if the health check has no timeout.
 const defaultNodeStartupTimeout = 10 * time.Minute
 
-// A target is a Machine and its node.
-type target struct {
+// A checkedMachine is a Machine and its node.
+type checkedMachine struct {
 	machine *machinev1beta1.Machine
-	node    *corev1.Node // nil if the Machine names none, or the one that it names is gone
+	node    *corev1.Node // nil if the Machine has no nodeRef, or that node is gone
 }
 
-// A verdict is what a health check finds of a target.
+// A verdict is the result of the health check of a machine.
 type verdict struct {
 	isHealthy bool
-	// unhealthy says why the machine needs remediation; empty if it does not, or not yet.
+	// unhealthy is why the machine needs remediation; empty if it does not, or not yet.
 	unhealthy string
-	// again is when a timeout ends that runs by now; zero if none does.
+	// again is when the running timeout ends; zero if there is none.
 	again time.Duration
 }
 
-// examine decides whether a machine is healthy. One that may become unhealthy when a timeout ends, that is being
-// deleted, or that others fix is neither healthy nor in need of remediation.
-func examine(t target, spec machinev1beta1.MachineHealthCheckSpec, now time.Time) verdict {
+// examine decides whether a machine is healthy. A machine that may become unhealthy when a timeout ends, that is being
+// deleted, or that is remediated externally is neither healthy nor in need of remediation.
+func examine(t checkedMachine, spec machinev1beta1.MachineHealthCheckSpec, now time.Time) verdict {
 	ref := t.machine.Status.NodeRef
 	switch {
 	case t.machine.Status.Phase != nil && *t.machine.Status.Phase == machinev1beta1.PhaseFailed:
@@ -48,13 +48,13 @@ func examine(t target, spec machinev1beta1.MachineHealthCheckSpec, now time.Time
 	return found
 }
 
-// examineStartup is about a machine that has no node yet.
+// examineStartup examines a machine that has no node yet.
 func examineStartup(machine *machinev1beta1.Machine, spec machinev1beta1.MachineHealthCheckSpec, now time.Time) verdict {
 	timeout := defaultNodeStartupTimeout
 	if spec.NodeStartupTimeout != nil {
 		timeout = spec.NodeStartupTimeout.Duration
 	}
-	if timeout == 0 || machine.Status.LastUpdated == nil { // not limited, or not looked at by its controller yet
+	if timeout == 0 || machine.Status.LastUpdated == nil { // no limit, or not reconciled yet
 		return verdict{}
 	}
 	if left := machine.Status.LastUpdated.Add(timeout).Sub(now); left >= 0 {
@@ -75,7 +75,7 @@ func examineNode(node *corev1.Node, unhealthy []machinev1beta1.UnhealthyConditio
 				return verdict{unhealthy: fmt.Sprintf("its node %s has had %s=%s for more than %s",
 					node.Name, wanted.Type, wanted.Status, wanted.Timeout.Duration)}
 			}
-			// Times of conditions have no fractions of a second: the second more is theirs.
+			// Times of conditions have no fractions of a second: hence the additional second.
 			found.again = earliest(found.again, left+time.Second)
 		}
 	}
@@ -97,7 +97,7 @@ func maxUnhealthy(limit *intstr.IntOrString, machines int) (int, error) {
 		return machines, nil
 	}
 	value := *limit
-	if value.Type == intstr.String { // "3" is a number too, though the definition would make it one
+	if value.Type == intstr.String { // a string without a percent sign is a number too
 		if number := intstr.Parse(value.StrVal); number.Type == intstr.Int {
 			value = number
 		}

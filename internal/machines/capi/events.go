@@ -8,14 +8,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// toldEvents are the last events of each machine by their reasons: what has not changed is not told again.
-type toldEvents struct {
+// lastEvents are the last events of each machine by their reasons: an event that has not changed is not recorded again.
+type lastEvents struct {
 	mu   sync.Mutex
 	last map[types.NamespacedName]map[string]string
 }
 
-// isNew says that an event differs from the last one of its reason, and remembers it.
-func (t *toldEvents) isNew(machine types.NamespacedName, reason, note string) bool {
+// isNew reports whether an event differs from the last one of its reason, and remembers it.
+func (t *lastEvents) isNew(machine types.NamespacedName, reason, note string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.last == nil {
@@ -29,15 +29,15 @@ func (t *toldEvents) isNew(machine types.NamespacedName, reason, note string) bo
 	return !ok || last != note
 }
 
-func (t *toldEvents) forget(machine types.NamespacedName) {
+func (t *lastEvents) forget(machine types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.last, machine)
 }
 
-// tell makes an event of a Machine.
-func (r *ClusterAPIReconciler) tell(m *clusterv1.Machine, kind, reason, note string) {
-	if r.told.isNew(client.ObjectKeyFromObject(m), reason, note) {
+// recordEvent records an event about a Machine.
+func (r *ClusterAPIReconciler) recordEvent(m *clusterv1.Machine, kind, reason, note string) {
+	if r.lastEvents.isNew(client.ObjectKeyFromObject(m), reason, note) {
 		r.events.Eventf(m, nil, kind, reason, "Reconcile", "%s", note)
 	}
 }

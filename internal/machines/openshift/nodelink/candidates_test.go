@@ -106,8 +106,8 @@ func TestJudge(t *testing.T) {
 		},
 		"a Machine that is deleted, and another host of its node's name and address": {
 			seen: candidates{node: again(aNode("n", "", "10.0.0.1")), machines: machines(deleting(aMachine("m", "q", "10.0.0.1", "n")))},
-			problem: "node n is not linked, its Machine shop/m is being deleted with an earlier node of that name, and nothing says " +
-				"that both are of one host: they have no providerID in common",
+			problem: "node n is not linked, its Machine shop/m is being deleted with an earlier node of that name, which may " +
+				"be another host: they have no providerID in common",
 		},
 		"a Machine that is deleted, and its host again": {
 			seen: candidates{node: again(aNode("n", "p", "")), machines: machines(deleting(aMachine("m", "p", "", "n")))}, machine: "m",

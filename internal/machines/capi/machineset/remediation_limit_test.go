@@ -28,9 +28,9 @@ func TestHowManyAreRemediatedAtOnce(t *testing.T) {
 		"what blocks":  {blocked: "the control plane is upgrading", said: "the control plane is upgrading"},
 	} {
 		deployment.Spec.Remediation.MaxInFlight = c.limit
-		most, _, said := (&clusterSetSnapshot{set: set, deployment: deployment}).remediable(noon, c.blocked)
-		if most != c.most || said != c.said {
-			t.Errorf("%s: %d, %q", name, most, said)
+		most, _, aggregated := (&clusterSetSnapshot{set: set, deployment: deployment}).remediable(noon, c.blocked)
+		if most != c.most || aggregated != c.said {
+			t.Errorf("%s: %d, %q", name, most, aggregated)
 		}
 	}
 }

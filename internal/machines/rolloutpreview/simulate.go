@@ -16,32 +16,32 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
-// A playedSet is a MachineSet in the play of a rollout.
-type playedSet struct {
-	step     rolloutplan.SetStep // the last that was planned
+// A simulatedSet is a MachineSet in the simulation of a rollout.
+type simulatedSet struct {
+	step     rolloutplan.SetStep // the last planned step
 	inPlace  rolloutplan.InPlaceDecision
 	order    clusterv1.MachineSetDeletionOrder
 	isNew    bool
-	isGoing  bool // it is being deleted, and deletes its machines
+	isGoing  bool // it is being deleted, with its machines
 	replicas int
 	machines []*clusterv1.Machine
 }
 
-// A rolloutPlay goes on with a rollout, round by round.
-type rolloutPlay struct {
+// A rolloutSimulation simulates a rollout, round by round.
+type rolloutSimulation struct {
 	facts   *facts
 	preview *RolloutPreview
 	spec    rolloutplan.RolloutSpec
-	sets    []*playedSet // the new one last
+	sets    []*simulatedSet // the new one last
 	made    int
-	last    int // the last round in which something was done to a machine
-	told    int // how many such rounds there were
+	last    int // the last round that changed a machine
+	rounds  int // number of such rounds
 }
 
-// play adds the steps of a rollout to a preview. It ends when a round changes nothing.
-func play(f *facts, p *RolloutPreview) {
-	surge, unavailable, _ := rolloutrules.Limits(&f.deployment.Spec) // which were checked
-	w := &rolloutPlay{facts: f, preview: p, spec: rolloutplan.RolloutSpec{
+// simulate adds the steps of a rollout to a preview. The simulation ends when a round changes nothing.
+func simulate(f *facts, p *RolloutPreview) {
+	surge, unavailable, _ := rolloutrules.Limits(&f.deployment.Spec) // validated before
+	w := &rolloutSimulation{facts: f, preview: p, spec: rolloutplan.RolloutSpec{
 		Replicas: int(*f.deployment.Spec.Replicas), MaxSurge: surge, MaxUnavailable: unavailable,
 		IsOnDelete: rolloutrules.IsOnDelete(&f.deployment.Spec), IsPaused: ptr.Deref(f.deployment.Spec.Paused, false),
 	}}
@@ -50,7 +50,7 @@ func play(f *facts, p *RolloutPreview) {
 		w.add(set, false)
 		machines += len(f.machines[set.UID])
 	}
-	if f.current != nil || !w.spec.IsPaused { // a deployment that is paused makes no set
+	if f.current != nil || !w.spec.IsPaused { // a paused deployment creates no set
 		w.add(cmp.Or(f.current, &clusterv1.MachineSet{
 			ObjectMeta: metav1.ObjectMeta{Name: f.deployment.Name + "-new"}, Spec: clusterv1.MachineSetSpec{Replicas: ptr.To[int32](0)},
 		}), true)
@@ -67,9 +67,9 @@ func play(f *facts, p *RolloutPreview) {
 	p.IsStuck = old > 0 && !w.spec.IsOnDelete && !w.spec.IsPaused
 }
 
-// add adds a set as it is on the cluster, with what an earlier step of a rollout has left in it.
-func (w *rolloutPlay) add(set *clusterv1.MachineSet, isNew bool) {
-	s := &playedSet{
+// add adds a set of the cluster, with the annotations of earlier steps of a rollout.
+func (w *rolloutSimulation) add(set *clusterv1.MachineSet, isNew bool) {
+	s := &simulatedSet{
 		isNew: isNew, isGoing: set.DeletionTimestamp != nil,
 		order: w.facts.deployment.Spec.Deletion.Order, replicas: int(ptr.Deref(set.Spec.Replicas, 1)),
 	}
@@ -88,8 +88,8 @@ func (w *rolloutPlay) add(set *clusterv1.MachineSet, isNew bool) {
 	w.sets = append(w.sets, s)
 }
 
-// round plans, and has each set do what was planned. It says whether anything was done.
-func (w *rolloutPlay) round(number int) bool {
+// round makes a plan, and executes it on each set. It reports whether anything has changed.
+func (w *rolloutSimulation) round(number int) bool {
 	state := rolloutplan.RolloutState{Spec: w.spec}
 	for _, set := range w.sets {
 		setState := set.state()
@@ -112,7 +112,7 @@ func (w *rolloutPlay) round(number int) bool {
 	isChanged := false
 	for i, step := range steps {
 		set := w.sets[i]
-		if set.isGoing { // the controller of deployments leaves it alone
+		if set.isGoing { // not scaled by the controller of deployments
 			continue
 		}
 		isChanged = isChanged || step.From != step.To || step.MoveTo != set.step.MoveTo || len(step.Acknowledged) != len(set.step.Acknowledged)
@@ -125,8 +125,8 @@ func (w *rolloutPlay) round(number int) bool {
 	return isChanged
 }
 
-// settle ends what was begun in rounds before, or before the preview: machines that come up, updates and deletions.
-func (w *rolloutPlay) settle(set *playedSet) bool {
+// settle completes what an earlier round has begun, or the cluster before the preview: starts, updates and deletions.
+func (w *rolloutSimulation) settle(set *simulatedSet) bool {
 	before := len(set.machines)
 	set.machines = slices.DeleteFunc(set.machines, func(m *clusterv1.Machine) bool { return m.DeletionTimestamp != nil })
 	isChanged := len(set.machines) < before
@@ -148,8 +148,8 @@ func (w *rolloutPlay) settle(set *playedSet) bool {
 	return isChanged
 }
 
-// scale makes machines, moves them to the new set, or deletes them.
-func (w *rolloutPlay) scale(set *playedSet, round int) bool {
+// scale creates machines, moves them to the new set, or deletes them.
+func (w *rolloutSimulation) scale(set *simulatedSet, round int) bool {
 	counted := slices.DeleteFunc(slices.Clone(set.machines), rolloutrules.IsArriving)
 	reason, wanted := set.reason(), set.replicas
 	if set.isGoing {
@@ -162,7 +162,7 @@ func (w *rolloutPlay) scale(set *playedSet, round int) bool {
 		m.Status.NodeRef.Name = m.Name
 		setAvailable(m)
 		set.machines = append(set.machines, m)
-		w.tell(PreviewStep{round, CreateMachine, m.Name, reason})
+		w.addStep(PreviewStep{round, CreateMachine, m.Name, reason})
 	}
 	if missing >= 0 {
 		return missing > 0
@@ -176,55 +176,55 @@ func (w *rolloutPlay) scale(set *playedSet, round int) bool {
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.PendingAcknowledgeMoveAnnotation, "")
 			set.machines = slices.DeleteFunc(set.machines, func(other *clusterv1.Machine) bool { return other == m })
-			target := w.sets[len(w.sets)-1]
-			target.machines = append(target.machines, m)
-			w.tell(PreviewStep{round, UpdateInPlace, m.Name, reason})
+			newSet := w.sets[len(w.sets)-1]
+			newSet.machines = append(newSet.machines, m)
+			w.addStep(PreviewStep{round, UpdateInPlace, m.Name, reason})
 		default:
 			m.DeletionTimestamp = ptr.To(metav1.NewTime(w.facts.now))
-			w.tell(PreviewStep{round, DeleteMachine, m.Name, reason})
+			w.addStep(PreviewStep{round, DeleteMachine, m.Name, reason})
 		}
 		isChanged = true
 	}
 	return isChanged
 }
 
-// tell adds a step. Rounds in which nothing is done to a machine are not counted.
-func (w *rolloutPlay) tell(step PreviewStep) {
+// addStep adds a step. Rounds that change no machine are not counted.
+func (w *rolloutSimulation) addStep(step PreviewStep) {
 	if step.Round != w.last {
-		w.last, w.told = step.Round, w.told+1
+		w.last, w.rounds = step.Round, w.rounds+1
 	}
-	step.Round = w.told
+	step.Round = w.rounds
 	w.preview.Steps = append(w.preview.Steps, step)
 	w.preview.Totals[string(step.Action)]++
 }
 
-// moves says whether a set moves machines that it would delete else.
-func (s *playedSet) moves() bool { return s.step.MoveTo != "" && !s.isGoing }
+// moves reports whether a set moves machines instead of deleting them.
+func (s *simulatedSet) moves() bool { return s.step.MoveTo != "" && !s.isGoing }
 
-// isComingUp says of a machine of the new set whether it is yet to be available: it has no Node, or has been ready for a short time. One
-// whose Node is not ready may stay so, and does not count.
+// isComingUp reports whether a machine of the new set will become available: it has no Node yet, or has been ready for a short time. A
+// machine whose Node is not ready may stay so, and does not count.
 func isComingUp(m *clusterv1.Machine) bool {
 	available := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineAvailableCondition)
 	waits := available != nil && available.Reason == clusterv1.MachineWaitingForMinReadySecondsReason
 	return m.DeletionTimestamp == nil && !rolloutrules.IsUpdating(m) && !rolloutrules.IsAvailable(m) && (waits || !m.Status.NodeRef.IsDefined())
 }
 
-// reason says why a set was scaled last. Why its machines are not updated in place is told of the set.
-func (s *playedSet) reason() string {
+// reason returns why a set was scaled last, without the reasons why its machines are not updated in place.
+func (s *simulatedSet) reason() string {
 	if s.isGoing {
 		return "MachineSet " + s.step.Set + " is being deleted"
 	}
 	reasons := slices.DeleteFunc(slices.Clone(s.step.Reasons), func(reason string) bool {
 		return strings.HasPrefix(reason, "not updated in place")
 	})
-	if len(reasons) == 0 { // it was scaled before
+	if len(reasons) == 0 { // scaled before the preview
 		return fmt.Sprintf("MachineSet %s has %d replicas", s.step.Set, s.replicas)
 	}
 	return strings.Join(reasons, "; ")
 }
 
-// state returns a set as the plan sees it.
-func (s *playedSet) state() rolloutplan.SetState {
+// state returns the state of a set for the plan.
+func (s *simulatedSet) state() rolloutplan.SetState {
 	state := rolloutplan.SetState{
 		Name: s.step.Set, Replicas: s.replicas, Current: len(s.machines), InPlace: s.inPlace, Acknowledged: s.step.Acknowledged,
 	}
@@ -249,8 +249,8 @@ func (s *playedSet) state() rolloutplan.SetState {
 	return state
 }
 
-// ranked returns machines in the order in which the set gives them up.
-func (s *playedSet) ranked(machines []*clusterv1.Machine, now time.Time) []*clusterv1.Machine {
+// ranked returns machines in the order in which the set deletes them.
+func (s *simulatedSet) ranked(machines []*clusterv1.Machine, now time.Time) []*clusterv1.Machine {
 	const most = 50.0
 	oldest := time.Second
 	for _, m := range machines {

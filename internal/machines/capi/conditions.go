@@ -27,7 +27,7 @@ const (
 	reasonDoesNotExist  = clusterv1.MachineInfrastructureDoesNotExistReason
 )
 
-// setConditions computes the status, and returns when it changes by itself.
+// setConditions computes the status, and returns after which time it changes by itself.
 func (f *passFacts) setConditions() time.Duration {
 	f.set(f.bootstrapReady())
 	f.set(f.infrastructureReady())
@@ -45,14 +45,14 @@ func (f *passFacts) setConditions() time.Duration {
 	return after
 }
 
-// set sets a condition. The time of its last transition stays as it is if its status does.
+// set sets a condition. The time of its last transition changes only with its status.
 func (f *passFacts) set(condition metav1.Condition) {
 	condition.ObservedGeneration = f.m.Generation
 	condition.LastTransitionTime = f.now()
 	meta.SetStatusCondition(&f.status.Conditions, condition)
 }
 
-// now is the time, as the API stores it.
+// now returns the time of the pass, as the API stores it.
 func (f *passFacts) now() metav1.Time {
 	return metav1.NewTime(f.time.UTC().Truncate(time.Second))
 }
@@ -97,7 +97,7 @@ func (f *passFacts) infrastructureReady() metav1.Condition {
 	return wanted
 }
 
-// mirrored returns the condition Ready of an object, or what follows from the contract if it has none.
+// mirrored returns the condition Ready of an object, or one derived from the fields of the contract if it has none.
 func mirrored(wanted metav1.Condition, of referenced, isReady bool, notReady string) metav1.Condition {
 	if ready := meta.FindStatusCondition(of.object.Conditions(), clusterv1.ReadyCondition); ready != nil {
 		wanted.Status, wanted.Reason, wanted.Message = ready.Status, ready.Reason, ready.Message
@@ -129,7 +129,7 @@ func (f *passFacts) deleting() metav1.Condition {
 	}
 }
 
-// updating says whether the Machine is updated in place, and how far that is. A deletion ends the update.
+// updating returns the condition Updating: whether the Machine is updated in place, and the progress. A deletion ends the update.
 func (f *passFacts) updating() metav1.Condition {
 	if f.updateReason != "" {
 		return metav1.Condition{
@@ -139,7 +139,7 @@ func (f *passFacts) updating() metav1.Condition {
 	return metav1.Condition{Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineNotUpdatingReason}
 }
 
-// available says whether the Machine has been ready for long enough, and when it will have been.
+// available returns the condition Available, and after which time the Machine will have been ready for long enough.
 func (f *passFacts) available() (metav1.Condition, time.Duration) {
 	available := metav1.Condition{Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineNotReadyReason}
 	ready := meta.FindStatusCondition(f.status.Conditions, clusterv1.MachineReadyCondition)

@@ -12,19 +12,19 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// candidates is all that speaks for, or against, a node and a Machine belonging together.
+// candidates are the facts that decide whether a node and a Machine belong together.
 type candidates struct {
 	node     *corev1.Node
 	machines []*machinev1beta1.Machine // that share a providerID or an internal IP with the node
 
-	// The following are known if there is one machine only.
-	nodes  []*corev1.Node            // that share one of them with the machine, the node itself among them
-	former *corev1.Node              // the node that the machine names, if it is another one and still there
+	// The following are set only if there is exactly one machine.
+	nodes  []*corev1.Node            // that share one of them with the machine, including the node itself
+	former *corev1.Node              // the node that the machine names, if it is another one and still exists
 	owners []*machinev1beta1.Machine // that name the node, by its UID
 }
 
-// judge returns the Machine that the node belongs to, or the problem that keeps that from being certain. Neither means
-// that the node has no Machine.
+// judge returns the Machine that the node belongs to, or the problem that prevents the link. If both are empty, the node
+// has no Machine.
 func judge(seen candidates) (*machinev1beta1.Machine, string) {
 	if len(seen.machines) == 0 {
 		return nil, ""
@@ -39,10 +39,10 @@ func judge(seen candidates) (*machinev1beta1.Machine, string) {
 	return seen.machines[0], ""
 }
 
-// clusterAPIMachine is the annotation of a Node that a Machine of Cluster API has.
+// clusterAPIMachine is the annotation of a Node that belongs to a Machine of Cluster API.
 const clusterAPIMachine = "cluster.x-k8s.io/machine"
 
-// linkedToClusterAPI says that the node has a Machine of the other API: two would drain and delete it, each by hooks of its own.
+// linkedToClusterAPI returns a problem if the node has a Machine of the other API: both would drain and delete it, each by its own hooks.
 func linkedToClusterAPI(seen candidates) string {
 	owner, ok := seen.node.Annotations[clusterAPIMachine]
 	if !ok {
@@ -52,7 +52,7 @@ func linkedToClusterAPI(seen candidates) string {
 		"both, and the annotation %s of the node if that was the other one", seen.node.Name, owner, clusterAPIMachine)
 }
 
-// most is how many names a message has.
+// most is how many names a message lists.
 const most = 3
 
 func severalMachines(seen candidates) string {
@@ -80,7 +80,7 @@ func severalNodes(seen candidates) string {
 	return fmt.Sprintf("Machine %s is not linked, several nodes could be its node: %s", name(machine), printable.Few(names, most))
 }
 
-// differentProviderIDs is about a pair that shares an address only: addresses are given to new machines again.
+// differentProviderIDs returns a problem if a pair shares only an address: addresses are reused for new machines.
 func differentProviderIDs(seen candidates) string {
 	ofNode, ofMachine := seen.node.Spec.ProviderID, providerID(seen.machines[0])
 	if ofNode == "" || ofMachine == "" || ofNode == ofMachine {
@@ -98,11 +98,11 @@ func linkedToAnotherNode(seen candidates) string {
 		return ""
 	case ref.Name == seen.node.Name && machine.DeletionTimestamp != nil && ref.UID != "" && ref.UID != seen.node.UID && !hasProviderID(seen.node, machine):
 		// Another host may have joined under the name, and the address, of a Machine's host that is gone.
-		return fmt.Sprintf("node %s is not linked, its Machine %s is being deleted with an earlier node of that name, and nothing says that "+
-			"both are of one host: they have no providerID in common", seen.node.Name, name(machine))
+		return fmt.Sprintf("node %s is not linked, its Machine %s is being deleted with an earlier node of that name, which may be "+
+			"another host: they have no providerID in common", seen.node.Name, name(machine))
 	case ref.Name == seen.node.Name:
 		return ""
-	case machine.DeletionTimestamp != nil: // what is drained and deleted stays what it was
+	case machine.DeletionTimestamp != nil: // the node of a deletion does not change
 		return fmt.Sprintf("node %s is not linked, its Machine %s is being deleted with node %s", seen.node.Name, name(machine), ref.Name)
 	case seen.former != nil:
 		return fmt.Sprintf("node %s is not linked, its Machine %s is linked to node %s, which is still there",
@@ -126,7 +126,7 @@ func linkedToAnotherMachine(seen candidates) string {
 		seen.node.Name, name(seen.machines[0]), printable.Few(names, most))
 }
 
-// shared says what a node and a Machine have in common.
+// shared returns what a node and a Machine have in common.
 func shared(node *corev1.Node, machine *machinev1beta1.Machine) string {
 	if hasProviderID(node, machine) {
 		return "providerID " + node.Spec.ProviderID
@@ -139,14 +139,14 @@ func shared(node *corev1.Node, machine *machinev1beta1.Machine) string {
 	return "nothing"
 }
 
-// hasProviderID says whether a node has the providerID of a Machine.
+// hasProviderID reports whether a node has the providerID of a Machine.
 func hasProviderID(node *corev1.Node, machine *machinev1beta1.Machine) bool {
 	return node.Spec.ProviderID != "" && node.Spec.ProviderID == providerID(machine)
 }
 
-// wantedNode returns the node with what its Machine has for it, and whether that needs new taints; or nil if the node
-// has all of it. What a Machine no longer has stays on the node: others may rely on it by then. A taint of the same
-// key and effect stays as it is, since taints have many writers.
+// wantedNode returns the node with the labels, annotations and taints of its Machine, and whether it has new taints; or nil
+// if nothing changes. Fields that a Machine no longer has stay on the node: other clients may rely on them. A taint of the
+// same key and effect is not changed, since taints have many writers.
 func wantedNode(node *corev1.Node, machine *machinev1beta1.Machine) (wanted *corev1.Node, hasNewTaints bool) {
 	missing := missingTaints(node.Spec.Taints, machine.Spec.Taints)
 	wanted = node.DeepCopy()

@@ -10,14 +10,14 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
-// A census is how many machines a health check selects, and how they are.
+// A census is how many machines a health check selects, and how many of them are healthy.
 type census struct {
 	machines, healthy, limit int
 }
 
 func (c census) unhealthy() int { return c.machines - c.healthy }
 
-// allowsRemediation is false if so many machines are unhealthy that the cause is rather not in them.
+// allowsRemediation is false if so many machines are unhealthy that the cause is probably elsewhere.
 func (c census) allowsRemediation() bool { return c.unhealthy() <= c.limit }
 
 // isRestricted reports whether the last census allowed no remediation.
@@ -25,7 +25,7 @@ func isRestricted(status machinev1beta1.MachineHealthCheckStatus) bool {
 	return conditions.Find(status.Conditions, machinev1beta1.RemediationAllowedCondition).Status == corev1.ConditionFalse
 }
 
-// nextStatus returns the status of a health check that follows from what was counted.
+// nextStatus returns the status of a health check after a census.
 func nextStatus(check *machinev1beta1.MachineHealthCheck, c census, now time.Time) machinev1beta1.MachineHealthCheckStatus {
 	next := *check.Status.DeepCopy()
 	next.ExpectedMachines, next.CurrentHealthy = &c.machines, &c.healthy

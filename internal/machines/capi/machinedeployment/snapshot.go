@@ -21,31 +21,31 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
-// A deploymentSnapshot is what was seen of a MachineDeployment, its MachineSets and their Machines, and what follows from it. The sets
-// and Machines belong to the cache: they are not to be changed.
+// A deploymentSnapshot is the observed state of a MachineDeployment, its MachineSets and their Machines, and the plan. The sets
+// and Machines belong to the cache: they must not be changed.
 type deploymentSnapshot struct {
 	time       time.Time
 	deployment *clusterv1.MachineDeployment
 	cluster    *clusterv1.Cluster // nil if there is none
 	selector   labels.Selector
-	// invalid says what is wrong with the deployment, so that no set is touched; empty if it is valid.
+	// invalid is the reason why the deployment is invalid, so that no set is changed; empty if it is valid.
 	invalid string
 
 	sets     []*clusterv1.MachineSet // that the deployment controls, the oldest first
-	orphans  []*clusterv1.MachineSet // that it is to adopt
+	orphans  []*clusterv1.MachineSet // to adopt
 	machines map[types.UID][]*clusterv1.Machine
-	// made is the set for the deployment's template before it is made; nil if there is one.
+	// made is the set for the deployment's template before it is created; nil if it exists.
 	made *clusterv1.MachineSet
-	// inPlace says of old sets whether their machines can be updated in place. It is undecided while an extension gives no answer.
+	// inPlace has the decision for each old set; it is undecided while an extension does not answer.
 	inPlace   map[types.UID]rolloutplan.InPlaceDecision
 	undecided error
 	rollout   rollout
 }
 
-// see looks at a deployment, and decides what is to be done. Of a set that is to be made, the end of its name is passed in, so that
-// all of a pass speak of the same one.
-func (r *ClusterMachineDeploymentReconciler) see(ctx context.Context, reader client.Reader, key types.NamespacedName, suffix string) (*deploymentSnapshot, error) {
-	seen, err := look(ctx, reader, key, r.now())
+// takeSnapshot takes a snapshot of a deployment, and plans the next steps. The suffix is the end of the name of a new set: it is passed
+// in, so that it stays the same during a pass.
+func (r *ClusterMachineDeploymentReconciler) takeSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName, suffix string) (*deploymentSnapshot, error) {
+	seen, err := readSnapshot(ctx, reader, key, r.now())
 	if err != nil || seen == nil || seen.invalid != "" || seen.isPaused() || seen.deployment.DeletionTimestamp != nil {
 		return seen, err
 	}
@@ -60,9 +60,9 @@ func (r *ClusterMachineDeploymentReconciler) see(ctx context.Context, reader cli
 	return seen, nil
 }
 
-// look reads a MachineDeployment, and the machines and sets before it, as the controller of MachineSets does. It returns
-// nil if there is no such deployment.
-func look(ctx context.Context, reader client.Reader, key types.NamespacedName, now time.Time) (*deploymentSnapshot, error) {
+// readSnapshot reads a MachineDeployment after its machines and sets, as the controller of MachineSets does. It returns nil if the
+// deployment does not exist.
+func readSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName, now time.Time) (*deploymentSnapshot, error) {
 	var machines clusterv1.MachineList
 	var sets clusterv1.MachineSetList
 	for _, list := range []client.ObjectList{&machines, &sets} {
@@ -89,7 +89,7 @@ func look(ctx context.Context, reader client.Reader, key types.NamespacedName, n
 	return seen, nil
 }
 
-// validate looks for what Cluster API's admission refuses, which is not there.
+// validate checks what Cluster API's admission refuses, which does not run here.
 func (s *deploymentSnapshot) validate() {
 	var err error
 	if s.selector, err = replicas.SelectorOf(&s.deployment.Spec.Selector, s.deployment.Spec.Template.Labels); err != nil {
@@ -103,7 +103,7 @@ func (s *deploymentSnapshot) validate() {
 	}
 }
 
-// takeSets takes those of the namespace's sets that are the deployment's, or are to be.
+// takeSets selects the sets of the namespace that the deployment controls or has to adopt.
 func (s *deploymentSnapshot) takeSets(all []clusterv1.MachineSet) {
 	for i := range all {
 		set := &all[i]
@@ -119,7 +119,7 @@ func (s *deploymentSnapshot) takeSets(all []clusterv1.MachineSet) {
 	})
 }
 
-// adopts says whether a set is to be the deployment's: one that was a deployment's, and has no controller any more.
+// adopts reports whether the deployment has to adopt a set: it belonged to a deployment, and no longer has a controller.
 func (s *deploymentSnapshot) adopts(set *clusterv1.MachineSet) bool {
 	_, wasOfDeployment := set.Labels[clusterv1.MachineDeploymentUniqueLabel]
 	return wasOfDeployment && metav1.GetControllerOfNoCopy(set) == nil && set.DeletionTimestamp == nil &&
@@ -135,13 +135,13 @@ func (s *deploymentSnapshot) owned() []*clusterv1.Machine {
 	return owned
 }
 
-// isPaused says whether all is to stay as it is. A deployment with spec.paused is still scaled.
+// isPaused reports whether nothing must be changed. A deployment with spec.paused is still scaled.
 func (s *deploymentSnapshot) isPaused() bool { return contract.IsPaused(s.deployment, s.cluster) }
 
-// isIncomplete says whether anything is to be done that needs a look at the API server first.
+// isIncomplete reports whether anything has to be done that requires a read from the API server first.
 func (s *deploymentSnapshot) isIncomplete() bool {
 	if s.deployment.DeletionTimestamp != nil {
-		return len(s.sets) == 0 // before the finalizer goes
+		return len(s.sets) == 0 // before the finalizer is removed
 	}
 	return len(s.orphans) > 0 || len(s.rollout.changes) > 0 || len(s.outdated()) > 0
 }

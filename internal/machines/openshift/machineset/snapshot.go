@@ -22,20 +22,20 @@ const (
 	legacyDeleteAnnotation = "machine.openshift.io/cluster-api-delete-machine"
 )
 
-// A setSnapshot is what was seen of a MachineSet and the machines of its namespace. The machines belong to the cache: they
-// are not to be changed.
+// A setSnapshot is the observed state of a MachineSet and the machines of its namespace. The machines belong to the cache: they
+// must not be changed.
 type setSnapshot struct {
 	set      *machinev1beta1.MachineSet
 	machines map[string]*machinev1beta1.Machine // by name
 	replicas []replica
-	// invalid says what is wrong with the set, so that no machine is touched; empty if it is valid.
+	// invalid is the reason why the set is invalid, so that no machine is changed; empty if it is valid.
 	invalid string
 }
 
-// look reads a MachineSet, and the machines before it: machines that the garbage collector took from a set
-// are orphans, and the set that is read then is seen to be deleting. It returns nil if there is no such set. It only
-// lists, which is the right that watching needs as well.
-func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (*setSnapshot, error) {
+// readSnapshot reads a MachineSet after its machines: if the garbage collector has orphaned machines of a set, the set is
+// observed as being deleted. It returns nil if the set does not exist. It uses only lists, whose permission the watches
+// need as well.
+func readSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName) (*setSnapshot, error) {
 	var list machinev1beta1.MachineList
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
@@ -79,10 +79,10 @@ func newReplica(set *machinev1beta1.MachineSet, selector labels.Selector, m *mac
 	}
 }
 
-// isManaged says whether the set is to be looked after. One that is being deleted, or gone, is not.
+// isManaged reports whether the set exists, and is not being deleted.
 func (s *setSnapshot) isManaged() bool { return s != nil && s.set.DeletionTimestamp == nil }
 
-// plan returns what is to be done, which is nothing if the set is invalid.
+// plan returns the plan for the set, which is empty if the set is invalid.
 func (s *setSnapshot) plan(now time.Time) replicas.ReplicaPlan {
 	if s.invalid != "" {
 		return replicas.ReplicaPlan{}
