@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Observe returns the state of an object. Requested is the UID of the object whose delete was requested; "" if it was
+// Observe returns the state of an object. requested is the UID of the object whose delete was requested; "" if it was
 // never seen.
 func Observe(ctx context.Context, c *cluster.Cluster, object kinds.ID, requested types.UID) Observation {
 	seen := Observation{Requested: requested}
