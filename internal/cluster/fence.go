@@ -11,10 +11,16 @@ import (
 // a lock is held. It calls check before each request that may change something, and fails the
 // request with its error.
 func (c *Cluster) Fenced(check func(context.Context) error) (*Cluster, error) {
-	fenced, base := *c, rest.CopyConfig(c.base)
-	base.Wrap(func(next http.RoundTripper) http.RoundTripper { return fencedTransport{next, check} })
-	_, err := fenced.connect(base)
+	fenced := *c
+	_, err := fenced.connect(Fence(c.base, check))
 	return &fenced, err
+}
+
+// Fence returns a connection that writes only while check returns nil.
+func Fence(connection *rest.Config, check func(context.Context) error) *rest.Config {
+	connection = rest.CopyConfig(connection)
+	connection.Wrap(func(next http.RoundTripper) http.RoundTripper { return fencedTransport{next, check} })
+	return connection
 }
 
 // A fencedTransport calls check before it sends a request that may change something.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record/bootclock"
 )
 
@@ -106,18 +107,10 @@ var ErrFenced = errors.New("the Lease was not renewed in time, so that another r
 
 // fence returns a connection that refuses writes while the Lease is not held.
 func (l *ElectionLease) fence(connection *rest.Config) *rest.Config {
-	connection = rest.CopyConfig(connection)
-	connection.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if request.Method != http.MethodGet && !l.IsHeld() {
-				return nil, ErrFenced
-			}
-			return next.RoundTrip(request)
-		})
+	return cluster.Fence(connection, func(context.Context) error {
+		if !l.IsHeld() {
+			return ErrFenced
+		}
+		return nil
 	})
-	return connection
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
