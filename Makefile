@@ -21,7 +21,7 @@ PEERS = ./kubectl helm.sh/helm/v3/cmd/helm carvel.dev/kapp/cmd/kapp
 SUITE = $(GO) test -vet=off -parallel 4 -timeout 40m $(TESTFLAGS)
 
 build: ## build bin/runlevel
-	@echo "compiling runlevel: some seconds, or some minutes where Go has nothing of it in its cache yet"
+	@echo "compiling runlevel: some seconds, or about 5 minutes where Go has nothing of it in its cache yet; each package is named once it is compiled"
 	$(GO) build -v -o bin/ ./cmd/...
 
 test: lint build ## lint, then run all tests on a real control plane (set TESTFLAGS for go test's flags)
@@ -43,7 +43,8 @@ install: build ## copy bin/runlevel to $(PREFIX)/bin, and say so if the shell fi
 		echo "the shell finds $${found:-no runlevel}: put $(PREFIX)/bin before other folders of PATH (systemd has a program of that name in /sbin)"
 
 demo: build ## install and update a sample release on a control plane of its own
-	$(GO) run ./examples/demo
+	$(GO) build -v -o bin/ ./examples/demo
+	bin/demo
 
 bench: build ## run the benchmarks, then Runlevel beside its peers (set BENCHFLAGS: --quick, --write ../docs/performance.md)
 	bin/runlevel sandbox build

@@ -1,6 +1,8 @@
 package payload
 
 import (
+	"github.com/runlevel/runlevel/internal/text/yamltext"
+
 	"cmp"
 	"errors"
 	"fmt"
@@ -50,8 +52,8 @@ func (d *document) manifest() (*Manifest, []Problem) {
 			`annotation %s is %q, and only "true" deletes: write "true", or drop the annotation`, DeleteAnnotation, value))
 	}
 	for _, repeated := range d.repeated {
-		problem := m.problem(RepeatedKey, "the key %q stands twice in the same mapping: the last one counts", repeated.key)
-		problem.Line, problem.Column = d.text.fileLine(repeated.line), repeated.column
+		problem := m.problem(RepeatedKey, "the key %q stands twice in the same mapping: the last one counts", repeated.Key)
+		problem.Line, problem.Column = d.text.fileLine(repeated.Line), repeated.Column
 		problems = append(problems, problem)
 	}
 	return m, slices.Concat(problems, d.fieldProblems(m), d.hookProblems(m))
@@ -206,7 +208,7 @@ func describe(value any) string {
 // written returns the text of a scalar as it is in the file; "" if that is not known.
 func (d *document) written(path ...string) string {
 	d.at(nil)
-	return d.places.scalar(path...)
+	return d.places.Scalar(path...)
 }
 
 // quoted returns a hint how to write a scalar in quotes. It uses the text in the file, since
@@ -225,9 +227,9 @@ func quoted(value any, written string) string {
 // unreadable returns the problem of a text that can't be decoded.
 func unreadable(path string, number, line int, err error) Problem {
 	problem := Problem{File: path, Line: line, Document: number, Cause: Unreadable, Message: err.Error()}
-	var syntax *errSyntax
-	if errors.As(err, &syntax) && syntax.line > 0 {
-		problem.Line = max(line, 1) + syntax.line - 1
+	var syntax *yamltext.Error
+	if errors.As(err, &syntax) && syntax.Line > 0 {
+		problem.Line = max(line, 1) + syntax.Line - 1
 	}
 	return problem
 }

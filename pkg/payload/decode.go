@@ -3,13 +3,14 @@ package payload
 import (
 	"bytes"
 	"errors"
-	"io"
 	"strconv"
 	"strings"
 	"unique"
 
 	yaml3 "go.yaml.in/yaml/v3"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 // This file turns the text of one document into the value that Kubernetes'
@@ -26,13 +27,7 @@ type decoded struct {
 	size     size
 	text     chunk // its source
 	line     int   // of its first node in that text; 0 when not known
-	repeated []repeatedKey
-}
-
-// A repeatedKey is a key that a mapping has twice. The last one counts.
-type repeatedKey struct {
-	key          string
-	line, column int
+	repeated []yamltext.RepeatedKey
 }
 
 // decodeYAML reads one document, within the limits.
@@ -45,8 +40,8 @@ func (c chunk) decodeYAML() (decoded, error) {
 
 // decode reads one document.
 func decode(text []byte) (decoded, error) {
-	root, err := parseNode(text)
-	var more *errSyntax
+	root, err := yamltext.Parse(text)
+	var more *yamltext.Error
 	if errors.As(err, &more) {
 		return decoded{}, err
 	}
@@ -76,50 +71,15 @@ func decode(text []byte) (decoded, error) {
 // isPeculiar reports whether yaml/v3 reads a text differently: it allows more tabs than others,
 // and treats characters as line breaks that others don't.
 func isPeculiar(text []byte) bool {
-	return bytes.IndexByte(text, '\t') >= 0 || oddBreak(text) >= 0
-}
-
-// oddBreak returns the offset of a Unicode line break or byte order mark in a text; -1 if
-// it has none.
-func oddBreak(text []byte) int {
-	for _, odd := range []string{"\u0085", "\u2028", "\u2029", "\ufeff"} { // each alone is much faster than all at once
-		if at := bytes.Index(text, []byte(odd)); at >= 0 {
-			return at
-		}
-	}
-	return -1
-}
-
-// parseNode parses one document with yaml/v3; the node is nil when it is empty.
-func parseNode(text []byte) (*yaml3.Node, error) {
-	var root yaml3.Node
-	decoder := yaml3.NewDecoder(bytes.NewReader(text))
-	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	var rest yaml3.Node
-	if err := decoder.Decode(&rest); !errors.Is(err, io.EOF) {
-		// Kubernetes' decoder would drop the rest silently.
-		line := rest.Line
-		if err != nil {
-			line = syntaxError(err).line
-		}
-		return nil, &errSyntax{line: line, message: `there is more after the end of the document: put "---" on a line of its own between two documents`}
-	}
-	if len(root.Content) == 0 {
-		return nil, nil
-	}
-	return root.Content[0], nil
+	return bytes.IndexByte(text, '\t') >= 0 || yamltext.OddBreak(text) >= 0
 }
 
 // decodeCarefully reads a document the way Kubernetes does, slowly. The root is the
 // result of yaml/v3, and the cause its error, if it failed.
 func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error) {
 	if cause == nil && mayHaveAliases(text) {
-		if at := oddBreak(text); at >= 0 {
-			return decoded{}, &errSyntax{line: lineAt(text, int64(at)), message: oddBreakMessage}
+		if at := yamltext.OddBreak(text); at >= 0 {
+			return decoded{}, &yamltext.Error{Line: yamltext.LineAt(text, int64(at)), Message: oddBreakMessage}
 		}
 	}
 	var value any
@@ -132,21 +92,12 @@ func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error
 		return decoded{value: value, size: size}, err
 	}
 	if err == nil {
-		return decoded{value: value, line: root.Line, repeated: repeatedKeys(root)}, nil
+		return decoded{value: value, line: root.Line, repeated: yamltext.RepeatedKeys(root)}, nil
 	}
 	if cause == nil {
 		cause = err
 	}
-	syntax := syntaxError(cause)
-	syntax.redact(text)
-	syntax.explain(text)
-	if isIndentedByTab(text, syntax.line) {
-		syntax.message = "this line begins with a tab: indent it with blanks"
-	}
-	if hidden := bytes.IndexFunc(text, isControl); syntax.line == 0 && hidden >= 0 {
-		syntax.line = lineAt(text, int64(hidden))
-	}
-	return decoded{}, syntax
+	return decoded{}, yamltext.Explain(cause, text)
 }
 
 // oddBreakMessage is for a text that yaml/v3 and Kubernetes split into different lines, so that one
@@ -158,26 +109,10 @@ func mayHaveAliases(text []byte) bool {
 	return bytes.IndexByte(text, '&') >= 0 && bytes.IndexByte(text, '*') >= 0
 }
 
-// repeatedKeys finds the keys that are twice in a mapping, by their text.
-func repeatedKeys(node *yaml3.Node) []repeatedKey {
-	var found []repeatedKey
-	seen := map[string]bool{}
-	for i, child := range node.Content {
-		if node.Kind == yaml3.MappingNode && i%2 == 0 && child.Kind == yaml3.ScalarNode {
-			if seen[child.Value] {
-				found = append(found, repeatedKey{key: child.Value, line: child.Line, column: child.Column})
-			}
-			seen[child.Value] = true
-		}
-		found = append(found, repeatedKeys(child)...)
-	}
-	return found
-}
-
 // A converter converts nodes to values.
 type converter struct {
 	tags     *tagFinder
-	repeated []repeatedKey
+	repeated []yamltext.RepeatedKey
 	odd      int // numbers that Kubernetes' library has decoded
 }
 
@@ -225,7 +160,7 @@ func (c *converter) mapping(node *yaml3.Node) (any, bool) {
 			return nil, false
 		}
 		if _, isRepeated := fields[key]; isRepeated {
-			c.repeated = append(c.repeated, repeatedKey{key: key, line: node.Content[i].Line, column: node.Content[i].Column})
+			c.repeated = append(c.repeated, yamltext.RepeatedKey{Key: key, Line: node.Content[i].Line, Column: node.Content[i].Column})
 		}
 		fields[key] = value
 	}

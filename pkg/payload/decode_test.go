@@ -1,6 +1,8 @@
 package payload
 
 import (
+	"github.com/runlevel/runlevel/internal/text/yamltext"
+
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,11 +42,11 @@ var peculiar = []string{
 func compare(t *testing.T, text []byte) {
 	t.Helper()
 	ours, err := decode(text)
-	var syntax *errSyntax
-	if errors.As(err, &syntax) && strings.HasPrefix(syntax.message, "there is more after the end") {
+	var syntax *yamltext.Error
+	if errors.As(err, &syntax) && strings.HasPrefix(syntax.Message, "there is more after the end") {
 		return // Kubernetes drops it without a word
 	}
-	if errors.As(err, &syntax) && (strings.Contains(syntax.message, "limit") || syntax.message == oddBreakMessage) {
+	if errors.As(err, &syntax) && (strings.Contains(syntax.Message, "limit") || syntax.Message == oddBreakMessage) {
 		return // Kubernetes has other limits
 	}
 	var theirs any

@@ -35,7 +35,7 @@ func (d *document) hookProblems(m *Manifest) []Problem {
 // within returns the position in the file of a line and column of a field's text. If the file has the text in another
 // form, with escapes for example, it returns the position of the field.
 func (p *Places) within(line, column int, path ...string) (fileLine, fileColumn int) {
-	if at, before, exists := p.lineOf(p.node(path...), line); exists {
+	if at, before, exists := p.lineOf(p.Node(path...), line); exists {
 		return p.text.fileLine(at), before + column
 	}
 	return p.At(path...)

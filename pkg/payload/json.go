@@ -1,6 +1,8 @@
 package payload
 
 import (
+	"github.com/runlevel/runlevel/internal/text/yamltext"
+
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -45,7 +47,7 @@ func decodeJSON(text []byte) ([]decoded, error) {
 		}
 		d, err := decodeOneJSON(raw)
 		if err != nil {
-			return found, &errSyntax{line: line, message: err.Error()}
+			return found, &yamltext.Error{Line: line, Message: err.Error()}
 		}
 		d.text = chunk{text: raw, line: line, at: start}
 		found = append(found, d)
@@ -75,7 +77,7 @@ func isComment(text []byte) bool {
 	return true
 }
 
-func jsonError(text []byte, err error, offset int64) *errSyntax {
+func jsonError(text []byte, err error, offset int64) *yamltext.Error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		offset = syntax.Offset - 1 // which is behind the character
@@ -84,5 +86,5 @@ func jsonError(text []byte, err error, offset int64) *errSyntax {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		offset, message = int64(len(text)), "the JSON ends too early"
 	}
-	return &errSyntax{line: lineAt(text, offset), message: message}
+	return &yamltext.Error{Line: yamltext.LineAt(text, offset), Message: message}
 }

@@ -1,6 +1,8 @@
 package payload
 
 import (
+	"github.com/runlevel/runlevel/internal/text/yamltext"
+
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -58,9 +60,9 @@ func (r *reader) readMetadata(folder string, optional bool) {
 	found, err := ParseReferences(text)
 	if err != nil {
 		problem := Problem{File: imagesPath, Cause: Mislabelled, Message: err.Error()}
-		var syntax *errSyntax
+		var syntax *yamltext.Error
 		if errors.As(err, &syntax) {
-			problem.Line = syntax.line
+			problem.Line = syntax.Line
 		}
 		r.report(problem)
 		return
@@ -125,12 +127,12 @@ func (r *reader) parseMetadata(name string, text []byte) Metadata {
 		problem := Problem{File: name, Cause: Mislabelled, Message: "this is not the JSON of a release's metadata: " + strings.TrimPrefix(err.Error(), "json: ")}
 		var wrongType *json.UnmarshalTypeError
 		if errors.As(err, &wrongType) {
-			problem.Line = lineAt(text, wrongType.Offset-1)
+			problem.Line = yamltext.LineAt(text, wrongType.Offset-1)
 			problem.Message = fmt.Sprintf("%s can't be of type %s", cmp.Or(wrongType.Field, "a release's metadata"), wrongType.Value)
 		}
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
-			problem.Line = lineAt(text, syntax.Offset-1) // which is behind the character
+			problem.Line = yamltext.LineAt(text, syntax.Offset-1) // which is behind the character
 		}
 		r.report(problem)
 		return metadata

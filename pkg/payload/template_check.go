@@ -1,6 +1,8 @@
 package payload
 
 import (
+	"github.com/runlevel/runlevel/internal/text/yamltext"
+
 	"fmt"
 	"maps"
 	"slices"
@@ -101,8 +103,8 @@ func (c templateChecker) refuse(node parse.Node, construct string) error {
 	if advice := templateAdvice[construct]; advice != "" {
 		message += ": " + advice
 	}
-	return &errSyntax{
-		line:    lineAt(c.text, int64(node.Position())),
-		message: fmt.Sprintf("%s (allowed are fields, texts, if, with, and the functions %s)", message, strings.Join(slices.Sorted(maps.Keys(templateFunctions)), ", ")),
+	return &yamltext.Error{
+		Line:    yamltext.LineAt(c.text, int64(node.Position())),
+		Message: fmt.Sprintf("%s (allowed are fields, texts, if, with, and the functions %s)", message, strings.Join(slices.Sorted(maps.Keys(templateFunctions)), ", ")),
 	}
 }

@@ -2,12 +2,15 @@ package deploymenthook
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 // The masks of a value that may be secret, and of the second one if two differ.
@@ -114,10 +117,7 @@ func (m *masker) scalar(node *yaml.Node, path string) {
 
 // itemName returns the name of an item of a list, or else its index.
 func itemName(item *yaml.Node, place int) string {
-	if _, name := child(item, "name"); name != nil && name.Kind == yaml.ScalarNode {
-		return name.Value
-	}
-	return strconv.Itoa(place)
+	return cmp.Or(yamltext.NewPlaces(item).Scalar("name"), strconv.Itoa(place))
 }
 
 // dropComments drops the comments of a node and of all below it.

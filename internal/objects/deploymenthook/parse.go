@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 const (
@@ -46,9 +48,9 @@ type parser struct {
 // parse reads the text of the annotation.
 func (p *parser) parse(written string) *Hooks {
 	read, err := readText(written)
-	var wrong *errText
+	var wrong *yamltext.Error
 	if errors.As(err, &wrong) {
-		p.problems = append(p.problems, HookProblem{Rule: RuleInvalid, Path: annotationPath(Annotation), Line: wrong.line, Column: wrong.column, Message: wrong.message})
+		p.problems = append(p.problems, HookProblem{Rule: RuleInvalid, Path: annotationPath(Annotation), Line: wrong.Line, Column: wrong.Column, Message: wrong.Message})
 		return nil
 	}
 	p.text = read
@@ -65,7 +67,7 @@ func (p *parser) parse(written string) *Hooks {
 
 // report adds a problem at a field of the annotation.
 func (p *parser) report(rule HookRule, path []string, format string, args ...any) {
-	line, column := p.text.at(path)
+	line, column := p.text.places.At(path...)
 	problem := HookProblem{Rule: rule, Path: annotationPath(Annotation), Field: nameOf(path), Line: line, Column: column, Message: fmt.Sprintf(format, args...)}
 	isFirstError := !problem.IsWarning() && !p.isRefused // kept behind any number of warnings
 	p.isRefused = p.isRefused || isFirstError

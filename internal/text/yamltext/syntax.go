@@ -1,4 +1,4 @@
-package payload
+package yamltext
 
 import (
 	"bytes"
@@ -13,27 +13,34 @@ import (
 // This file makes errors of text that is neither YAML nor JSON, for people and
 // without quoting possible secrets.
 
-// errSyntax is the error of text that is neither YAML nor JSON, with its line.
-type errSyntax struct {
-	line    int // 0 when not known
-	message string
-}
+var errorLine = regexp.MustCompile(`line (\d+): `)
 
-func (e *errSyntax) Error() string { return e.message }
-
-var yamlErrorLine = regexp.MustCompile(`line (\d+): `)
-
-// syntaxError parses the line from the message of a YAML library.
-func syntaxError(err error) *errSyntax {
+// ErrorOf returns the error of a YAML library, with the line that its message names.
+func ErrorOf(err error) *Error {
 	message := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	message = strings.TrimPrefix(message, "yaml: ")
 	message, _, _ = strings.Cut(message, "\n")
-	found := yamlErrorLine.FindStringSubmatch(message)
+	found := errorLine.FindStringSubmatch(message)
 	if found == nil {
-		return &errSyntax{message: message}
+		return &Error{Message: message}
 	}
 	line, _ := strconv.Atoi(found[1])
-	return &errSyntax{line: line, message: strings.Replace(message, found[0], "", 1)}
+	return &Error{Line: line, Message: strings.Replace(message, found[0], "", 1)}
+}
+
+// Explain returns the error of a YAML library for a text, in words that do not quote the text and that name the correction,
+// if that is known.
+func Explain(err error, text []byte) *Error {
+	syntax := ErrorOf(err)
+	syntax.redact(text)
+	syntax.explain(text)
+	if isIndentedByTab(text, syntax.Line) {
+		syntax.Message = "this line begins with a tab: indent it with blanks"
+	}
+	if hidden := bytes.IndexFunc(text, isControl); syntax.Line == 0 && hidden >= 0 {
+		syntax.Line = LineAt(text, int64(hidden))
+	}
+	return syntax
 }
 
 // The messages of YAML libraries that quote the text, which may be a secret's value.
@@ -47,33 +54,33 @@ var (
 )
 
 // redact replaces a message that quotes the text.
-func (e *errSyntax) redact(text []byte) {
+func (e *Error) redact(text []byte) {
 	find := func(mark string) {
 		if at := bytes.Index(text, []byte(mark)); at >= 0 {
-			e.line = lineAt(text, int64(at))
+			e.Line = LineAt(text, int64(at))
 		}
 	}
-	if found := unknownAnchor.FindStringSubmatch(e.message); found != nil {
-		e.message = `a value that begins with "*" stands for an anchor, and there is none of this name: put it in quotes if it is a text`
+	if found := unknownAnchor.FindStringSubmatch(e.Message); found != nil {
+		e.Message = `a value that begins with "*" stands for an anchor, and there is none of this name: put it in quotes if it is a text`
 		find("*" + found[1])
 		return
 	}
-	if found := wrongTag.FindStringSubmatch(e.message); found != nil {
+	if found := wrongTag.FindStringSubmatch(e.Message); found != nil {
 		tag := cmp.Or(found[1], "!!TYPE")
-		e.message = fmt.Sprintf("a value has the tag %s, and is not of that type: remove the tag, or write another value", tag)
+		e.Message = fmt.Sprintf("a value has the tag %s, and is not of that type: remove the tag, or write another value", tag)
 		find(strings.TrimSuffix(tag, "TYPE"))
 		return
 	}
 	switch {
-	case invalidKey.MatchString(e.message):
-		e.message = "a key is a mapping or a list, and must be a text: put braces in quotes if they are one"
+	case invalidKey.MatchString(e.Message):
+		e.Message = "a key is a mapping or a list, and must be a text: put braces in quotes if they are one"
 		find("{{")
-	case unusualKey.MatchString(e.message):
-		e.message = "a key is empty or null, and must be a text: put it in quotes"
-	case nestedAnchor.MatchString(e.message):
-		e.message = `a value that begins with "*" stands for an anchor that it is itself a part of: write the value instead`
+	case unusualKey.MatchString(e.Message):
+		e.Message = "a key is empty or null, and must be a text: put it in quotes"
+	case nestedAnchor.MatchString(e.Message):
+		e.Message = `a value that begins with "*" stands for an anchor that it is itself a part of: write the value instead`
 	default:
-		e.message = quotedText.ReplaceAllString(e.message, "…")
+		e.Message = quotedText.ReplaceAllString(e.Message, "…")
 	}
 }
 
@@ -93,12 +100,12 @@ var syntaxAdvice = map[string]string{
 var conflictMarker = regexp.MustCompile(`(?m)^<{7}( |$)`)
 
 // explain replaces the message by one with the correction, if that is known.
-func (e *errSyntax) explain(text []byte) {
+func (e *Error) explain(text []byte) {
 	if found := conflictMarker.FindIndex(text); found != nil {
-		e.line, e.message = lineAt(text, int64(found[0])), `a merge conflict begins here: resolve it, and remove its markers "<<<<<<<", "=======" and ">>>>>>>"`
+		e.Line, e.Message = LineAt(text, int64(found[0])), `a merge conflict begins here: resolve it, and remove its markers "<<<<<<<", "=======" and ">>>>>>>"`
 		return
 	}
-	e.message = cmp.Or(syntaxAdvice[e.message], e.message)
+	e.Message = cmp.Or(syntaxAdvice[e.Message], e.Message)
 }
 
 // isIndentedByTab reports whether the indentation of a line has a tab.
@@ -116,8 +123,8 @@ func isControl(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' && r != 0x85
 }
 
-// lineAt returns the line of the first character at an offset or after that is not blank.
-func lineAt(text []byte, offset int64) int {
+// LineAt returns the line of the first character at an offset or after that is not blank.
+func LineAt(text []byte, offset int64) int {
 	offset = max(0, min(offset, int64(len(text))))
 	rest := text[offset:]
 	offset += int64(len(rest) - len(bytes.TrimLeft(rest, " \t\r\n")))
