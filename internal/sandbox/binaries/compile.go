@@ -31,7 +31,7 @@ func compile(ctx context.Context, dir, output string, m *module, progress io.Wri
 	args := append([]string{"build", "-v", "-o", output}, m.buildFlags()...)
 	// The go command prints the path of each package that it compiles; all else has a blank or a colon in it.
 	isPackage := func(line string) bool { return !strings.ContainsAny(line, " :") }
-	count := builder.meter.begin(fmt.Sprintf("compiling: %%d of %d packages", stale), isPackage)
+	count := builder.meter.begin(fmt.Sprintf("compiling: %%d of %d packages", stale), stale, isPackage)
 	if err := builder.run(ctx, nil, count, append(args, ".")...); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ type builder struct {
 func (b *builder) stalePackages(ctx context.Context, m *module) (int, error) {
 	var names bytes.Buffer
 	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, m.buildFlags()...)
-	if err := b.run(ctx, &names, b.meter.begin("downloading modules: %d", func(line string) bool { return strings.HasPrefix(line, "go: downloading ") }), append(args, ".")...); err != nil {
+	if err := b.run(ctx, &names, b.meter.begin("downloading modules: %d", 0, func(line string) bool { return strings.HasPrefix(line, "go: downloading ") }), append(args, ".")...); err != nil {
 		return 0, err
 	}
 	return len(strings.Fields(names.String())), nil

@@ -20,6 +20,8 @@ type meter struct {
 	mu     sync.Mutex
 	format string // of the phase, with a verb for the count
 	count  int
+	total  int // steps of the phase; 0 if not known
+	since  time.Time
 }
 
 func newMeter(out io.Writer) *meter {
@@ -28,12 +30,12 @@ func newMeter(out io.Writer) *meter {
 	return m
 }
 
-// begin begins a phase. It returns a function that counts those lines of the go command which are steps of the
-// phase, and reports whether a line is one.
-func (m *meter) begin(format string, isStep func(line string) bool) func(line string) bool {
+// begin begins a phase of so many steps, or of an unknown number if that is 0. It returns a function that counts those
+// lines of the go command which are steps of the phase, and reports whether a line is one.
+func (m *meter) begin(format string, total int, isStep func(line string) bool) func(line string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.format, m.count = format, 0
+	m.format, m.count, m.total, m.since = format, 0, total, time.Now()
 	return func(line string) bool {
 		if !isStep(line) {
 			return false
@@ -43,6 +45,15 @@ func (m *meter) begin(format string, isStep func(line string) bool) func(line st
 		m.count++
 		return true
 	}
+}
+
+// remaining estimates how long the phase will still take: its steps take about equally long.
+func (m *meter) remaining() string {
+	if m.count == 0 || m.count >= m.total {
+		return ""
+	}
+	left := time.Since(m.since) * time.Duration(m.total-m.count) / time.Duration(m.count)
+	return fmt.Sprintf(", about %s left", left.Round(10*time.Second))
 }
 
 // done prints how long the build took.
@@ -66,7 +77,7 @@ func (m *meter) print() {
 			return
 		case <-tick.C:
 			m.mu.Lock()
-			fmt.Fprintf(m.out, "  "+m.format+" (%s)\n", m.count, time.Since(m.began).Round(time.Second))
+			fmt.Fprintf(m.out, "  "+m.format+" (%s%s)\n", m.count, time.Since(m.began).Round(time.Second), m.remaining())
 			m.mu.Unlock()
 		}
 	}
