@@ -44,7 +44,7 @@ func (d *demo) keepInPlace(ctx context.Context) error {
 	go func() { cancel(d.disturb(ctx, told)) }()
 	err := d.applyPayload(ctx, examples.Hello("1.2.0"), source, "", func(report *reporter, options *session.Options) {
 		options.OnOutcome = func(applied *session.Outcome) { _ = report.end(applied) }
-		options.Keep = &keep.Options{Tell: func(event keep.Event) {
+		options.Keep = &keep.Options{OnEvent: func(event keep.Event) {
 			report.kept(event)
 			select {
 			case told <- event:

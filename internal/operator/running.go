@@ -172,7 +172,7 @@ func (r *running) options() session.Options {
 		r.mu.Unlock()
 		r.applier.notify()
 	}
-	o.Keep = &keep.Options{Tell: func(e keep.Event) { r.applier.kept(e) }}
+	o.Keep = &keep.Options{OnEvent: func(e keep.Event) { r.applier.kept(e) }}
 	return o
 }
 
@@ -216,7 +216,7 @@ func (a *applier) rolloutOptions(t *target) session.Options {
 	return session.Options{
 		Namespace: a.options.Namespace, Source: t.Image, Own: a.options.Payload, Force: t.Force,
 		Apply: apply.Options{
-			Standard: a.options.Standard, DropUnknownFields: true, PauseHooks: pauseHooks, TellWaits: progress.ToldEvery, AskWhy: asksWhyEvery,
+			Standard: a.options.Standard, DropUnknownFields: true, PauseHooks: pauseHooks, TellWaits: progress.ReportEvery, AskWhy: asksWhyEvery,
 		},
 	}
 }

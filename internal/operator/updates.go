@@ -42,7 +42,7 @@ func newUpdates(insecure bool, notify func()) *updates {
 			return nil, &reason.Error{Reason: updateservice.RemoteFailed, Err: err}
 		}
 		defer client.CloseIdleConnections()
-		return updateservice.Ask(ctx, client, query)
+		return updateservice.Fetch(ctx, client, query)
 	}
 	return &updates{ask: ask, insecure: insecure, notify: notify, changed: make(chan struct{})}
 }

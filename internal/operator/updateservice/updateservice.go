@@ -54,7 +54,7 @@ const (
 )
 
 // Ask asks a service for the updates of a version. Its errors are of type *reason.Error.
-func Ask(ctx context.Context, client *http.Client, query Query) (*clusterversion.Offer, error) {
+func Fetch(ctx context.Context, client *http.Client, query Query) (*clusterversion.Offer, error) {
 	address, err := query.address()
 	if err != nil {
 		return nil, err

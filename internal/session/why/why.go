@@ -68,7 +68,7 @@ type ObjectFacts struct {
 	Plan *ReleasePlace               // its place in the release that the question named
 	Gate []precondition.CheckFinding // what would stop that release
 
-	Unknown []string // what could not be found out
+	Unknown []string // on requests that failed
 }
 
 // UnservedKind is a kind that the cluster does not serve.
@@ -133,7 +133,7 @@ type Answer struct {
 	Hooks      []HookStatus       `json:"hooks,omitempty"`   // its lifecycle hooks that have not simply succeeded
 	Finalizers []string           `json:"finalizers,omitempty"`
 	Remaining  []string           `json:"remaining,omitempty"` // what is left in it
-	Unknown    []string           `json:"unknown,omitempty"`   // what could not be found out
+	Unknown    []string           `json:"unknown,omitempty"`   // on requests that failed
 }
 
 // A Message is a sentence with its details.
