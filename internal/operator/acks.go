@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// onlyGates returns which ConfigMaps the operator watches: those of admin gates and of what administrators have
-// acknowledged. Their namespaces need not exist.
+// onlyGates selects the ConfigMaps that the operator watches: those of admin gates and of their
+// acknowledgements. Their namespaces need not exist.
 func onlyGates() cache.ByObject {
 	only := cache.ByObject{Namespaces: map[string]cache.Config{}}
 	for _, namespacedName := range []types.NamespacedName{precondition.AdminGates, precondition.AdminAcks} {
@@ -23,7 +23,7 @@ func onlyGates() cache.ByObject {
 	return only
 }
 
-// pendingAcks returns the admin gates of a version that no administrator has acknowledged. LastSeconds a version is
+// pendingAcks returns the admin gates of a version that no administrator has acknowledged. Before a version is
 // complete, there is none to update from.
 func (r *reconciler) pendingAcks(ctx context.Context, version string) ([]precondition.AdminGate, error) {
 	if version == "" {

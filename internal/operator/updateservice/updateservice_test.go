@@ -95,7 +95,7 @@ func TestUpdatesThatAreLeftOut(t *testing.T) {
 		"risks that are numbers":  {`{"version": "2.0.0", "payload": "@c"}`, to(`"risks": [1]`), "2.0.0: its risks can't be read: there must be 1 to 200"},
 		"a risk without a name":   {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "Disks", "", 1)), `2.0.0: its risk "" needs a name of its own, a message and a URL`},
 		"a risk without a link":   {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "https://example.com", "here", 1)), `2.0.0: its risk "Disks" needs a name of its own, a message and a URL`},
-		"a risk of unknown rules": {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "Always", "Never", 1)), `2.0.0: nothing says whom its risk "Disks" is for`},
+		"a risk of unknown rules": {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "Always", "Never", 1)), `2.0.0: its risk "Disks" has no matching rule of a known type`},
 		"a risk that is large":    {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "slow", strings.Repeat("slow", 200_000), 1)), "2.0.0: a ClusterVersion has no room for it"},
 	} {
 		graph := `{"nodes": [{"version": "1.0.0"}, {"version": "1.0.1", "payload": "@b"}, ` + c.nodes + `], "edges": [[0, 1], [0, 2]]` + c.rest + `}`

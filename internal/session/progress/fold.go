@@ -186,7 +186,7 @@ func (f *Fold) Event(event apply.Event) {
 	}
 }
 
-// isRecent returns whether an event is one of the latest to be shown. Waits, failures and pending deletes have
+// isRecent reports whether an event is one of the latest to be shown. Waits, failures and pending deletes have
 // lists of their own, and lines of logs are printed.
 func isRecent(event apply.Event) bool {
 	switch event.Action {

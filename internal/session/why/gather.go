@@ -206,7 +206,7 @@ func (g *gatherer) explainCall(ctx context.Context, step record.RunStep) []strin
 	return lines
 }
 
-// serving returns whether the Services that the API server calls for the object have ready
+// serving reports whether the Services that the API server calls for the object have ready
 // endpoints.
 func (g *gatherer) serving(ctx context.Context) map[types.NamespacedName]bool {
 	serving := map[types.NamespacedName]bool{}

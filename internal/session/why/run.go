@@ -328,7 +328,7 @@ func (f *ObjectFacts) explainLastRun(a *Answer) {
 	}
 }
 
-// ended returns whether an update completed, and when.
+// ended reports whether an update completed, and when.
 func (f *ObjectFacts) ended(entry record.HistoryEntry) string {
 	if entry.Completed != nil {
 		return "completed " + f.age(entry.Completed.Time) + " ago"
