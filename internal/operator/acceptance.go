@@ -23,7 +23,7 @@ type acceptance struct {
 	signed  verification
 }
 
-// prepare retrieves, loads and judges the release. Current is the one that is kept in place until then, or nil.
+// prepare retrieves, loads and judges the release. Current is the release that is kept in place until then, or nil.
 func (t *acceptance) prepare(ctx context.Context, current *running) (*payload.Payload, error) {
 	t.enter(ctx, clusterversion.Retrieving)
 	if t.target.Image == "" {
@@ -55,7 +55,7 @@ func (t *acceptance) prepare(ctx context.Context, current *running) (*payload.Pa
 	return loaded, t.judge(ctx, loaded)
 }
 
-// enter shows that the release has come to a phase.
+// enter publishes the phase that the release has reached.
 func (t *acceptance) enter(ctx context.Context, phase clusterversion.AcceptancePhase) {
 	t.now = t.target.at(phase)
 	if !t.isQuiet {

@@ -88,7 +88,7 @@ func (r *reconciler) create(ctx context.Context) error {
 	return nil
 }
 
-// historyOf returns the history of a ClusterVersion with what the record has beyond it: all of it for one that is new or was
+// historyOf returns the history of a ClusterVersion with the entries that only the record has: all of them for one that is new or was
 // recreated, and updates that the command line has begun since. Applies of the same release, with other filters, are no updates.
 func historyOf(before []configv1.UpdateHistory, known *record.Record) []configv1.UpdateHistory {
 	var history []configv1.UpdateHistory

@@ -22,7 +22,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// clusterSettings are the settings of a cluster that decide which manifests of a release it gets, and what is in them.
+// clusterSettings are the settings of a cluster that select and change the manifests of a release.
 type clusterSettings struct {
 	injection payload.Injection
 	features  *configv1.FeatureGate // nil where the cluster has none

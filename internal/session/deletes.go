@@ -63,7 +63,7 @@ func (r *run) isFinished(item precondition.Delete) bool {
 }
 
 // isNotPending reports whether a delete is not to be reported as pending: it is finished, or this apply was to send it
-// and has not come to it.
+// and has not reached it.
 func (r *run) isNotPending(item precondition.Delete) bool {
 	return r.isFinished(item) || !item.WasSent() && r.hasManifest(item.ID, true)
 }

@@ -61,7 +61,7 @@ type Options struct {
 	// answer, with the reason. The session goes on when the API server answers.
 	OnInterrupted func(error)
 
-	onlySame bool // refuse to apply anything but what was begun last
+	onlySame bool // refuse to apply any payload but the one that was begun last
 }
 
 // An Outcome is the result of an apply, a preview or an inspection.
@@ -211,7 +211,7 @@ func (r *run) run(ctx context.Context) error {
 // blockingFindings returns the findings that block the apply. None blocks the release that was begun last from being kept in place:
 // one object that can't be applied is to cost no other one, and each is checked again when it is applied.
 func blockingFindings(outcome *Outcome, options Options) []precondition.CheckFinding {
-	if options.Keep != nil && outcome.IsSame && !options.Force { // what is forced is noted
+	if options.Keep != nil && outcome.IsSame && !options.Force { // with force, the overridden checks are recorded
 		return nil
 	}
 	return precondition.Blocking(outcome.Findings)

@@ -185,7 +185,7 @@ func (s *Session) UnwatchedKinds() int {
 
 // begin supersedes the apply that runs, and waits until it has ended. The context that it returns ends when the
 // next one begins, or the session does. With a context that has ended already, it supersedes nothing: the apply that runs
-// may be the one that was begun instead.
+// may be its successor.
 func (s *Session) begin(ctx context.Context) (context.Context, func(), error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })

@@ -131,7 +131,7 @@ func recoverHistory(known *record.Record, before *inventory.Inventory) bool {
 // A LostRelease is a release that has objects on a cluster. Its record is lost, if it is not in another namespace.
 type LostRelease struct {
 	Name    string
-	Objects int                  // of the kinds that are looked at
+	Objects int                  // of the annotated kinds
 	Newest  *record.HistoryEntry // that the annotations of the objects have; nil if they have none
 }
 

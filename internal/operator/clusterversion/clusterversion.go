@@ -68,7 +68,7 @@ type ReleaseProblem struct {
 	Effect  reason.Effect
 	Since   time.Time // when it began, if that is known
 	IsWait  bool      // it is waited for; otherwise it has failed
-	IsRetry bool      // what has failed is tried again
+	IsRetry bool      // the failed step is tried again
 }
 
 // An AcceptancePhase is a phase of a release before it is applied.

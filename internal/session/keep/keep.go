@@ -60,15 +60,15 @@ type Keeper struct {
 	emitting sync.Mutex                                  // serializes events
 	running  sync.WaitGroup
 
-	mu      sync.Mutex              // guards what follows, and what is known of objects
+	mu      sync.Mutex              // guards the following fields, and each kept
 	steps   map[object.StepID]*kept // all objects of the release
 	objects map[kinds.ID]*kept      // those of the kinds that are watched
-	inOrder []*kept                 // those that are kept
-	failing map[*kept]bool          // those that could not be repaired
+	inOrder []*kept                 // the objects that are kept
+	failing map[*kept]bool          // the objects that could not be repaired
 	watches []*kindWatch
 }
 
-// Start begins to keep objects of a release in place, those that Take is given, until ctx ends.
+// Start begins to keep the objects of a release that are passed to Take in place, until ctx ends.
 func Start(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Keeper {
 	options = options.withDefaults()
 	k := &Keeper{

@@ -81,7 +81,7 @@ func (k *Keeper) observe(id kinds.ID, head objectmeta.LiveMetadata) {
 	}
 }
 
-// isNewer reports whether metadata is newer than what is known of an object. The lock is held.
+// isNewer reports whether metadata is newer than the known version of an object. The lock is held.
 func (o *kept) isNewer(head objectmeta.LiveMetadata) bool {
 	return o.version != head.ResourceVersion && !resourcewatch.IsOlder(head.ResourceVersion, o.version)
 }

@@ -27,7 +27,7 @@ type Intent struct {
 	Nodes  map[string]time.Duration
 }
 
-// IntentOf returns what is to be applied in a mode, with how long it took the last time.
+// IntentOf returns the manifests to apply in a mode, with the durations of the last apply.
 func IntentOf(mode graph.Mode, manifests []*payload.Manifest, before record.Durations) Intent {
 	intent := Intent{InOrder: mode == graph.Update, Before: inSeconds(before.All), Nodes: map[string]time.Duration{}}
 	for _, m := range manifests {

@@ -39,8 +39,8 @@ type gatherer struct {
 	ObjectQuery
 	facts    *ObjectFacts
 	manifest *payload.Manifest       // of the object; nil if it is not named
-	head     objectmeta.LiveMetadata // of the object, if it is there
-	missing  int                     // objects of the release that are not there any more
+	head     objectmeta.LiveMetadata // of the object, if it exists
+	missing  int                     // objects of the release that do not exist any more
 }
 
 // Gather reads everything that the answer needs. A failed request is a fact, too.
@@ -108,7 +108,7 @@ func (g *gatherer) record(ctx context.Context) {
 		g.facts.Record = g.pickRecord()
 	}
 	if g.facts.Record == nil {
-		g.facts.Others = len(g.Records) // any may be the one
+		g.facts.Others = len(g.Records) // any of them may have it
 		return
 	}
 	held, err := lock.Lock{Client: g.cluster.Client, Namespace: g.Namespace, Release: g.facts.Record.Release}.Holder(ctx)

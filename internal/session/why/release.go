@@ -118,7 +118,7 @@ func (f *ObjectFacts) runMessages(answers []*Answer) []Message {
 	return about.Messages
 }
 
-// rank orders answers: what has failed, then what is waited for, then deletes that are pending, then
+// rank orders answers: failures, then waits, then pending deletes, then
 // the rest.
 func (f *ObjectFacts) rank(a *Answer) int {
 	_, step, found := f.Record.Run.Find(a.Object)

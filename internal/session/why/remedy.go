@@ -12,7 +12,7 @@ import (
 )
 
 // Remedy returns what completes a run that no process goes on with: another apply, and before that a fix of what would fail
-// again: an object or hook that has failed for good, or one whose image can't be pulled. The details are what is known now
+// again: an object or hook that has failed for good, or one whose image can't be pulled. The details are the diagnoses
 // of objects that are not ready.
 func Remedy(run *record.Run, details map[kinds.ID][]string) string {
 	var broken []string
@@ -35,7 +35,7 @@ func Remedy(run *record.Run, details map[kinds.ID][]string) string {
 	}
 }
 
-// runRemedy returns what completes the run, by what is known of this object and of those that the run waits for.
+// runRemedy returns what completes the run, by the diagnoses of this object and of the objects that the run waits for.
 func runRemedy(f *ObjectFacts) string {
 	details := map[kinds.ID][]string{f.Object: f.Pods}
 	maps.Copy(details, f.Pending)

@@ -43,7 +43,7 @@ type ObjectFacts struct {
 	Deletes bool // the caller knows that it is to be deleted
 
 	Seen            tombstone.Observation
-	Live            *unstructured.Unstructured // nil if it is not there, or can't be read
+	Live            *unstructured.Unstructured // nil if it does not exist, or can't be read
 	Verdict         ready.Verdict              // on it
 	Pods            []string                   // what keeps its pods
 	Holders         map[string]string          // by finalizer: the field manager that has set it
