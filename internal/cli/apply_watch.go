@@ -60,7 +60,7 @@ func (r *reporter) keep(every time.Duration, options *session.Options) *keptRepo
 		every = -1
 	}
 	options.Lock.Keeps = true
-	options.Keep = &keep.Options{Every: every, Tell: func(event keep.Event) {
+	options.Keep = &keep.Options{Every: every, OnEvent: func(event keep.Event) {
 		r.kept(event)
 		k.summary.count(event)
 	}}

@@ -89,7 +89,7 @@ func (a *statusAsker) addRecord(ctx context.Context, s *releaseStatus, of *recor
 	s.Done, s.Messages, s.Objects, s.Missing, s.Unknown = whole.Done, whole.Messages, whole.Objects, whole.Missing, append(s.Unknown, whole.Unknown...)
 	s.NotKept = whole.NotKept
 	s.addHistory(of)
-	s.Repairs, s.Hooks = of.Repairs, why.StandingHooks(of)
+	s.Repairs, s.Hooks = of.Repairs, why.HookStatuses(of)
 	if of.Run != nil {
 		s.addRun(of)
 	}

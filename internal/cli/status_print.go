@@ -133,8 +133,8 @@ func (s *releaseStatus) objectLines() []string {
 
 // hookLines are those on lifecycle hooks of Deployments.
 func (s *releaseStatus) hookLines() []string {
-	return under("lifecycle hooks:", firstOf(s.Hooks, func(hookStanding why.HookStanding) []string {
-		return []string{"  " + hookStanding.Sentence("the "+hookStanding.Object.OrHook(string(hookStanding.Hook)), s.Time)}
+	return under("lifecycle hooks:", firstOf(s.Hooks, func(hook why.HookStatus) []string {
+		return []string{"  " + hook.Sentence("the "+hook.Object.OrHook(string(hook.Hook)), s.Time)}
 	}))
 }
 

@@ -34,7 +34,7 @@ type releaseStatus struct {
 	Lock        *lockStatus        `json:"lock,omitempty"`    // absent while the lock is free
 	NotKept     *why.NotKept       `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
 	Repairs     *record.Repairs    `json:"repairs,omitempty"`
-	Hooks       []why.HookStanding `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not simply succeeded
+	Hooks       []why.HookStatus   `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not simply succeeded
 
 	ClusterVersion *versionStatus       `json:"clusterVersion,omitempty"`
 	Operators      []operatorStatus     `json:"operators,omitempty"`   // ClusterOperators that are not well, progress, or are not upgradeable

@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// An acceptance is one try to accept a release.
+// An acceptance is one attempt to accept a release.
 type acceptance struct {
 	applier *applier
 	target  *target
@@ -23,7 +23,7 @@ type acceptance struct {
 	signed  verification
 }
 
-// prepare retrieves, loads and judges the release. Current is the one that is kept in place until then, or nil.
+// prepare retrieves, loads and judges the release. Current is the release that is kept in place until then, or nil.
 func (t *acceptance) prepare(ctx context.Context, current *running) (*payload.Payload, error) {
 	t.enter(ctx, clusterversion.Retrieving)
 	if t.target.Image == "" {
@@ -55,7 +55,7 @@ func (t *acceptance) prepare(ctx context.Context, current *running) (*payload.Pa
 	return loaded, t.judge(ctx, loaded)
 }
 
-// enter shows that the release has come to a phase.
+// enter publishes the phase that the release has reached.
 func (t *acceptance) enter(ctx context.Context, phase clusterversion.AcceptancePhase) {
 	t.now = t.target.at(phase)
 	if !t.isQuiet {
@@ -79,7 +79,7 @@ func (t *acceptance) publish(ctx context.Context) {
 	}
 }
 
-// acceptedRisks returns the names of what was overridden by force, of what is not recommended, and of overrides.
+// acceptedRisks returns the checks that were overridden by force, of updates that are not recommended, and of overrides.
 func (t *acceptance) acceptedRisks() []string {
 	risks := slices.DeleteFunc(slices.Clone(t.now.Findings), func(f precondition.CheckFinding) bool {
 		isAccepted := strings.HasPrefix(f.Check, clusterversion.RiskNotRecommended) || f.Check == clusterversion.RiskOverrides
@@ -91,23 +91,23 @@ func (t *acceptance) acceptedRisks() []string {
 	return precondition.CheckNames(risks)
 }
 
-// reasonUnread is the reason of a release that is not kept in place, since the operator can't read what was applied last.
+// reasonUnread is the reason of a release that is not kept in place because the operator can't read the last applied one.
 const reasonUnread = "ReleaseNotReadable"
 
-// unreadMessage says why the operator can't keep in place what was applied last.
+// unreadMessage returns why the operator can't keep the last applied release in place.
 func (t *target) unreadMessage() string {
 	return fmt.Sprintf("%s was applied from %s, which the operator can't read: request an image with the same files in spec.desiredUpdate",
 		printable.Line(cmp.Or(t.unread.Version, "a release without a version")), printable.Line(cmp.Or(t.unread.Source, "a source without a name")))
 }
 
 // judge asks the gate of the release, and for the risks of a minor update. Force overrides what blocks. Nothing blocks the
-// release that was begun last: it is kept in place, but for the objects that can't be.
+// release that was begun last: it is kept in place, except for objects that can't be.
 func (t *acceptance) judge(ctx context.Context, p *payload.Payload) error {
 	a := t.applier
 	a.mu.Lock()
 	s, risks := a.session, a.risks
 	a.mu.Unlock()
-	outcome := s.Inspect(ctx, p, a.rolloutOptions(t.target))
+	outcome := s.Inspect(ctx, p, a.sessionOptions(t.target))
 	if outcome.Err != nil {
 		return outcome.Err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// onlyGates returns which ConfigMaps the operator watches: those of admin gates and of what administrators have
-// acknowledged. Their namespaces need not exist.
+// onlyGates selects the ConfigMaps that the operator watches: those of admin gates and of their
+// acknowledgements. Their namespaces need not exist.
 func onlyGates() cache.ByObject {
 	only := cache.ByObject{Namespaces: map[string]cache.Config{}}
 	for _, namespacedName := range []types.NamespacedName{precondition.AdminGates, precondition.AdminAcks} {

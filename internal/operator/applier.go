@@ -20,8 +20,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// An applier takes the release that is wanted from its source to the cluster, and keeps it in place. Until the next one
-// is accepted, the one before stays.
+// An applier applies the target from its source to the cluster, and keeps it in place. Until the next target is accepted,
+// the previous release stays.
 type applier struct {
 	cluster  *cluster.Cluster
 	options  Options
@@ -30,17 +30,17 @@ type applier struct {
 	monitor  *monitor
 	updates  *updates
 	health   *health
-	changes  chan event.GenericEvent // gets one when what is seen has changed
+	changes  chan event.GenericEvent // receives an element when the observed state has changed
 
 	settingsChanged atomic.Bool   // settings of the cluster are to be read again
-	completed       chan struct{} // gets one when a release is complete
+	completed       chan struct{} // receives an element when a release is complete
 
 	mu         sync.Mutex
 	session    *session.Session // nil until the lock is held
 	wanted     *target
 	changed    chan struct{}         // closed when another target is wanted
 	risks      []clusterversion.Risk // that hold back a minor update
-	riskGone   chan struct{}         // gets one when one of them is gone: the gate may be open now
+	riskGone   chan struct{}         // receives an element when one of them is gone: the gate may be open now
 	acceptance clusterversion.Acceptance
 	running    *running // nil until a release is accepted
 }
@@ -55,11 +55,11 @@ func newApplier(c *cluster.Cluster, o Options) *applier {
 	return a
 }
 
-// retryAcceptance is how long it is until a release that was not accepted is tried again: its registry may be back,
-// and what the gate found may be over.
+// retryAcceptance is the backoff of a release that was not accepted: its registry may be back, and the findings of the
+// gate may be over.
 var retryAcceptance = wait.Backoff{Duration: 2 * time.Second, Factor: 2, Steps: 6, Cap: time.Minute}
 
-// run applies what is wanted, until ctx ends or the lock is lost.
+// run applies the target, until ctx ends or the lock is lost.
 func (a *applier) run(ctx context.Context, s *session.Session) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -97,7 +97,7 @@ func (a *applier) run(ctx context.Context, s *session.Session) error {
 // await waits until there is a reason to try again. It returns an error when ctx ends, and when the lock is lost.
 func (a *applier) await(ctx context.Context, changed, riskGone <-chan struct{}, retry <-chan time.Time) error {
 	var lost <-chan struct{}
-	if a.current() == nil { // an apply looks after its lock itself
+	if a.current() == nil { // an apply watches its lock itself
 		lost = a.session.Held().Done()
 	}
 	select {
@@ -112,7 +112,7 @@ func (a *applier) await(ctx context.Context, changed, riskGone <-chan struct{}, 
 	return nil
 }
 
-// retryOnRiskGone returns the channel that tells of risks that are gone, for a release that the gate refused; nil for
+// retryOnRiskGone returns the channel of risks that are gone, for a release that the gate refused; nil for
 // others.
 func (a *applier) retryOnRiskGone(err error) <-chan struct{} {
 	if reason.Of(err) == precondition.ReasonFailed {
@@ -121,8 +121,8 @@ func (a *applier) retryOnRiskGone(err error) <-chan struct{} {
 	return nil
 }
 
-// tryAll accepts what is wanted, if anything is. An operator that has just begun first goes on with the release that was
-// begun last: what is wanted may not be accepted for long, and only that release says by whom it must be signed. Force does
+// tryAll accepts the target, if there is one. An operator that has just started first continues the release that was
+// begun last: the target may not be accepted for long, and only that release defines who must have signed it. Force does
 // without.
 func (a *applier) tryAll(ctx context.Context, wanted *target, changed <-chan struct{}, isRetry bool, keep func(*running)) error {
 	if wanted == nil {
@@ -151,14 +151,14 @@ func (a *applier) current() *running {
 	return a.running
 }
 
-// holds returns whether this process holds the lock of the release.
+// holds reports whether this process holds the lock of the release.
 func (a *applier) holds() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.session != nil && a.session.Held().Err() == nil
 }
 
-// want makes a release the one that is wanted, and returns how far its acceptance is. Risks hold back a minor update to it.
+// want sets the target, and returns its acceptance. Risks hold back a minor update to it.
 func (a *applier) want(t *target, risks []clusterversion.Risk) clusterversion.Acceptance {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,13 +168,13 @@ func (a *applier) want(t *target, risks []clusterversion.Risk) clusterversion.Ac
 	if slices.ContainsFunc(a.risks, isGone) {
 		select {
 		case a.riskGone <- struct{}{}:
-		default: // it is to be tried anyway
+		default: // it is tried anyway
 		}
 	}
 	a.risks = risks
 	if a.wanted == nil || !a.wanted.isSame(t) {
-		a.wanted, a.acceptance = t, t.at(clusterversion.Retrieving) // the acceptance of the request before is not about this one
-		if a.running != nil && a.running.serves(t) {
+		a.wanted, a.acceptance = t, t.at(clusterversion.Retrieving) // the previous acceptance is about another target
+		if a.running != nil && a.running.matches(t) {
 			a.acceptance = a.running.accepted()
 		}
 		close(a.changed)
@@ -183,14 +183,14 @@ func (a *applier) want(t *target, risks []clusterversion.Risk) clusterversion.Ac
 	return a.acceptance
 }
 
-// next returns what is wanted, and a channel that is closed when that changes.
+// next returns the target, and a channel that is closed when it changes.
 func (a *applier) next() (*target, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.wanted, a.changed
 }
 
-// update changes what is seen of the applier, and has the status computed again.
+// update changes the observed state of the applier, and has the status computed again.
 func (a *applier) update(change func()) {
 	a.mu.Lock()
 	change()
@@ -201,17 +201,17 @@ func (a *applier) update(change func()) {
 // notify has the status computed again.
 func (a *applier) notify() {
 	select {
-	case a.changes <- event.GenericEvent{Object: &configv1.ClusterVersion{ObjectMeta: theClusterVersion}}:
-	default: // it will be anyway
+	case a.changes <- event.GenericEvent{Object: &configv1.ClusterVersion{ObjectMeta: clusterVersionMeta}}:
+	default: // it is queued already
 	}
 }
 
-// accept takes a release through all that comes before its first object is written. It gives up when another one is
-// wanted, and when the lock is lost. It returns what is to be kept in place from now on; nil if that is so already. A retry
-// shows no phases: what has stopped the release counts until that is over.
+// accept runs all phases of a release before its first object is written. It gives up when the target changes, and
+// when the lock is lost. It returns the release to keep in place from now on; nil if it is kept already. A retry
+// publishes no phases: the last error of the release counts until it is over.
 func (a *applier) accept(ctx context.Context, t *target, changed <-chan struct{}, isRetry bool) (*running, error) {
 	current := a.current()
-	if current != nil && current.serves(t) {
+	if current != nil && current.matches(t) {
 		a.update(func() {
 			if a.wanted == t {
 				a.acceptance = current.accepted()
@@ -220,7 +220,7 @@ func (a *applier) accept(ctx context.Context, t *target, changed <-chan struct{}
 		return nil, nil
 	}
 	held := a.session.Held()
-	if held.Err() != nil { // what is wanted may be another leader's to say by now
+	if held.Err() != nil { // another leader may have another target by now
 		return nil, context.Cause(held)
 	}
 	attempt, cancel := withCancelOn(ctx, changed)
@@ -262,7 +262,7 @@ func withCancelOn(ctx context.Context, closed <-chan struct{}) (context.Context,
 	return ctx, cancel
 }
 
-// applied returns how far the release is that is applied, or kept in place; nil if there is none yet.
+// applied returns the state of the release that is applied, or kept in place; nil if there is none yet.
 func (a *applier) applied() *clusterversion.AppliedRelease {
 	if current := a.current(); current != nil {
 		return current.seen()

@@ -16,30 +16,30 @@ import (
 	"github.com/runlevel/runlevel/internal/session/keep"
 )
 
-// An announcer writes events about the ClusterVersion, the same one not again and again.
+// An announcer writes events about the ClusterVersion, and skips recent duplicates.
 type announcer struct {
 	cluster *cluster.Cluster
-	told    *cache.Expiring // what was written just now
+	recent  *cache.Expiring // the events that were written recently
 
 	mu  sync.Mutex
 	uid types.UID
 }
 
 func newAnnouncer(c *cluster.Cluster) *announcer {
-	return &announcer{cluster: c, told: cache.NewExpiring()}
+	return &announcer{cluster: c, recent: cache.NewExpiring()}
 }
 
-// about makes a ClusterVersion the one that events are about.
-func (a *announcer) about(version *configv1.ClusterVersion) {
+// setClusterVersion sets the ClusterVersion that events are about.
+func (a *announcer) setClusterVersion(version *configv1.ClusterVersion) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.uid = version.UID
 }
 
-// repeats is how often the same event is written again.
+// repeats is the time until the same event is written again.
 const repeats = 10 * time.Minute
 
-// announce writes how far a release is on its way to being applied.
+// announce writes the events of an acceptance.
 func (a *announcer) announce(ctx context.Context, acceptance clusterversion.Acceptance) {
 	for _, news := range clusterversion.Announce(acceptance) {
 		a.write(ctx, news)
@@ -50,20 +50,20 @@ func (a *announcer) announce(ctx context.Context, acceptance clusterversion.Acce
 func (a *announcer) write(ctx context.Context, news clusterversion.Event) {
 	a.mu.Lock()
 	event := cluster.ObjectEvent{
-		ID:  kinds.ID{Group: kinds.ClusterVersion.Group, Kind: kinds.ClusterVersion.Kind, Name: theClusterVersion.Name},
+		ID:  kinds.ID{Group: kinds.ClusterVersion.Group, Kind: kinds.ClusterVersion.Kind, Name: clusterVersionMeta.Name},
 		UID: a.uid, Reason: news.Reason, IsWarning: news.IsWarning, Message: news.Message,
 	}
 	a.mu.Unlock()
-	if _, isRepeated := a.told.Get(event); isRepeated {
+	if _, isRepeated := a.recent.Get(event); isRepeated {
 		return
 	}
-	a.told.Set(event, nil, repeats)
+	a.recent.Set(event, nil, repeats)
 	if err := a.cluster.RecordEvent(ctx, event); err != nil {
 		ctrl.LoggerFrom(ctx).Info("event not written", "reason", err.Error())
 	}
 }
 
-// kept logs what was repaired, and has the status computed again.
+// kept logs an event of keeping the release in place, and has the status computed again.
 func (a *applier) kept(event keep.Event) {
 	log := ctrl.Log.WithName("keep")
 	if event.Object != nil {

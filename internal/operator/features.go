@@ -15,7 +15,7 @@ type Features struct {
 	Gates []string
 }
 
-// featuresOf returns what FeatureGate "cluster" says for a release: the gates of the first of some versions that its status lists. A
+// featuresOf returns the features of FeatureGate "cluster" for a release: the gates of the first of some versions that its status lists. A
 // custom feature set whose status lists none of them has the gates of its spec.
 func featuresOf(gate *configv1.FeatureGate, versions ...string) Features {
 	found := Features{Set: cmp.Or(string(gate.Spec.FeatureSet), payload.DefaultFeatureSet), Gates: []string{}}

@@ -116,11 +116,11 @@ func TestTheObservedGenerationIsThatOfTheConditions(t *testing.T) {
 		} else {
 			s.update(next)
 		}
-		asked := s.version().Generation
+		requested := s.version().Generation
 		isAnswered := false
 		for event := range watched.ResultChan() {
 			v, isVersion := event.Object.(*configv1.ClusterVersion)
-			if !isVersion || v.Status.ObservedGeneration < asked {
+			if !isVersion || v.Status.ObservedGeneration < requested {
 				continue
 			}
 			accepted := find(v, "ReleaseAccepted")

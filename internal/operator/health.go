@@ -17,23 +17,23 @@ import (
 	"github.com/runlevel/runlevel/internal/program/startup"
 )
 
-// limits are how long something may be so before it is told by a probe.
+// limits are how long a condition may last before a probe fails.
 type limits struct {
-	loopTimeout        time.Duration // a loop is at the same thing: not alive
+	loopTimeout        time.Duration // a loop makes no progress: not alive
 	watchNotReadyAfter time.Duration // a watch is lost: not ready
 	watchNotAliveAfter time.Duration // a watch is lost, and the API server answers: not alive
 }
 
 var usualLimits = limits{loopTimeout: 15 * time.Minute, watchNotReadyAfter: time.Minute, watchNotAliveAfter: 10 * time.Minute}
 
-// health is what the probes of an operator are answered with. It is not alive when a restart may help, and not ready
-// when it can't do what it is asked for. While the API server is away, it is alive: a restart would not help.
+// health answers the probes of an operator. The operator is not alive when a restart may help, and not ready when it
+// can't do its work. While the API server is away, it is alive: a restart would not help.
 type health struct {
 	limits  limits
 	watches *ownWatches
 
 	mu   sync.Mutex
-	busy map[string]time.Time // what a loop is at, since when
+	busy map[string]time.Time // the steps that loops are at, and since when
 }
 
 func newHealth(l limits) *health {
@@ -43,7 +43,7 @@ func newHealth(l limits) *health {
 	return &health{limits: l, watches: &ownWatches{byPath: map[string]*ownWatch{}}, busy: map[string]time.Time{}}
 }
 
-// enter notes that a loop has begun with something, and returns what notes its end.
+// enter notes that a loop has begun a step, and returns a function that notes its end.
 func (h *health) enter(what string) (leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,8 +67,8 @@ func (h *health) probes(a *applier) startup.Probes {
 	}
 	alive := map[string]healthz.Checker{
 		"loops": func(r *http.Request) error {
-			a.applied() // which does not return, nor does the probe, if a loop never gives back what it has locked
-			return holder(h.hangs)(r)
+			a.applied() // which hangs, and the probe with it, if a loop never unlocks its mutex
+			return holder(h.checkLoops)(r)
 		},
 		"watches": holder(func() error { return h.watches.check(h.limits.watchNotAliveAfter) }),
 	}
@@ -79,16 +79,16 @@ func (h *health) probes(a *applier) startup.Probes {
 		"lock": func(*http.Request) error { return a.checkLock() },
 	}
 	for name, check := range alive {
-		alive[name] = logged("not alive", check)
+		alive[name] = logging("not alive", check)
 	}
 	for name, check := range ready {
-		ready[name] = logged("not ready", check)
+		ready[name] = logging("not ready", check)
 	}
 	return startup.Probes{Alive: alive, Ready: ready}
 }
 
-// logged logs why a check fails: the answer of a probe does not say that.
-func logged(what string, check healthz.Checker) healthz.Checker {
+// logging logs why a check fails: the answer of a probe does not contain the reason.
+func logging(what string, check healthz.Checker) healthz.Checker {
 	return func(r *http.Request) error {
 		err := check(r)
 		if err != nil {
@@ -98,8 +98,8 @@ func logged(what string, check healthz.Checker) healthz.Checker {
 	}
 }
 
-// hangs returns an error if a loop has been at the same thing for too long.
-func (h *health) hangs() error {
+// checkLoops returns an error if a loop has been at the same step for too long.
+func (h *health) checkLoops() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, what := range slices.Sorted(maps.Keys(h.busy)) {
@@ -121,14 +121,14 @@ func (a *applier) checkLock() error {
 	return nil
 }
 
-// ownWatches are those by which the operator hears what it is asked for. They are seen where they go through: caches
-// don't say whether they still hear anything.
+// ownWatches are the watches of the operator's own caches. They are observed in the transport: caches don't report
+// whether their watches are open.
 type ownWatches struct {
 	mu     sync.Mutex
 	byPath map[string]*ownWatch
 }
 
-// An ownWatch is what is known of the watches of a path.
+// An ownWatch is the state of the watches of a path.
 type ownWatch struct {
 	open    int
 	wasOpen bool
@@ -177,14 +177,14 @@ func (w *ownWatches) of(path string) *ownWatch {
 	return w.byPath[path]
 }
 
-// begin notes that a watch is asked for.
+// begin notes that a watch is requested.
 func (w *ownWatches) begin(path string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.of(path)
 }
 
-// opened notes that a watch is open, and returns what notes its end.
+// opened notes that a watch is open, and returns a function that notes its end.
 func (w *ownWatches) opened(path string) (closed func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -216,7 +216,7 @@ func (t watchedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 	return answer, err
 }
 
-// A watchBody tells when a watch ends.
+// A watchBody notes when a watch ends.
 type watchBody struct {
 	io.ReadCloser
 	closed func()

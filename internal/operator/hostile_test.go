@@ -160,10 +160,10 @@ func TestAComponentThatReportsTooMuch(t *testing.T) {
 		degraded.Message, upgradeable.Message = message, message
 		o.Conditions = []configv1.ClusterOperatorStatusCondition{condition(configv1.OperatorAvailable, configv1.ConditionTrue), degraded, upgradeable}
 	})
-	told := s.until("that is told", func(v *configv1.ClusterVersion) bool {
+	reported := s.until("that is told", func(v *configv1.ClusterVersion) bool {
 		return find(v, configv1.OperatorUpgradeable).Status == configv1.ConditionFalse && find(v, "Failing").Status == configv1.ConditionTrue
 	})
-	for _, clusterOperatorStatusCondition := range told.Status.Conditions {
+	for _, clusterOperatorStatusCondition := range reported.Status.Conditions {
 		if len(clusterOperatorStatusCondition.Message) > 2500 || strings.Contains(clusterOperatorStatusCondition.Message, "\x1b") || strings.Contains(clusterOperatorStatusCondition.Message, "\n* all is well") {
 			t.Errorf("%s has %d bytes: %.300q", clusterOperatorStatusCondition.Type, len(clusterOperatorStatusCondition.Message), clusterOperatorStatusCondition.Message)
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // releaseMemory returns memory to the system that an apply takes and keeping a release in place does not: that of the heap,
-// and that of the program's code and constants, two thirds of which are not needed then. The kernel reads again what is.
+// and that of the program's code and constants, two thirds of which are not needed then. The kernel reads the needed pages again.
 func releaseMemory() {
 	debug.FreeOSMemory()
 	maps, err := os.ReadFile("/proc/self/smaps")

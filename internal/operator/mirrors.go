@@ -106,7 +106,7 @@ func matchedPart(image, source string) string {
 	return ""
 }
 
-// isLessExact returns whether a source stands for more images than another one, of which both have one.
+// isLessExact reports whether a source stands for more images than another one, of which both have one.
 func isLessExact(image, source, other string) bool {
 	isWildcard := func(s string) int { return strings.Count(s, "*") }
 	return other != "" && cmp.Or(

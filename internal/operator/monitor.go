@@ -23,8 +23,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// A monitor tells monitoring what the operator knows. It is a collector: what it tells is put together when it is asked.
-// A replica that does not hold the lock says only that.
+// A monitor is the Prometheus collector of the operator: it computes the metrics at each scrape.
+// A replica that does not hold the lock only reports that.
 type monitor struct {
 	applier *applier
 	ctx     context.Context // of the operator: a scrape has none
@@ -39,7 +39,7 @@ type monitor struct {
 
 func newMonitor(a *applier) *monitor { return &monitor{applier: a, counts: metrics.NewCounters()} }
 
-// register has a manager serve metrics, and count what ClusterOperators change in their conditions.
+// register adds the metrics to a manager, and counts the condition transitions of ClusterOperators.
 func (m *monitor) register(ctx context.Context, to ctrl.Manager, o metricsserver.Serving) error {
 	m.ctx, m.client = ctx, to.GetClient()
 	operators, err := to.GetCache().GetInformer(ctx, &configv1.ClusterOperator{}, runtimecache.BlockUntilSynced(false))
@@ -56,10 +56,10 @@ func (m *monitor) register(ctx context.Context, to ctrl.Manager, o metricsserver
 
 var leads = prometheus.NewDesc("runlevel_leader", "1 for the replica that holds the lock of the release, 0 for one that waits for it.", nil, nil)
 
-// Describe tells nothing: which metrics there are depends on the release.
+// Describe sends nothing: the metrics depend on the release.
 func (m *monitor) Describe(chan<- *prometheus.Desc) {}
 
-// Collect passes on the metrics as they are at the moment.
+// Collect sends the metrics of this moment.
 func (m *monitor) Collect(to chan<- prometheus.Metric) {
 	if !m.applier.holds() {
 		to <- prometheus.MustNewConstMetric(leads, prometheus.GaugeValue, 0)
@@ -75,11 +75,11 @@ func (m *monitor) Collect(to chan<- prometheus.Metric) {
 	reading.Collect(to)
 }
 
-// read puts together what is known. The ClusterOperators are those of the cache: they are not changed.
+// read returns the state of this moment. The ClusterOperators are those of the cache: they are not changed.
 func (m *monitor) read(ctx context.Context) (metrics.Reading, error) {
 	var reading metrics.Reading
 	var version configv1.ClusterVersion
-	switch err := m.client.Get(ctx, client.ObjectKey{Name: theClusterVersion.Name}, &version); {
+	switch err := m.client.Get(ctx, client.ObjectKey{Name: clusterVersionMeta.Name}, &version); {
 	case err == nil:
 		reading.Version = &version
 	case client.IgnoreNotFound(err) != nil:
@@ -105,7 +105,7 @@ func (m *monitor) read(ctx context.Context) (metrics.Reading, error) {
 	return reading, nil
 }
 
-// measure adds what the applier knows.
+// measure adds the state of the applier.
 func (a *applier) measure(reading *metrics.Reading) {
 	if reading.Applied = a.applied(); reading.Applied == nil {
 		return
@@ -129,15 +129,15 @@ func (a *applier) measure(reading *metrics.Reading) {
 	}
 }
 
-// note takes in what the record says.
-func (m *monitor) note(recorded *record.Record, deletes []precondition.Delete) {
+// setRecord sets the record that was read last.
+func (m *monitor) setRecord(recorded *record.Record, deletes []precondition.Delete) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.recorded, m.deletes = recorded, deletes
 }
 
-// passed takes in that all objects of the release were applied, or looked at.
-func (m *monitor) passed() {
+// setFullPass records that all objects of the release were applied, or checked.
+func (m *monitor) setFullPass() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fullPass = m.applier.cluster.Now()
@@ -150,7 +150,7 @@ func (m *monitor) applied(version string, event apply.Event) {
 	}
 }
 
-// kept counts what was done to keep the release in place.
+// kept counts the events of keeping the release in place.
 func (m *monitor) kept(event keep.Event) {
 	switch event.Type {
 	case keep.Repaired:
@@ -158,11 +158,11 @@ func (m *monitor) kept(event keep.Event) {
 	case keep.Missed:
 		m.counts.Missed()
 	case keep.Passed:
-		m.passed()
+		m.setFullPass()
 	}
 }
 
-// transitions counts what ClusterOperators change in their conditions.
+// transitions counts the condition transitions of ClusterOperators.
 func (m *monitor) transitions() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {

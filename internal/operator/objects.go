@@ -31,9 +31,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// ensureDefinitions makes the definitions of ClusterVersion and ClusterOperator where there are none, and waits until
-// their kinds are served. Those that are there stay as they are: they may be a release's, or OpenShift's. But none is owned
-// by the ClusterVersion.
+// ensureDefinitions creates the definitions of ClusterVersion and ClusterOperator unless they exist, and waits until
+// their kinds are served. Existing ones stay as they are: they may be a release's, or OpenShift's. But none is owned by
+// the ClusterVersion.
 func ensureDefinitions(ctx context.Context, c *cluster.Cluster) error {
 	definition, err := c.FindKind(ctx, kinds.CustomResourceDefinition)
 	if err != nil {
@@ -61,7 +61,7 @@ func ensureDefinitions(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// disown makes sure that a definition is not deleted with the ClusterVersion.
+// disown removes the ClusterVersion from the owners of a definition.
 func disown(ctx context.Context, c *cluster.Cluster, definition cluster.Resource, name string) error {
 	live, err := c.GetMetadata(ctx, definition, "", name)
 	if err != nil {
@@ -70,11 +70,11 @@ func disown(ctx context.Context, c *cluster.Cluster, definition cluster.Resource
 	return ownership.Disown(ctx, c, definition, live)
 }
 
-// create makes the ClusterVersion.
+// create creates the ClusterVersion.
 func (r *reconciler) create(ctx context.Context) error {
 	made := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterID": string(uuid.NewUUID())}}}
 	made.SetGroupVersionKind(configv1.GroupVersion.WithKind(kinds.ClusterVersion.Kind))
-	made.SetName(theClusterVersion.Name)
+	made.SetName(clusterVersionMeta.Name)
 	if err := r.client.Create(ctx, made); err != nil { // a typed one would have fields that the definition does not
 		if apierrors.IsAlreadyExists(err) { // it is seen in a moment
 			return nil
@@ -88,7 +88,7 @@ func (r *reconciler) create(ctx context.Context) error {
 	return nil
 }
 
-// historyOf returns the history of a ClusterVersion with what the record has beyond it: all of it for one that is new or was
+// historyOf returns the history of a ClusterVersion with the entries that only the record has: all of them for one that is new or was
 // recreated, and updates that the command line has begun since. Applies of the same release, with other filters, are no updates.
 func historyOf(before []configv1.UpdateHistory, known *record.Record) []configv1.UpdateHistory {
 	var history []configv1.UpdateHistory
@@ -115,8 +115,8 @@ func historyOf(before []configv1.UpdateHistory, known *record.Record) []configv1
 	return history
 }
 
-// completeAsRecorded makes a superseded entry one that was completed, if the record says so: the next update may have begun
-// before that could be written.
+// completeAsRecorded completes a superseded entry that is completed in the record: the next update may have begun before
+// that could be written.
 func completeAsRecorded(superseded *configv1.UpdateHistory, known *record.Record) {
 	at := slices.IndexFunc(known.History, func(e record.HistoryEntry) bool {
 		return e.Version == superseded.Version && e.Source == superseded.Image && !superseded.StartedTime.Before(&e.Started)
@@ -126,22 +126,22 @@ func completeAsRecorded(superseded *configv1.UpdateHistory, known *record.Record
 	}
 }
 
-// precreate makes the ClusterOperators of a release before anything else, with their relatedObjects, so that what
-// collects data of a cluster that does not get further knows of which.
+// precreate creates the ClusterOperators of a release before anything else, with their relatedObjects, so that
+// must-gather knows the objects of an install that gets no further.
 func precreate(ctx context.Context, c *cluster.Cluster, p *payload.Payload) error {
 	for _, m := range p.Manifests {
 		if m.ID().GroupKind() != kinds.ClusterOperator || m.IsTombstone() {
 			continue
 		}
-		if err := precreateOne(ctx, c, p.Name, m); err != nil {
+		if err := precreateOperator(ctx, c, p.Name, m); err != nil {
 			ctrl.LoggerFrom(ctx).Info("ClusterOperator not made ahead", "name", m.ID().Name, "reason", err.Error())
 		}
 	}
 	return ctx.Err()
 }
 
-// precreateOne makes one ClusterOperator, unless it is there.
-func precreateOne(ctx context.Context, c *cluster.Cluster, release string, m *payload.Manifest) error {
+// precreateOperator creates one ClusterOperator, unless it exists.
+func precreateOperator(ctx context.Context, c *cluster.Cluster, release string, m *payload.Manifest) error {
 	resource, err := c.Find(ctx, m.GroupVersionKind())
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func precreateOne(ctx context.Context, c *cluster.Cluster, release string, m *pa
 	return err
 }
 
-// addOperators adds what the ClusterOperators of a complete release report, and which of them do not exist.
+// addOperators adds the problems that the ClusterOperators of a complete release report, and the missing ones.
 func (a *applier) addOperators(applied *clusterversion.AppliedRelease, all []configv1.ClusterOperator, isInstall bool) {
 	for _, m := range a.current().payload.Manifests {
 		if m.ID().GroupKind() != kinds.ClusterOperator || m.IsTombstone() {
@@ -173,14 +173,14 @@ func (a *applier) addOperators(applied *clusterversion.AppliedRelease, all []con
 			applied.MissingOperators = append(applied.MissingOperators, m.ID().Name)
 			continue
 		}
-		if problem, isOne := operatorProblem(m, &all[at], isInstall); isOne {
+		if problem, found := operatorProblem(m, &all[at], isInstall); found {
 			applied.Problems = append(applied.Problems, problem)
 		}
 	}
 }
 
-// operatorProblem returns what a ClusterOperator of the release that is kept in place reports.
-func operatorProblem(m *payload.Manifest, reported *configv1.ClusterOperator, isInstall bool) (problem clusterversion.ReleaseProblem, isOne bool) {
+// operatorProblem returns the problem that a ClusterOperator of the release reports.
+func operatorProblem(m *payload.Manifest, reported *configv1.ClusterOperator, isInstall bool) (problem clusterversion.ReleaseProblem, found bool) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(reported)
 	if err != nil {
 		return problem, false // it can't be: it came from the API server

@@ -1,11 +1,11 @@
-// Package operator keeps a cluster at the release that its ClusterVersion asks for, and says in the status how far that
-// is. The ClusterVersion is OpenShift's, so that oc adm upgrade is a client of it.
+// Package operator keeps a cluster at the release that its ClusterVersion requests, and reports the progress in its
+// status. The ClusterVersion is OpenShift's, so that oc adm upgrade is a client of it.
 //
 // Run is the call to start from. It holds the lock of the release, which makes one of several replicas the leader,
 // and begins two things: the applier (applier.go) takes a release from its source to the cluster, and keeps it in
-// place; the reconciler (reconciler.go) tells the applier what the ClusterVersion asks for (target.go), and writes
+// place; the reconciler (reconciler.go) passes the target of the ClusterVersion (target.go) to the applier, and writes
 // the status, which package clusterversion computes. Releases are read, and images kept on disk, in releases.go; the update
-// service is asked in updates.go.
+// service is queried in updates.go.
 package operator
 
 import (
@@ -40,12 +40,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Options say what an operator applies, and how.
+// Options configure an operator.
 type Options struct {
-	// Payload is the release that is applied unless the ClusterVersion asks for another one: an image by digest, or a
+	// Payload is the release that is applied unless the ClusterVersion requests another one: an image by digest, or a
 	// folder.
 	Payload   string
-	Namespace string   // of the record and the lock; rollout.DefaultNamespace if it is empty
+	Namespace string   // of the record and the lock; session.DefaultNamespace if it is empty
 	Name      string   // of this process, as the holder of the lock; its host name if it is empty
 	Profile   string   // of the cluster; empty takes manifests of all profiles
 	Exclude   string   // leaves out manifests that are annotated exclude.release.openshift.io/NAME
@@ -85,7 +85,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 // manage runs the controller, and leads if it gets the lock, once the API server answers.
 func (a *applier) manage(ctx context.Context, connection *rest.Config) error {
 	if err := whenServed(ctx, connection, func() error { return ensureDefinitions(ctx, a.cluster) }); err != nil {
-		return endOf(ctx, fmt.Errorf("install the definitions of ClusterVersion and ClusterOperator: %w", err))
+		return ignoreCanceled(ctx, fmt.Errorf("install the definitions of ClusterVersion and ClusterOperator: %w", err))
 	}
 	m, err := newManager(a.health.watches.config(connection))
 	if err != nil {
@@ -98,16 +98,16 @@ func (a *applier) manage(ctx context.Context, connection *rest.Config) error {
 	if err := a.monitor.register(ctx, m, a.options.Metrics); err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
-	lead := func(ctx context.Context) error { return endOf(ctx, a.lead(ctx, connection)) }
+	lead := func(ctx context.Context) error { return ignoreCanceled(ctx, a.lead(ctx, connection)) }
 	if err := errors.Join(m.Add(manager.RunnableFunc(lead)), m.Add(manager.RunnableFunc(a.updates.run))); err != nil {
 		return err
 	}
 	return m.Start(ctx)
 }
 
-// whenServed calls a function once the API server answers, and again if an outage has made it fail.
+// whenServed calls a function once the API server answers, and again if it fails with an outage.
 func whenServed(ctx context.Context, connection *rest.Config, do func() error) error {
-	for told := ""; ; {
+	for reported := ""; ; {
 		if err := cmp.Or(startup.AwaitServer(ctx, connection), ctx.Err()); err != nil {
 			return err
 		}
@@ -115,9 +115,9 @@ func whenServed(ctx context.Context, connection *rest.Config, do func() error) e
 		if ctx.Err() != nil || !cluster.IsOutage(err) {
 			return err
 		}
-		if err.Error() != told {
-			told = err.Error()
-			ctrl.Log.Info("the API server does not do its work, and is asked again", "reason", told)
+		if err.Error() != reported {
+			reported = err.Error()
+			ctrl.Log.Info("the API server is not available, retrying", "reason", reported)
 		}
 		select {
 		case <-ctx.Done():
@@ -126,8 +126,8 @@ func whenServed(ctx context.Context, connection *rest.Config, do func() error) e
 	}
 }
 
-// newManager returns a manager of the ClusterVersion controller. It has no election of its own: who holds the lock of the
-// release leads.
+// newManager returns a manager of the ClusterVersion controller. It has no election of its own: the holder of the lock of
+// the release leads.
 func newManager(connection *rest.Config) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{configv1.Install, corev1.AddToScheme} {
@@ -139,8 +139,8 @@ func newManager(connection *rest.Config) (ctrl.Manager, error) {
 		Scheme: scheme,
 		Controller: config.Controller{
 			SkipNameValidation: ptr.To(true), // for several in one process
-			// An operator that ended because it can't list what it watches, for want of rights or of an answer, would be started
-			// again after longer and longer pauses. It is not ready until it can, and its probes tell when that takes too long.
+			// An operator that ended because its caches can't list, without rights or without an answer, would be started
+			// again after longer and longer pauses. It is not ready until it can, and its probes fail when that takes too long.
 			CacheSyncTimeout: 1000 * time.Hour,
 			// Workers of the priority queue may never end (kubernetes-sigs/controller-runtime#3538, fixed in 0.25).
 			UsePriorityQueue: ptr.To(false),
@@ -173,8 +173,8 @@ func (a *applier) lead(ctx context.Context, connection *rest.Config) error {
 	return s.Release(a.run(ctx, s))
 }
 
-// endOf returns nil for an end that was asked for.
-func endOf(ctx context.Context, err error) error {
+// ignoreCanceled returns nil for an error that follows from the end of ctx.
+func ignoreCanceled(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
 	}

@@ -30,19 +30,19 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// theClusterVersion is the one that counts.
-var theClusterVersion = metav1.ObjectMeta{Name: "version"}
+// clusterVersionMeta is the metadata of the ClusterVersion that is reconciled.
+var clusterVersionMeta = metav1.ObjectMeta{Name: "version"}
 
-// How often all that is seen is put together, and how often the status is written; how often pending deletes are
-// looked at when nothing else happens, and everything else.
+// The least times between two passes, and between two writes of the status; and how often pending deletes, and
+// everything else, are read when nothing happens.
 const (
 	passesEvery  = 200 * time.Millisecond
 	writesEvery  = 2 * time.Second
 	deletesEvery = 10 * time.Second
-	looksEvery   = 5 * time.Minute
+	readsEvery   = 5 * time.Minute
 )
 
-// A reconciler tells the applier what the ClusterVersion asks for, and writes how far that is into its status.
+// A reconciler passes the target of the ClusterVersion to the applier, and writes the progress into its status.
 type reconciler struct {
 	client  client.Client
 	cluster *cluster.Cluster
@@ -50,53 +50,53 @@ type reconciler struct {
 	applier *applier
 
 	// The following fields are the controller's one worker's.
-	passed, written, looked time.Time // the last pass, write of the status, and look at the record
-	known                   *record.Record
-	unread                  error                 // why the record could not be read by that look
-	deletes                 []precondition.Delete // of the record, that are not done
-	configured              *clusterSettings
-	configuredAt            time.Time // when configured was read
+	passedAt, writtenAt, readAt time.Time // the last pass, write of the status, and read of the record
+	known                       *record.Record
+	unread                      error                 // why the record could not be read then
+	deletes                     []precondition.Delete // the pending ones of the record
+	configured                  *clusterSettings
+	configuredAt                time.Time // when configured was read
 }
 
 // register adds the controller to a manager.
 func (r *reconciler) register(m ctrl.Manager) error {
-	theOne := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: theClusterVersion.Name}}}
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: clusterVersionMeta.Name}}}
 	})
-	return ctrl.NewControllerManagedBy(m).For(&configv1.ClusterVersion{}).Watches(&configv1.ClusterOperator{}, theOne).
-		Watches(&corev1.ConfigMap{}, theOne).WatchesRawSource(source.Channel(r.applier.changes, &handler.EnqueueRequestForObject{})).Complete(r)
+	return ctrl.NewControllerManagedBy(m).For(&configv1.ClusterVersion{}).Watches(&configv1.ClusterOperator{}, enqueue).
+		Watches(&corev1.ConfigMap{}, enqueue).WatchesRawSource(source.Channel(r.applier.changes, &handler.EnqueueRequestForObject{})).Complete(r)
 }
 
-// Reconcile passes on what the ClusterVersion asks for, and computes its status. A replica that does not hold the lock
-// does nothing.
+// Reconcile passes the target of the ClusterVersion to the applier, and computes the status. A replica that does not hold
+// the lock does nothing.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	if !r.applier.holds() {
 		return ctrl.Result{RequeueAfter: writesEvery}, nil
 	}
-	if left := passesEvery - time.Since(r.passed); left > 0 {
+	if left := passesEvery - time.Since(r.passedAt); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	r.passed = time.Now()
+	r.passedAt = time.Now()
 	defer r.applier.health.enter("the pass over the ClusterVersion")()
 	var version configv1.ClusterVersion
 	err := r.client.Get(ctx, request.NamespacedName, &version)
 	switch {
-	case apierrors.IsNotFound(err) && request.Name == theClusterVersion.Name:
+	case apierrors.IsNotFound(err) && request.Name == clusterVersionMeta.Name:
 		return ctrl.Result{}, r.create(ctx)
 	case err != nil:
 		return ctrl.Result{}, client.IgnoreNotFound(err)
-	case request.Name != theClusterVersion.Name:
+	case request.Name != clusterVersionMeta.Name:
 		return ctrl.Result{}, r.refuse(ctx, &version)
 	case version.DeletionTimestamp != nil:
 		return ctrl.Result{}, nil // it is recreated when it is gone
 	}
-	r.applier.events.about(&version)
+	r.applier.events.setClusterVersion(&version)
 	return r.pass(ctx, &version)
 }
 
-// pass passes on what the ClusterVersion asks for, and writes its status.
+// pass passes the target of the ClusterVersion to the applier, and writes the status.
 func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion) (ctrl.Result, error) {
-	recorded, deletes, unread := r.look(ctx)
+	recorded, deletes, unread := r.readRecord(ctx)
 	switch {
 	case unread == nil:
 	case cluster.IsOutage(unread):
@@ -119,11 +119,11 @@ func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion)
 	if unread != nil && seen.Applied != nil {
 		seen.Applied.Problems = append(seen.Applied.Problems, clusterversion.ReleaseProblem{Message: unread.Error(), Reason: reason.Of(unread)})
 	}
-	mayChange := len(deletes) > 0 || unread != nil // which no watch tells
+	mayChange := len(deletes) > 0 || unread != nil // which no watch shows
 	return r.write(ctx, version, clusterversion.Next(informed.Status, seen), mayChange)
 }
 
-// writeUnread writes into the status what can't be read, without which no release is wanted: the record, or settings of the cluster.
+// writeUnread writes into the status that the record, or settings of the cluster, can't be read: without them there is no target.
 func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterVersion, unread error) (ctrl.Result, error) {
 	seen := clusterversion.Seen{
 		Now: r.cluster.Now(), Generation: version.Generation, Overrides: version.Spec.Overrides,
@@ -135,7 +135,7 @@ func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterV
 	return ctrl.Result{RequeueAfter: writesEvery}, nil
 }
 
-// observe tells the applier what is wanted, and returns what is seen.
+// observe passes the target to the applier, and returns the observed state.
 func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersion, recorded *record.Record, deletes []precondition.Delete) (clusterversion.Seen, error) {
 	var operators configv1.ClusterOperatorList
 	err := r.client.List(ctx, &operators)
@@ -179,14 +179,14 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 	return seen, nil
 }
 
-// look returns the record of the release, and its deletes that are not done. They are the record's, so that neither a
-// restart nor another leader forgets one. While the record can't be read, they are those of before.
-func (r *reconciler) look(ctx context.Context) (*record.Record, []precondition.Delete, error) {
-	if r.known != nil && time.Since(r.looked) < writesEvery {
+// readRecord returns the record of the release, and its pending deletes, which neither a restart nor another leader
+// forgets. While the record can't be read, both are those of the last read.
+func (r *reconciler) readRecord(ctx context.Context) (*record.Record, []precondition.Delete, error) {
+	if r.known != nil && time.Since(r.readAt) < writesEvery {
 		return r.known, r.deletes, r.unread
 	}
 	known, _, err := record.NewStore(r.cluster.Client, r.options.Namespace, payload.DefaultName).Load(ctx)
-	if r.looked, r.unread = time.Now(), err; err != nil {
+	if r.readAt, r.unread = time.Now(), err; err != nil {
 		return r.known, r.deletes, err
 	}
 	r.known, r.deletes = known, nil
@@ -195,43 +195,43 @@ func (r *reconciler) look(ctx context.Context) (*record.Record, []precondition.D
 			r.deletes = append(r.deletes, item)
 		}
 	}
-	r.applier.monitor.note(r.known, r.deletes)
+	r.applier.monitor.setRecord(r.known, r.deletes)
 	return r.known, r.deletes, nil
 }
 
 // write writes the status if it has changed. A change that comes soon after another one waits.
 func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion, next configv1.ClusterVersionStatus, mayChange bool) (ctrl.Result, error) {
 	if equality.Semantic.DeepEqual(version.Status, next) {
-		return ctrl.Result{RequeueAfter: r.again(mayChange)}, nil
+		return ctrl.Result{RequeueAfter: r.requeueAfter(mayChange)}, nil
 	}
-	if left := writesEvery - time.Since(r.written); left > 0 {
+	if left := writesEvery - time.Since(r.writtenAt); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	if err := r.writeStatus(ctx, version, next); err != nil {
-		if apierrors.IsConflict(err) { // it is seen in a moment
+		if apierrors.IsConflict(err) { // the newer version comes with the next event
 			return ctrl.Result{RequeueAfter: writesEvery / 10}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("write the status of the ClusterVersion: %w", err)
 	}
-	r.written = time.Now()
-	return ctrl.Result{RequeueAfter: r.again(mayChange)}, nil
+	r.writtenAt = time.Now()
+	return ctrl.Result{RequeueAfter: r.requeueAfter(mayChange)}, nil
 }
 
-// again returns when the next pass is if nothing happens until then. A pass that has not read the record itself is followed by
-// one that does: what it was called for may be in the record by now.
-func (r *reconciler) again(mayChange bool) time.Duration {
+// requeueAfter returns the time until the next pass if nothing happens. A pass that has not read the record itself is followed by
+// a pass that does: the change that triggered it may be in the record.
+func (r *reconciler) requeueAfter(mayChange bool) time.Duration {
 	switch {
-	case r.looked.Before(r.passed):
-		return max(passesEvery, writesEvery-time.Since(r.looked))
+	case r.readAt.Before(r.passedAt):
+		return max(passesEvery, writesEvery-time.Since(r.readAt))
 	case mayChange:
 		return deletesEvery
 	default:
-		return looksEvery
+		return readsEvery
 	}
 }
 
-// writeStatus writes the status of a ClusterVersion that has not changed since it was read: a leader that was deposed
-// in its sleep writes over nothing. It sends no other fields: those of the spec may be newer than the definition.
+// writeStatus writes the status of a ClusterVersion that has not changed since it was read: a deposed leader
+// overwrites nothing. It sends no other fields: those of the spec may be newer than the definition.
 func (r *reconciler) writeStatus(ctx context.Context, read client.Object, next configv1.ClusterVersionStatus) error {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&configv1.ClusterVersion{Status: next})
 	if err != nil {
@@ -244,10 +244,10 @@ func (r *reconciler) writeStatus(ctx context.Context, read client.Object, next c
 	return r.client.Status().Update(ctx, changed)
 }
 
-// refuse says of a ClusterVersion of another name that it does not count.
+// refuse sets the condition Invalid of a ClusterVersion with another name.
 func (r *reconciler) refuse(ctx context.Context, version *configv1.ClusterVersion) error {
 	const only = `only the ClusterVersion named "version" counts: delete this one`
-	if said := v1helpers.FindStatusCondition(version.Status.Conditions, clusterversion.Invalid); said != nil && said.Message == only {
+	if existing := v1helpers.FindStatusCondition(version.Status.Conditions, clusterversion.Invalid); existing != nil && existing.Message == only {
 		return nil
 	}
 	next := version.Status

@@ -21,7 +21,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// mostCached is how many images are kept on disk: the one that is applied, the one before, and one that is tried.
+// mostCached is how many images are kept on disk: the current release, the previous one, and one that is tried.
 const mostCached = 3
 
 // releases reads releases, and keeps the images that were pulled in a folder, by digest.
@@ -40,7 +40,7 @@ func newReleases(c *cluster.Cluster, o Options) *releases {
 
 // open opens the source of a release.
 func (r *releases) open(ctx context.Context, image string) (*source.Release, error) {
-	if !isByDigest(image) { // the operator's own folder: a ClusterVersion can't ask for one
+	if !isByDigest(image) { // the operator's own folder: a ClusterVersion can't request one
 		return source.Open(ctx, image, r.source)
 	}
 	_, digest, _ := strings.Cut(image, "@")
@@ -97,7 +97,7 @@ func syncFiles(folder string) error {
 	})
 }
 
-// prune removes the images that were used longest ago, and what a crash has left unfinished.
+// prune removes the images that were used longest ago, and unfinished ones that a crash has left.
 func (r *releases) prune() error {
 	entries, err := os.ReadDir(r.folder)
 	if err != nil {
@@ -155,8 +155,8 @@ func capabilitiesOf(t *target) (*configv1.ClusterVersionCapabilitiesStatus, erro
 	return payload.ParseCapabilities(strings.Join(names, ","))
 }
 
-// knownOf returns the capabilities that a ClusterVersion can name. Those that are of releases alone are left out: a status
-// that has one is refused as a whole.
+// knownOf returns the capabilities that a ClusterVersion can name. Others are left out: the API server refuses a status that
+// has one.
 func knownOf(all configv1.ClusterVersionCapabilitiesStatus) configv1.ClusterVersionCapabilitiesStatus {
 	isUnknown := func(c configv1.ClusterVersionCapability) bool {
 		return !slices.Contains(configv1.KnownClusterVersionCapabilities, c)
@@ -167,24 +167,24 @@ func knownOf(all configv1.ClusterVersionCapabilitiesStatus) configv1.ClusterVers
 	}
 }
 
-// implicitOf returns the capabilities of a release that are enabled though its target does not ask for them.
+// implicitOf returns the capabilities of a release that are enabled though its target does not enable them.
 func implicitOf(t *target, p *payload.Payload) []configv1.ClusterVersionCapability {
 	if t.Capabilities == nil {
 		return nil
 	}
-	asked, err := capabilitiesOf(&target{Capabilities: t.Capabilities})
+	requested, err := capabilitiesOf(&target{Capabilities: t.Capabilities})
 	if err != nil {
 		return nil // it was read before
 	}
 	return slices.DeleteFunc(slices.Clone(p.Filter.Capabilities.EnabledCapabilities), func(c configv1.ClusterVersionCapability) bool {
-		return slices.Contains(asked.EnabledCapabilities, c)
+		return slices.Contains(requested.EnabledCapabilities, c)
 	})
 }
 
 // architecture is that of the images which the operator pulls.
 var architecture = runtime.GOARCH
 
-// describe returns what a release says of itself.
+// describe returns a release with the URL and the channels of its metadata.
 func describe(t *target, p *payload.Payload) configv1.Release {
 	release := configv1.Release{Version: p.Version, Image: t.Image}
 	if url, isText := p.Metadata.Metadata["url"].(string); isText {

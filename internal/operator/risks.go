@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// riskFindings returns the risks that hold back an update: those of a minor or a major one. One that was begun goes on,
+// riskFindings returns the risks that hold back an update: those of a minor or a major one. An update that was begun goes on,
 // and may be corrected by a patch. If the record is lost, previous is the version that was applied before. A patch does not
 // update objects that overrides leave unmanaged, which is a warning.
 func riskFindings(risks []clusterversion.Risk, found *session.Outcome, previous string) []precondition.CheckFinding {
@@ -20,15 +20,15 @@ func riskFindings(risks []clusterversion.Risk, found *session.Outcome, previous 
 	}
 	var findings []precondition.CheckFinding
 	for _, risk := range risks {
-		if kind, _, _ := strings.Cut(risk.Name, "-"); kind != clusterversion.RiskDeletes && kind != clusterversion.RiskAdminAck { // which the gate finds itself
+		if kind, _, _ := strings.Cut(risk.Name, "-"); kind != clusterversion.RiskDeletes && kind != clusterversion.RiskAdminAck { // the gate has checks of its own for these
 			findings = append(findings, precondition.CheckFinding{
-				Check: risk.Name, Severity: precondition.Blocks, Message: risk.Message, Resolution: "the end of what Upgradeable=False tells of",
+				Check: risk.Name, Severity: precondition.Blocks, Message: risk.Message, Resolution: "the end of the risk in condition Upgradeable",
 			})
 		}
 	}
 	isBegun := found.Begun != "" && found.Begun != from && found.Begun != found.Version
 	if isUpdating := func(f precondition.CheckFinding) bool { return f.Check == clusterversion.RiskUpdating }; isBegun && !slices.ContainsFunc(findings, isUpdating) {
-		findings = append(findings, precondition.CheckFinding{ // which an operator that has just begun has not seen yet
+		findings = append(findings, precondition.CheckFinding{ // which a new leader has not observed yet
 			Check: clusterversion.RiskUpdating, Severity: precondition.Blocks, Message: "The update to " + found.Begun + " is not complete.", Resolution: "its end",
 		})
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A running release is one that was accepted: it is applied, and then kept in place, until stop is called.
+// A running is a release that was accepted: it is applied, and then kept in place, until stop is called.
 type running struct {
 	applier *applier
 	target  *target
@@ -40,9 +40,9 @@ type running struct {
 	mu         sync.Mutex
 	mode       graph.Mode
 	fold       *progress.Fold         // of the last apply; nil before it has begun
-	done       int                    // most manifests that were done in it
-	failed     map[string]apply.Event // failures of the apply before, until this one has come to the same steps
-	hasBegun   bool                   // the apply that runs was let in by the gate
+	done       int                    // the highest count of applied manifests in it
+	failed     map[string]apply.Event // failures of the previous apply, until this one has reached the same steps
+	hasBegun   bool                   // the gate has passed the current apply
 	isRecorded bool                   // the record has an apply of the release
 	backoff    wait.Backoff           // of applies that fail
 	isComplete bool
@@ -56,25 +56,25 @@ func newRunning(ctx context.Context, a *applier, t *target, p *payload.Payload) 
 	return r
 }
 
-// serves returns whether the release is the one that a target asks for, or is so already where the target would force it.
-func (r *running) serves(t *target) bool {
+// matches reports whether the release is the one of a target. A target with force does not match a release without.
+func (r *running) matches(t *target) bool {
 	isVersion := t.Version == "" || t.Version == r.release.Version
 	isForced := r.target.Force || !t.Force
-	return isVersion && isForced && t.asksForSame(r.target)
+	return isVersion && isForced && t.hasSameObjects(r.target)
 }
 
-// accepted returns the acceptance of the release, of which nothing new is known.
+// accepted returns the acceptance of the release, without new findings.
 func (r *running) accepted() clusterversion.Acceptance {
 	accepted := r.target.at(clusterversion.Accepted)
 	accepted.Release, accepted.Unverified = r.release, r.signed.unverified
 	return accepted
 }
 
-// retryApply is how long it is until an apply is tried again that has failed.
+// retryApply is the backoff of an apply that has failed.
 var retryApply = wait.Backoff{Duration: 5 * time.Second, Factor: 1.5, Steps: 8, Cap: 2 * time.Minute}
 
-// asksWhyEvery is how often it is found out why pods don't become ready, which costs requests.
-const asksWhyEvery = 10 * time.Second
+// explainEvery is how often pods that do not become ready are diagnosed, which costs requests.
+const explainEvery = 10 * time.Second
 
 // pauseHooks is how long a rollout is left alone that a lifecycle hook has stopped. To try it again each time that the
 // release is applied would scale a Deployment to 0 for its mid hook every two minutes.
@@ -95,15 +95,15 @@ func (r *running) keep() error {
 		select {
 		case <-r.ctx.Done():
 			return nil
-		case <-time.After(r.ended(outcome.Err)):
+		case <-time.After(r.setEnded(outcome.Err)):
 		}
 	}
 }
 
-// retried takes in an event of an apply that was tried before. What has failed then fails until it has succeeded, or the apply
-// has ended: conditions would change with each try. An object that was not ready may be so at once, which only the end of its
-// component tells. A failure that comes again is as old as the first one.
-func (r *running) retried(e apply.Event) apply.Event {
+// keepFailures handles an event of an apply that was tried before. A step that failed then counts as failed until it succeeds, or the
+// apply has ended: conditions would change with each attempt. An object that was not ready may be ready at once, which only the end of
+// its component shows. A failure that recurs keeps the time of the first one.
+func (r *running) keepFailures(e apply.Event) apply.Event {
 	if e.Type == apply.Ended && e.Action == "" {
 		maps.DeleteFunc(r.failed, func(_ string, before apply.Event) bool { return before.Node == e.Node })
 	}
@@ -119,10 +119,10 @@ func (r *running) retried(e apply.Event) apply.Event {
 	return e
 }
 
-// ended notes why an apply has ended, and returns how long it is until the next one.
-func (r *running) ended(err error) (pause time.Duration) {
+// setEnded notes why an apply has ended, and returns how long it is until the next one.
+func (r *running) setEnded(err error) (pause time.Duration) {
 	r.update(func() {
-		if !r.hasBegun { // what is known of objects is from the apply before
+		if !r.hasBegun { // the fold is of the previous apply
 			r.fold = nil
 		}
 		r.err, r.isComplete, r.hasBegun, r.failed = err, false, false, nil
@@ -131,7 +131,7 @@ func (r *running) ended(err error) (pause time.Duration) {
 	return pause
 }
 
-// update changes what is seen of the release.
+// update changes the observed state of the release.
 func (r *running) update(change func()) {
 	r.mu.Lock()
 	change()
@@ -141,7 +141,7 @@ func (r *running) update(change func()) {
 
 // options returns how the release is applied and kept in place.
 func (r *running) options() session.Options {
-	o := r.applier.rolloutOptions(r.target)
+	o := r.applier.sessionOptions(r.target)
 	o.Verified = r.signed.isVerified
 	if r.signed.risk != "" {
 		o.Forced = []string{signature.VerificationFailed}
@@ -149,10 +149,10 @@ func (r *running) options() session.Options {
 	o.OnBegin, o.OnBegun = r.begin, r.begun
 	o.OnOutcome = func(outcome *session.Outcome) {
 		r.update(func() {
-			r.err, r.isComplete, r.failed = outcome.Err, outcome.Err == nil, nil // by now all that fails has failed in this try
+			r.err, r.isComplete, r.failed = outcome.Err, outcome.Err == nil, nil // all failures have recurred in this attempt by now
 			if r.isComplete {
 				r.backoff = retryApply
-				r.applier.monitor.passed()
+				r.applier.monitor.setFullPass()
 				select {
 				case r.applier.completed <- struct{}{}:
 				default: // the settings are to be watched anyway
@@ -167,16 +167,16 @@ func (r *running) options() session.Options {
 		r.applier.monitor.applied(r.release.Version, e)
 		r.mu.Lock()
 		if r.fold != nil {
-			r.fold.Event(r.retried(e))
+			r.fold.Event(r.keepFailures(e))
 		}
 		r.mu.Unlock()
 		r.applier.notify()
 	}
-	o.Keep = &keep.Options{Tell: func(e keep.Event) { r.applier.kept(e) }}
+	o.Keep = &keep.Options{OnEvent: func(e keep.Event) { r.applier.kept(e) }}
 	return o
 }
 
-// logWarnings logs what the API server has warned of in an apply, such as of fields that it does not know.
+// logWarnings logs the warnings of the API server in an apply, such as unknown fields.
 func logWarnings(report *apply.Report) {
 	if report == nil {
 		return
@@ -204,24 +204,24 @@ func (r *running) begin(outcome *session.Outcome) error {
 	return nil
 }
 
-// begun notes that the record has the apply, and makes what comes before the objects.
+// begun notes that the record has the apply, and creates the ClusterOperators before the other objects.
 func (r *running) begun(ctx context.Context, c *cluster.Cluster) error {
 	r.update(func() { r.isRecorded, r.err = true, nil })
 	return precreate(ctx, c, r.payload)
 }
 
-// rolloutOptions returns how a release is applied. Fields that the cluster does not know are dropped, as by the cluster-version operator:
+// sessionOptions returns how a release is applied. Fields that the cluster does not know are dropped, as by the cluster-version operator:
 // releases that were made for it have some.
-func (a *applier) rolloutOptions(t *target) session.Options {
+func (a *applier) sessionOptions(t *target) session.Options {
 	return session.Options{
 		Namespace: a.options.Namespace, Source: t.Image, Own: a.options.Payload, Force: t.Force,
 		Apply: apply.Options{
-			Standard: a.options.Standard, DropUnknownFields: true, PauseHooks: pauseHooks, TellWaits: progress.ToldEvery, AskWhy: asksWhyEvery,
+			Standard: a.options.Standard, DropUnknownFields: true, PauseHooks: pauseHooks, TellWaits: progress.ReportEvery, AskWhy: explainEvery,
 		},
 	}
 }
 
-// seen returns how far the release is.
+// seen returns the state of the release.
 func (r *running) seen() *clusterversion.AppliedRelease {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -257,7 +257,7 @@ func (r *running) seen() *clusterversion.AppliedRelease {
 	return applied
 }
 
-// problemsOf returns what keeps an apply from being complete: what it waits for, what has failed, and else why it
+// problemsOf returns the problems of an incomplete apply: its waits, its failures, and otherwise the error with which it
 // has ended.
 func problemsOf(far progress.Progress, ended error) []clusterversion.ReleaseProblem {
 	var all []clusterversion.ReleaseProblem

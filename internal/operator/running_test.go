@@ -30,7 +30,7 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 	a := newApplier(c, Options{})
 	a.session = &session.Session{}
 	r := newRunning(t.Context(), a, &target{}, release)
-	tell := r.options().Apply.Tell
+	onEvent := r.options().Apply.Tell
 	event := func(kind apply.EventType, action object.Action) apply.Event {
 		id := release.Manifests[0].ID()
 		return apply.Event{Time: c.Now(), Type: kind, Action: action, Object: &id, File: release.Manifests[0].Path, Message: "none of its pods is ready"}
@@ -49,7 +49,7 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		tell(step.event)
+		onEvent(step.event)
 		if got := r.seen().Done; got != step.done {
 			t.Errorf("after step %d, %d are done, want %d", i, got, step.done)
 		}

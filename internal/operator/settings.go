@@ -22,7 +22,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// clusterSettings are the settings of a cluster that decide which manifests of a release it gets, and what is in them.
+// clusterSettings are the settings of a cluster that select and change the manifests of a release.
 type clusterSettings struct {
 	injection payload.Injection
 	features  *configv1.FeatureGate // nil where the cluster has none
@@ -44,7 +44,7 @@ func (a *applier) watchSettings(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(looksEvery):
+		case <-time.After(readsEvery):
 		case <-a.completed:
 		}
 	}
@@ -53,7 +53,7 @@ func (a *applier) watchSettings(ctx context.Context) {
 // settings returns the settings of the cluster. Those of before stay while they can't be read.
 func (r *reconciler) settings(ctx context.Context) (clusterSettings, error) {
 	isChanged := r.applier.settingsChanged.Swap(false)
-	if r.configured != nil && !isChanged && time.Since(r.configuredAt) < looksEvery {
+	if r.configured != nil && !isChanged && time.Since(r.configuredAt) < readsEvery {
 		return *r.configured, nil
 	}
 	found, err := readSettings(ctx, r.cluster)
@@ -81,7 +81,7 @@ func readSettings(ctx context.Context, c *cluster.Cluster) (found clusterSetting
 	return found, err
 }
 
-// configure sets what the settings of the cluster make of a target. The features that the operator was started with are those of a
+// configure applies the settings of the cluster to a target. The features that the operator was started with are those of a
 // cluster without FeatureGate.
 func (t *target) configure(settings clusterSettings, started Features, v *configv1.ClusterVersion) {
 	t.Injection, t.Features = settings.injection, started
@@ -140,15 +140,15 @@ func readConfig(ctx context.Context, c *cluster.Cluster, kind string, into any) 
 	return true, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
 }
 
-// tlsProfile returns the settings of a security profile; those of the default one for one that says none.
-func tlsProfile(asked *configv1.TLSSecurityProfile) *configv1.TLSProfileSpec {
+// tlsProfile returns the settings of a security profile; those of the default profile if it has none.
+func tlsProfile(requested *configv1.TLSSecurityProfile) *configv1.TLSProfileSpec {
 	var profile *configv1.TLSProfileSpec
 	switch {
-	case asked == nil:
-	case asked.Type == configv1.TLSProfileCustomType && asked.Custom != nil:
-		profile = &asked.Custom.TLSProfileSpec
+	case requested == nil:
+	case requested.Type == configv1.TLSProfileCustomType && requested.Custom != nil:
+		profile = &requested.Custom.TLSProfileSpec
 	default:
-		profile = configv1.TLSProfiles[asked.Type]
+		profile = configv1.TLSProfiles[requested.Type]
 	}
 	return cmp.Or(profile, configv1.TLSProfiles[crypto.DefaultTLSProfileType])
 }

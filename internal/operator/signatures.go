@@ -13,22 +13,22 @@ import (
 	"github.com/runlevel/runlevel/internal/release/signature"
 )
 
-// A verification is what is known of the signatures of a release's image.
+// A verification is the result of the signature check of a release's image.
 type verification struct {
 	isVerified  bool
-	unverified  string   // why it was accepted though nothing was verified; empty if that is not so, or not known any more
-	risk        string   // what force has overridden
+	unverified  string   // why it was accepted without a verification; empty if it was verified, or after a restart
+	risk        string   // the risk that force has overridden
 	risksBefore []string // that were accepted before a restart
 }
 
-// recorded returns what was known of the image of the release that was begun last. An operator that was killed may have
+// recorded returns the verification of the image of the release that was begun last. An operator that was killed may have
 // left it in the record alone.
 func recorded(v *configv1.ClusterVersion, known *record.Record, image string) (found verification) {
 	if newest := known.Newest(); newest != nil && newest.Source == image {
 		found = verification{isVerified: newest.Verified, risksBefore: newest.Forced}
 	}
 	if history := v.Status.History; len(history) > 0 && history[0].Image == image && history[0].AcceptedRisks != "" {
-		found.risksBefore = []string{history[0].AcceptedRisks} // which says more
+		found.risksBefore = []string{history[0].AcceptedRisks} // which has more details
 	}
 	return found
 }
@@ -42,8 +42,8 @@ func (v verification) acceptedRisks(others []string) string {
 	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return line == "" }), "\n")
 }
 
-// verify looks for the signatures that the release which is kept in place demands of the image of the next one. What an
-// operator begins with is taken as it is: there is no release before it. Force goes on without a signature.
+// verify looks for the signatures that the release which is kept in place demands of the image of the next one. The
+// first release of an operator is not verified: there is no release before it. Force goes on without a signature.
 func (t *acceptance) verify(ctx context.Context, current *running) error {
 	if current == nil && t.target.Before == nil {
 		t.signed = t.target.signed

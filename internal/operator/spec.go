@@ -7,8 +7,8 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 )
 
-// invalidID returns what is wrong with spec.clusterID of a ClusterVersion, as upstream has it. It is no reason to stop an
-// update.
+// invalidID returns the errors in spec.clusterID of a ClusterVersion, in the words of the cluster-version operator. They
+// stop no update.
 func invalidID(v *configv1.ClusterVersion) []string {
 	text := string(v.Spec.ClusterID)
 	id, err := uuid.Parse(text)
@@ -24,7 +24,7 @@ func invalidID(v *configv1.ClusterVersion) []string {
 	}
 }
 
-// changesArchitecture returns whether an update without an image asks for another architecture than the release has, as
+// changesArchitecture reports whether an update without an image requests another architecture than the release has, as
 // "oc adm upgrade --to-multi-arch" does with the version that the cluster has.
 func changesArchitecture(v *configv1.ClusterVersion, update configv1.Update) bool {
 	return update.Image == "" && update.Architecture != "" && update.Architecture != v.Status.Desired.Architecture

@@ -136,7 +136,7 @@ func (s *stage) checkKept(by *configv1.ClusterVersion) {
 // returns a function that returns these conditions.
 func (s *stage) watchAvailable() func() []string {
 	ctx, cancel := context.WithCancel(s.t.Context())
-	said := make(chan []string, 1)
+	existing := make(chan []string, 1)
 	go func() {
 		var all []string
 		_ = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
@@ -148,10 +148,10 @@ func (s *stage) watchAvailable() func() []string {
 			}
 			return false, nil
 		})
-		said <- all
+		existing <- all
 	}()
 	return func() []string {
 		cancel()
-		return <-said
+		return <-existing
 	}
 }

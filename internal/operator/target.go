@@ -13,9 +13,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A target is the release that the cluster is to have, and what of it.
+// A target is the release that the cluster is to have, with the settings that choose its objects.
 type target struct {
-	configv1.Release // its version may be empty: any that the image has will do
+	configv1.Release // without a version, that of the image is accepted
 	Force            bool
 	Overrides        []configv1.ComponentOverride
 	Capabilities     *configv1.ClusterVersionCapabilitiesSpec
@@ -25,37 +25,37 @@ type target struct {
 	// Before is the release that was begun last, if that is another one: it is kept in place until this one is accepted.
 	Before *target
 	signed verification // of the image, if the release was begun before
-	// Previous is the version that was applied before, as the ClusterVersion says.
+	// Previous is the version that was applied before, by the history of the ClusterVersion.
 	Previous string
 	// unread is the release that was applied last, if that was by the command line, from a source that the operator can't read.
 	unread *record.HistoryEntry
 }
 
-// at returns how far the acceptance of a target is that has come to a phase.
+// at returns the acceptance of a target in a phase.
 func (t *target) at(phase clusterversion.AcceptancePhase) clusterversion.Acceptance {
 	return clusterversion.Acceptance{Release: t.Release, Architecture: architecture, FeatureSet: t.Features.Set, Phase: phase}
 }
 
-// isSame returns whether two targets are the same request. What stays enabled, and what was before, does not matter.
+// isSame reports whether two targets are the same request. Enabled and Before do not matter.
 func (t *target) isSame(other *target) bool {
-	return t.Version == other.Version && t.Force == other.Force && t.asksForSame(other)
+	return t.Version == other.Version && t.Force == other.Force && t.hasSameObjects(other)
 }
 
-// asksForSame returns whether two targets ask for the same objects.
-func (t *target) asksForSame(other *target) bool {
+// hasSameObjects reports whether two targets have the same objects.
+func (t *target) hasSameObjects(other *target) bool {
 	return t.Image == other.Image && equality.Semantic.DeepEqual(t.Overrides, other.Overrides) &&
 		equality.Semantic.DeepEqual(t.Capabilities, other.Capabilities) && equality.Semantic.DeepEqual(t.Injection, other.Injection) &&
 		equality.Semantic.DeepEqual(t.Features, other.Features)
 }
 
-// known is what a target is chosen from, beside the ClusterVersion.
+// known has the inputs of choose beside the ClusterVersion.
 type known struct {
 	record  *record.Record
 	current *target // that is kept in place; nil before there is one
 	own     string  // the release that the operator was started with
 }
 
-// choose returns the release that a ClusterVersion asks for, and what is wrong with its spec. Without an update, that is the
+// choose returns the target of a ClusterVersion, and the errors in its spec. Without an update, that is the
 // release that is kept in place, or was begun last, or the operator's own one if that is new.
 func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 	release, unread := k.begun(v)
@@ -92,9 +92,9 @@ func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 }
 
 // begun returns the release that is kept in place, or was begun last, or else the operator's own. If the record is lost,
-// the ClusterVersion knows. Histories end after a hundred updates, so the record also says which release the operator was
-// started with that has begun the newest one. One that the command line has applied from a folder or an archive can't be read
-// here: its entry is returned as unread.
+// it is in the ClusterVersion. Histories end after a hundred updates, so the record also has the release with which the
+// operator that has begun the newest one was started. A release that the command line has applied from a folder or an archive can't
+// be read here: its entry is returned as unread.
 func (k known) begun(v *configv1.ClusterVersion) (begun configv1.Release, unread *record.HistoryEntry) {
 	if k.current != nil {
 		return k.current.Release, nil
@@ -129,7 +129,7 @@ func (k known) enabled(v *configv1.ClusterVersion) []configv1.ClusterVersionCapa
 	return all
 }
 
-// requested returns the release of an update, or what is wrong with it. An update to what the cluster has is none.
+// requested returns the release of an update, or the error in it. An update to the current release is none.
 func requested(v *configv1.ClusterVersion, known *record.Record, update configv1.Update) (release configv1.Release, wrong string) {
 	release = configv1.Release{Version: update.Version, Image: update.Image, Architecture: update.Architecture}
 	switch {
@@ -170,7 +170,7 @@ func imageOf(v *configv1.ClusterVersion, known *record.Record, version string) s
 	return ""
 }
 
-// checkImage returns what is wrong with an image.
+// checkImage returns the error in an image; "" if it has none.
 func checkImage(field, image string) string {
 	if !isByDigest(image) {
 		return fmt.Sprintf("%s: Invalid value: %q: name the image by digest, as REPOSITORY@sha256:DIGEST", field, image)
@@ -178,7 +178,7 @@ func checkImage(field, image string) string {
 	return ""
 }
 
-// isByDigest returns whether a source is an image that can't become another one. A tag may be another image tomorrow,
+// isByDigest reports whether a source is an image that can't become another one. A tag may be another image tomorrow,
 // and a path would be one of the operator's own files.
 func isByDigest(source string) bool {
 	_, err := name.NewDigest(source)

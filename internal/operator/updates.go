@@ -17,16 +17,16 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// asksEvery is how often the update service is asked, at most; up to twice as long is left between two requests, so that
-// clusters that were started together do not ask together.
-const asksEvery = 2 * time.Minute
+// fetchEvery is the least time between two requests to the update service; the jitter is as long again, so that clusters
+// that were started together do not send requests together.
+const fetchEvery = 2 * time.Minute
 
-// updates asks the update service for the updates of the release: when what is asked has changed, and every few minutes.
+// updates fetches the updates of the release from the update service: when the query has changed, and every few minutes.
 // It keeps the last good answer.
 type updates struct {
-	ask      func(context.Context, updateservice.Query) (*clusterversion.Offer, error)
+	fetch    func(context.Context, updateservice.Query) (*clusterversion.Offer, error)
 	insecure bool   // plain http will do
-	notify   func() // what is known has changed
+	notify   func() // is called when the retrieved updates have changed
 
 	mu        sync.Mutex
 	query     updateservice.Query
@@ -36,25 +36,25 @@ type updates struct {
 }
 
 func newUpdates(insecure bool, notify func()) *updates {
-	ask := func(ctx context.Context, query updateservice.Query) (*clusterversion.Offer, error) {
+	fetch := func(ctx context.Context, query updateservice.Query) (*clusterversion.Offer, error) {
 		client, err := source.HTTPClient(insecure)
 		if err != nil {
 			return nil, &reason.Error{Reason: updateservice.RemoteFailed, Err: err}
 		}
 		defer client.CloseIdleConnections()
-		return updateservice.Ask(ctx, client, query)
+		return updateservice.Fetch(ctx, client, query)
 	}
-	return &updates{ask: ask, insecure: insecure, notify: notify, changed: make(chan struct{})}
+	return &updates{fetch: fetch, insecure: insecure, notify: notify, changed: make(chan struct{})}
 }
 
-// run asks until ctx ends.
+// run fetches updates until ctx ends.
 func (u *updates) run(ctx context.Context) error {
 	for {
 		query, changed := u.next()
 		var again <-chan time.Time
 		if query != (updateservice.Query{}) {
 			u.try(ctx, query, changed)
-			again = time.After(wait.Jitter(asksEvery, 1))
+			again = time.After(wait.Jitter(fetchEvery, 1))
 		}
 		select {
 		case <-ctx.Done():
@@ -65,18 +65,18 @@ func (u *updates) run(ctx context.Context) error {
 	}
 }
 
-// next returns what is to be asked, and a channel that is closed when that changes.
+// next returns the query, and a channel that is closed when it changes.
 func (u *updates) next() (updateservice.Query, <-chan struct{}) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.query, u.changed
 }
 
-// try asks once, unless something else is to be asked before there is an answer.
+// try fetches once, unless the query changes before there is an answer.
 func (u *updates) try(ctx context.Context, query updateservice.Query, changed <-chan struct{}) {
 	ctx, cancel := withCancelOn(ctx, changed)
 	defer cancel()
-	offer, err := u.ask(ctx, query)
+	offer, err := u.fetch(ctx, query)
 	if ctx.Err() != nil {
 		return
 	}
@@ -95,8 +95,8 @@ func (u *updates) try(ctx context.Context, query updateservice.Query, changed <-
 	u.notify()
 }
 
-// follow has the updates of the release retrieved that is applied, and returns what is known of them. An operator that has
-// just begun takes over the lists of the ClusterVersion, if they are of the same spec and version.
+// follow sets the query for the applied release, and returns its retrieved updates. An operator that has just started
+// inherits the lists of the ClusterVersion, if they are of the same spec and version.
 func (u *updates) follow(v *configv1.ClusterVersion, applied *clusterversion.AppliedRelease) *clusterversion.Retrieved {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -150,7 +150,7 @@ func offerOf(s configv1.ClusterVersionStatus) *clusterversion.Offer {
 	return offer
 }
 
-// warnings returns what speaks against an update to a version.
+// warnings returns the warnings about an update to a version.
 func (u *updates) warnings(version string) []precondition.CheckFinding {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -25,7 +25,7 @@ func newGraphServer(t *testing.T) *graphServer {
 	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if asked := r.URL.Query(); g.graph == "" || asked.Get("version") == "" || asked.Get("id") == "" || asked.Get("arch") == "" {
+		if requested := r.URL.Query(); g.graph == "" || requested.Get("version") == "" || requested.Get("id") == "" || requested.Get("arch") == "" {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}

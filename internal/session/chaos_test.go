@@ -139,11 +139,11 @@ type proxy struct {
 func (p proxy) start(t testing.TB) string {
 	t.Helper()
 	config := test.Sandbox(t).Config
-	target, err := url.Parse(config.Host)
+	apiServer, err := url.Parse(config.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
-	forward := httputil.NewSingleHostReverseProxy(target)
+	forward := httputil.NewSingleHostReverseProxy(apiServer)
 	if forward.Transport, err = rest.TransportFor(config); err != nil {
 		t.Fatal(err)
 	}

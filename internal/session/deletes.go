@@ -17,8 +17,8 @@ import (
 // deletesToRecord returns the tombstoned objects that exist, with their UIDs, so that the record has them before the
 // first DELETE. Objects of other releases are left out, and so are kinds that could not be listed: their deletes are
 // recorded one by one.
-func (r *rollout) deletesToRecord(ctx context.Context, tombstones []kinds.ID, now metav1.Time) []record.Tombstone {
-	var asked []record.Tombstone
+func (r *run) deletesToRecord(ctx context.Context, tombstones []kinds.ID, now metav1.Time) []record.Tombstone {
+	var requested []record.Tombstone
 	for _, id := range tombstones {
 		_, isOthers := r.before.OwnerOf(id, r.payload.Name)
 		if isOthers || !r.before.Covers(id) {
@@ -28,30 +28,30 @@ func (r *rollout) deletesToRecord(ctx context.Context, tombstones []kinds.ID, no
 		if at := slices.IndexFunc(r.record.Tombstones, func(known record.Tombstone) bool { return known.ID == id }); at >= 0 {
 			item.UID = r.record.Tombstones[at].UID
 		}
-		asked = append(asked, item)
+		requested = append(requested, item)
 	}
-	var there []record.Tombstone
-	for _, item := range precondition.ObserveDeletes(ctx, r.cluster, asked) {
+	var existing []record.Tombstone
+	for _, item := range precondition.ObserveDeletes(ctx, r.cluster, requested) {
 		if item.Seen.State != tombstone.Absent {
 			item.IsBack = item.Seen.State == tombstone.Reappeared || r.journal.HasDeleted(item.ID)
 			item.UID = item.Seen.UID
-			there = append(there, item.Tombstone)
+			existing = append(existing, item.Tombstone)
 		}
 	}
-	return there
+	return existing
 }
 
-// hasUnsentDeletes returns whether an update has recorded a delete of the payload that was never sent: the update is
+// hasUnsentDeletes reports whether an update has recorded a delete of the payload that was never sent: the update is
 // not over then.
-func (r *rollout) hasUnsentDeletes() bool {
+func (r *run) hasUnsentDeletes() bool {
 	return slices.ContainsFunc(r.outcome.Deletes, func(item precondition.Delete) bool {
 		return item.Seen.State == tombstone.Present && r.hasManifest(item.ID, true)
 	})
 }
 
-// isFinished returns whether a delete is finished: the object is gone, or it exists, is not terminating, and the
+// isFinished reports whether a delete is finished: the object is gone, or it exists, is not terminating, and the
 // payload has it again.
-func (r *rollout) isFinished(item precondition.Delete) bool {
+func (r *run) isFinished(item precondition.Delete) bool {
 	switch item.Seen.State {
 	case tombstone.Absent:
 		return true
@@ -62,21 +62,21 @@ func (r *rollout) isFinished(item precondition.Delete) bool {
 	}
 }
 
-// isNotPending returns whether a delete is not to be reported as pending: it is finished, or this apply was to send it
-// and has not come to it.
-func (r *rollout) isNotPending(item precondition.Delete) bool {
+// isNotPending reports whether a delete is not to be reported as pending: it is finished, or this apply was to send it
+// and has not reached it.
+func (r *run) isNotPending(item precondition.Delete) bool {
 	return r.isFinished(item) || !item.WasSent() && r.hasManifest(item.ID, true)
 }
 
-// hasManifest returns whether the payload has an object, or its tombstone.
-func (r *rollout) hasManifest(id kinds.ID, isTombstone bool) bool {
+// hasManifest reports whether the payload has an object, or its tombstone.
+func (r *run) hasManifest(id kinds.ID, isTombstone bool) bool {
 	return slices.ContainsFunc(r.payload.Manifests, func(m *payload.Manifest) bool {
 		return m.IsTombstone() == isTombstone && m.ID() == id
 	})
 }
 
 // recordGone writes a Kubernetes event for each object that is gone by now, whatever version has deleted it.
-func (r *rollout) recordGone(ctx context.Context) {
+func (r *run) recordGone(ctx context.Context) {
 	for _, item := range r.outcome.Deletes {
 		if !r.isFinished(item) || item.UID == "" || item.Seen.State == tombstone.Present {
 			continue // it was never seen, or was never gone
@@ -88,7 +88,7 @@ func (r *rollout) recordGone(ctx context.Context) {
 }
 
 // forgetFinished removes finished deletes from the record.
-func (r *rollout) forgetFinished(known *record.Record) {
+func (r *run) forgetFinished(known *record.Record) {
 	for _, item := range r.outcome.Deletes {
 		if r.isFinished(item) {
 			known.ForgetDelete(item.ID, item.UID)

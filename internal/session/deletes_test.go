@@ -286,8 +286,8 @@ func TestGoingBackWithdrawsADelete(t *testing.T) {
 		return nil
 	}).roll(ctx, "1.1.0", neither)
 	r.must("1.1.1", both)
-	if asked := r.record().Tombstones; len(asked) > 0 {
-		t.Errorf("it is still to be deleted: %+v", asked)
+	if requested := r.record().Tombstones; len(requested) > 0 {
+		t.Errorf("it is still to be deleted: %+v", requested)
 	}
 	if got := r.events("b"); len(got) > 0 {
 		t.Errorf("of what was never deleted it is told %q", got)

@@ -10,8 +10,8 @@ import (
 )
 
 // applyAndKeep applies the payload, and keeps each object in place from the moment on that the apply is done
-// with it. The outcome is told when all is ready, and before that, once, when it is not ready in time.
-func (r *rollout) applyAndKeep(ctx context.Context) error {
+// with it. The outcome is reported when everything is ready, and before that, once, when it is not ready in time.
+func (r *run) applyAndKeep(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	options, keeping := r.applyOptions(), *r.options.Keep
 	defer startRepairLog(ctx, r, &keeping).end(ctx)
@@ -21,7 +21,7 @@ func (r *rollout) applyAndKeep(ctx context.Context) error {
 	keeper := keep.Start(ctx, r.cluster, r.payload, keeping)
 	r.onKeep(keeper)
 	options.Done, options.NotReady = keeper.Take, func(report *apply.Report) {
-		r.tell(r.finish(ctx, report))
+		r.reportOutcome(r.finish(ctx, report))
 		keeper.Announce()
 		r.isLate = true
 	}
@@ -31,15 +31,15 @@ func (r *rollout) applyAndKeep(ctx context.Context) error {
 		_ = keeper.Wait()
 		return err
 	}
-	r.tell(nil)
+	r.reportOutcome(nil)
 	if !r.isLate {
 		keeper.Announce()
 	}
 	return keeper.Wait()
 }
 
-// tell tells the outcome until now.
-func (r *rollout) tell(err error) {
+// reportOutcome calls OnOutcome with the outcome until now.
+func (r *run) reportOutcome(err error) {
 	r.outcome.Err, r.outcome.Took = err, time.Since(r.began)
 	if r.options.OnOutcome != nil {
 		r.options.OnOutcome(r.outcome)

@@ -42,7 +42,7 @@ func scalar(text string) string {
 
 // orphans returns the objects of the release that still exist, and that the payload neither has nor deletes. An object
 // that goes with its Namespace or definition is no orphan.
-func (r *rollout) orphans(ctx context.Context) []Orphan {
+func (r *run) orphans(ctx context.Context) []Orphan {
 	inPayload, deleted := r.inPayload(ctx), r.deleted()
 	var dropped []objectmeta.LiveMetadata
 	for _, head := range r.before.Of(r.payload.Name) {
@@ -61,12 +61,12 @@ func (r *rollout) orphans(ctx context.Context) []Orphan {
 	return orphans
 }
 
-// mostAsked is how many objects are read one by one; if there are more, their kinds are listed.
-const mostAsked = 3
+// mostRead is how many objects are read one by one; if there are more, their kinds are listed.
+const mostRead = 3
 
 // listAgain lists the kinds of objects again; nil if they are few, or can't be listed.
-func (r *rollout) listAgain(ctx context.Context, heads []objectmeta.LiveMetadata) *inventory.Inventory {
-	if len(heads) <= mostAsked {
+func (r *run) listAgain(ctx context.Context, heads []objectmeta.LiveMetadata) *inventory.Inventory {
+	if len(heads) <= mostRead {
 		return nil
 	}
 	var places []inventory.ListScope
@@ -81,7 +81,7 @@ func (r *rollout) listAgain(ctx context.Context, heads []objectmeta.LiveMetadata
 }
 
 // inPayload returns the objects that the payload has, or has tombstones of, and those that it leaves unmanaged.
-func (r *rollout) inPayload(ctx context.Context) map[kinds.ID]bool {
+func (r *run) inPayload(ctx context.Context) map[kinds.ID]bool {
 	manifests := slices.Clone(r.payload.Manifests)
 	for _, exclusion := range r.payload.Excluded {
 		if exclusion.Filter == payload.ByOverrides {
@@ -101,7 +101,7 @@ func (r *rollout) inPayload(ctx context.Context) map[kinds.ID]bool {
 
 // deleted returns the objects that the payload deletes, and those that are terminating since an earlier payload
 // deleted them.
-func (r *rollout) deleted() map[kinds.ID]bool {
+func (r *run) deleted() map[kinds.ID]bool {
 	all := map[kinds.ID]bool{}
 	for _, manifest := range r.payload.Manifests {
 		all[manifest.ID()] = manifest.IsTombstone()
@@ -115,7 +115,7 @@ func (r *rollout) deleted() map[kinds.ID]bool {
 }
 
 // isLeft reports whether an object still exists and is the release's. If it can't be read, it is assumed to.
-func (r *rollout) isLeft(ctx context.Context, listed *inventory.Inventory, head objectmeta.LiveMetadata) bool {
+func (r *run) isLeft(ctx context.Context, listed *inventory.Inventory, head objectmeta.LiveMetadata) bool {
 	if listed != nil && listed.Covers(head.ID) {
 		now, exists := listed.Find(head.ID)
 		return exists && r.isSame(head, now)
@@ -128,6 +128,6 @@ func (r *rollout) isLeft(ctx context.Context, listed *inventory.Inventory, head 
 }
 
 // isSame reports whether an object is still the same one, and the release's.
-func (r *rollout) isSame(before, now objectmeta.LiveMetadata) bool {
+func (r *run) isSame(before, now objectmeta.LiveMetadata) bool {
 	return now.UID == before.UID && !now.Terminating && now.IsOf(r.payload.Name)
 }

@@ -180,16 +180,16 @@ func TestManyOrphansAreListed(t *testing.T) {
 	}
 	r.must("1.0.0", kept+many.String())
 	var mu sync.Mutex
-	var asked []string
+	var requested []string
 	outcome := r.through(func(request *http.Request) error {
 		if strings.Contains(request.URL.Path, "/configmaps/many-") {
 			mu.Lock()
 			defer mu.Unlock()
-			asked = append(asked, request.Method+" "+request.URL.Path)
+			requested = append(requested, request.Method+" "+request.URL.Path)
 		}
 		return nil
 	}).must("1.0.1", kept)
-	if len(outcome.Orphans) != 20 || len(asked) > 0 {
-		t.Errorf("%d orphans, asked for with %q", len(outcome.Orphans), asked)
+	if len(outcome.Orphans) != 20 || len(requested) > 0 {
+		t.Errorf("%d orphans, asked for with %q", len(outcome.Orphans), requested)
 	}
 }

@@ -24,7 +24,7 @@ import (
 // Plan returns the plan of a preview: what an apply of the release would do on the cluster.
 func (o *Outcome) Plan(ctx context.Context, c *cluster.Cluster, release *payload.Payload) *plan.Plan {
 	preview := plan.ClusterPreview{Mode: string(o.Mode)}
-	counted, notes, err := o.takenAlong(ctx, c)
+	counted, notes, err := o.countDependents(ctx, c)
 	if err != nil {
 		notes = append(notes, printable.Line(err.Error()))
 	}
@@ -56,8 +56,8 @@ func (o *Outcome) Plan(ctx context.Context, c *cluster.Cluster, release *payload
 	return plan.ForCluster(plan.ReleaseID{Name: o.Release, Version: o.Previous}, release, preview)
 }
 
-// dueHooks returns the lifecycle hooks that an apply runs, by the steps of their Deployments, and in words why the cluster would
-// not take the pods of some.
+// dueHooks returns the lifecycle hooks that an apply runs, by the steps of their Deployments, and a message for each hook whose
+// pod the cluster would refuse.
 func (o *Outcome) dueHooks() (due map[object.StepID][]deploymenthook.Stage, refused []string) {
 	due = map[object.StepID][]deploymenthook.Stage{}
 	for _, change := range o.Report.Changes {
@@ -74,7 +74,7 @@ func (o *Outcome) dueHooks() (due map[object.StepID][]deploymenthook.Stage, refu
 	return due, refused
 }
 
-// previewOf returns what a preview has found of one manifest.
+// previewOf returns the result of a preview for one manifest.
 func previewOf(change object.Change) plan.ObjectPreview {
 	found := plan.ObjectPreview{
 		Action: planned[change.Action], Why: change.Message, Adopted: change.Adopted, Recreated: change.Action == object.Recreated,
@@ -96,7 +96,7 @@ func previewOf(change object.Change) plan.ObjectPreview {
 	return found
 }
 
-// planned are the actions of an apply as plans call them.
+// planned maps the actions of an apply to those of plans.
 var planned = map[object.Action]plan.PlannedAction{
 	object.Created: plan.Created, object.Configured: plan.Changed, object.Recreated: plan.Changed, object.Unchanged: plan.Unchanged,
 	object.Kept: plan.Kept, object.Deleted: plan.Deleted, object.Pending: plan.Pending, object.Absent: plan.NotThere,
@@ -121,9 +121,9 @@ func (o *Outcome) pendingOfOthers(release *payload.Payload, counted map[types.UI
 	return pending
 }
 
-// takenAlong counts what goes with each object that a preview would delete, with each whose delete is pending, and
-// with each orphan if it were deleted; as if that one alone went. The notes say what could not be counted.
-func (o *Outcome) takenAlong(ctx context.Context, c *cluster.Cluster) (map[types.UID]*kinds.ObjectCounts, []string, error) {
+// countDependents counts what goes with each object that a preview would delete, with each whose delete is pending, and
+// with each orphan if it were deleted; as if only that one was deleted. The notes name what could not be counted.
+func (o *Outcome) countDependents(ctx context.Context, c *cluster.Cluster) (map[types.UID]*kinds.ObjectCounts, []string, error) {
 	var deleted []objectmeta.LiveMetadata
 	for uid, id := range o.deletedObjects() {
 		resource, err := c.FindKind(ctx, id.GroupKind())

@@ -20,8 +20,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// begin records what is about to be applied and deleted, in one write: if this process dies, the next one knows it.
-func (r *rollout) begin(ctx context.Context) error {
+// begin records what is about to be applied and deleted, in one write, for the next process if this one dies.
+func (r *run) begin(ctx context.Context) error {
 	now := metav1.NewTime(r.cluster.Now().Truncate(time.Second))
 	entry := record.HistoryEntry{
 		Version: r.payload.Version, Hash: r.payload.Hash, Content: r.payload.Content, Source: r.options.Source, Mode: string(r.outcome.Mode), Started: now,
@@ -40,13 +40,13 @@ func (r *rollout) begin(ctx context.Context) error {
 		}
 	}
 	r.recordGone(ctx)
-	var asked []record.Tombstone
+	var requested []record.Tombstone
 	if r.outcome.Mode == graph.Update {
-		asked = r.deletesToRecord(ctx, entry.Tombstones, now)
+		requested = r.deletesToRecord(ctx, entry.Tombstones, now)
 	}
 	return r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetFinished(known)
-		known.Run = nil // it is of the apply before
+		known.Run = nil // which is of the previous apply
 		known.Own = cmp.Or(r.options.Own, known.Own)
 		if r.outcome.Mode != graph.Reconcile {
 			known.Begin(entry)
@@ -59,7 +59,7 @@ func (r *rollout) begin(ctx context.Context) error {
 		}
 		known.AddOverrides(hookOverrides(r.options.Apply.Hooks, now)...)
 		known.AddKinds(has...)
-		for _, tombstone := range asked {
+		for _, tombstone := range requested {
 			known.RequestDelete(tombstone)
 		}
 	})
@@ -81,7 +81,7 @@ func hookOverrides(of map[kinds.ID]deploymenthook.Override, now metav1.Time) []r
 }
 
 // end records the result of the apply.
-func (r *rollout) end(ctx context.Context) error {
+func (r *run) end(ctx context.Context) error {
 	var pending []record.Tombstone
 	r.journal.Read(func(known *record.Record) { pending = precondition.Pending(known, r.before) })
 	r.outcome.Deletes = precondition.ObserveDeletes(ctx, r.cluster, pending)
@@ -106,7 +106,7 @@ func (r *rollout) end(ctx context.Context) error {
 		newest := known.Newest() // it may be of another process that has just taken the lock
 		isOurs := newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
 		if isOurs && (r.outcome.Report.Err != nil || r.options.Apply.NoWait) {
-			known.Stop(r.stopped())
+			known.Stop(r.lastEnd())
 		}
 		if !isOurs || r.outcome.Report.Err != nil || r.options.Apply.NoWait {
 			return
@@ -120,8 +120,8 @@ func (r *rollout) end(ctx context.Context) error {
 	})
 }
 
-// hasWritten returns whether the apply has changed anything on the cluster.
-func (r *rollout) hasWritten() bool {
+// hasWritten reports whether the apply has changed anything on the cluster.
+func (r *run) hasWritten() bool {
 	return r.outcome.Mode != graph.Reconcile || slices.ContainsFunc(r.outcome.Report.Changes, func(change object.Change) bool {
 		return change.Action == object.Created || change.Action == object.Configured || change.Action == object.Recreated
 	})
@@ -133,8 +133,8 @@ const (
 	mostMessage  = 300
 )
 
-// stopped returns how the apply ended, for the history: the error, and the first objects that failed or were not ready.
-func (r *rollout) stopped() record.End {
+// lastEnd returns how the apply ended, for the history: the error, and the first objects that failed or were not ready.
+func (r *run) lastEnd() record.End {
 	report := r.outcome.Report
 	end := record.End{Time: metav1.NewTime(r.cluster.Now().Truncate(time.Second)), Message: "it was applied without waiting until it is ready"}
 	if report.Err != nil {

@@ -15,34 +15,34 @@ import (
 // repairsEvery is how long it is from one write of repairs to the next.
 const repairsEvery = 10 * time.Second
 
-// A repairLog writes to the record what is repaired.
+// A repairLog writes repairs to the record.
 type repairLog struct {
-	rollout *rollout
-	wake    chan struct{} // gets one when there is something to write
+	run     *run
+	wake    chan struct{} // receives an element when there is something to write
 	writing sync.WaitGroup
 
 	mu    sync.Mutex
 	fresh []record.Repair
 }
 
-// startRepairLog begins to write to the record what is repaired, until ctx ends.
-func startRepairLog(ctx context.Context, r *rollout, keeping *keep.Options) *repairLog {
-	l := &repairLog{rollout: r, wake: make(chan struct{}, 1)}
-	tell := keeping.Tell
-	keeping.Tell = func(event keep.Event) {
+// startRepairLog begins to write repairs to the record, until ctx ends.
+func startRepairLog(ctx context.Context, r *run, keeping *keep.Options) *repairLog {
+	l := &repairLog{run: r, wake: make(chan struct{}, 1)}
+	onEvent := keeping.OnEvent
+	keeping.OnEvent = func(event keep.Event) {
 		if event.Type == keep.Repaired {
-			l.take(event)
+			l.add(event)
 		}
-		if tell != nil {
-			tell(event)
+		if onEvent != nil {
+			onEvent(event)
 		}
 	}
-	l.writing.Go(func() { l.run(ctx) })
+	l.writing.Go(func() { l.writeLoop(ctx) })
 	return l
 }
 
-// take takes in a repair.
-func (l *repairLog) take(event keep.Event) {
+// add adds a repair.
+func (l *repairLog) add(event keep.Event) {
 	message := shortened(strings.TrimSuffix(string(event.Action)+"; "+event.Message, "; "))
 	l.mu.Lock()
 	l.fresh = append(l.fresh, record.Repair{ID: *event.Object, Time: metav1.NewTime(event.Time.Truncate(time.Second)), Message: message})
@@ -53,7 +53,7 @@ func (l *repairLog) take(event keep.Event) {
 	}
 }
 
-func (l *repairLog) run(ctx context.Context) {
+func (l *repairLog) writeLoop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -69,25 +69,25 @@ func (l *repairLog) run(ctx context.Context) {
 	}
 }
 
-// end writes what is not written yet, once ctx has ended.
+// end writes the remaining repairs, once ctx has ended.
 func (l *repairLog) end(ctx context.Context) {
 	l.writing.Wait()
 	l.write(ctx)
 }
 
-// write writes what was repaired since the last write, while the lock is held. What can't be written is written with the
-// next change of the record.
+// write writes the repairs since the last write, while the lock is held. If that fails, they are written with the next
+// change of the record.
 func (l *repairLog) write(ctx context.Context) {
 	l.mu.Lock()
 	fresh := l.fresh
 	l.fresh = nil
 	l.mu.Unlock()
-	held, stop := l.rollout.options.Apply.Lock.Requests(ctx)
+	held, stop := l.run.options.Apply.Lock.Requests(ctx)
 	defer stop()
 	if len(fresh) == 0 || held.Err() != nil {
 		return
 	}
-	_ = l.rollout.journal.Note(held, func(known *record.Record) {
+	_ = l.run.journal.Note(held, func(known *record.Record) {
 		for _, repair := range fresh {
 			known.AddRepair(repair)
 		}

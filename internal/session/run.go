@@ -3,7 +3,7 @@
 // it. Each part is a package of its own; the result is an Outcome, from which everything else is reported.
 //
 // Hold is the call to start from: it returns a Session, which holds the lock of a release and applies its
-// payloads (session.go). Run does so for a single one. Preview finds out what Run would do, and Inspect only what it
+// payloads (session.go). Run does so for a single one. Preview returns what Run would do, and Inspect only what it
 // would find; both change nothing.
 package session
 
@@ -36,12 +36,12 @@ import (
 // DefaultNamespace is the namespace of records and locks, unless Options name another one.
 const DefaultNamespace = "runlevel-system"
 
-// Options say how to roll out. Apply.Mode is found out when it is empty.
+// Options configure an apply. An empty Apply.Mode is chosen by the record.
 type Options struct {
 	Namespace string   // of the record and the lock; DefaultNamespace if it is empty
 	Source    string   // where the payload is from, for the history
 	Own       string   // the source that an operator was started with, for the record
-	Force     bool     // go on although a gate says no
+	Force     bool     // go on although the gate refuses the apply
 	Verified  bool     // the signatures of the payload's image were, for the history
 	Forced    []string // what was overridden before, for the history
 	Lock      lock.Options
@@ -51,8 +51,8 @@ type Options struct {
 	// OnBegun is called when the record has the update, before its first object is applied. The connection writes only
 	// while the lock is held. An error ends the apply.
 	OnBegun func(context.Context, *cluster.Cluster) error
-	// Keep says how to keep in place what is applied, until the context ends; nil ends when all is applied. Its
-	// Apply is that of the rollout.
+	// Keep configures how the payload is kept in place, until the context ends; nil ends when everything is applied. Its
+	// Apply is set by the session.
 	Keep *keep.Options
 	// OnOutcome is called with the outcome of an apply that is kept in place: when all is ready, and before that,
 	// once, when not all is ready in time.
@@ -61,7 +61,7 @@ type Options struct {
 	// answer, with the reason. The session goes on when the API server answers.
 	OnInterrupted func(error)
 
-	onlySame bool // refuse to apply anything but what was begun last
+	onlySame bool // refuse to apply any payload but the one that was begun last
 }
 
 // An Outcome is the result of an apply, a preview or an inspection.
@@ -76,15 +76,15 @@ type Outcome struct {
 	Report    *apply.Report               // nil if the apply was not begun
 	Deletes   []precondition.Delete       // those that are pending at the end
 	Orphans   []Orphan
-	Notes     []string // what could not be found out
+	Notes     []string // on requests that failed
 	Took      time.Duration
 	Durations record.Durations // of the last completed apply of this mode
 	IsSame    bool             // the apply that was begun last was of the same version and content
 	Err       error            // why not everything is done
 }
 
-// A rollout is the apply of one payload.
-type rollout struct {
+// A run is the apply of one payload.
+type run struct {
 	cluster *cluster.Cluster
 	payload *payload.Payload
 	options Options
@@ -95,7 +95,7 @@ type rollout struct {
 	outcome *Outcome
 	began   time.Time
 	isLate  bool               // not everything was ready in time
-	onKeep  func(*keep.Keeper) // is called with what keeps the payload in place
+	onKeep  func(*keep.Keeper) // is called with the keeper of the payload
 }
 
 // Run applies a payload to a cluster, in a session of its own.
@@ -110,7 +110,7 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, opti
 }
 
 // applyUnder applies the payload under a lock, which is checked before each write.
-func (r *rollout) applyUnder(ctx context.Context, hold *lock.Hold) error {
+func (r *run) applyUnder(ctx context.Context, hold *lock.Hold) error {
 	r.began = time.Now() // without the time that it took to acquire the lock
 	fenced, err := r.cluster.Fenced(hold.Check)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *rollout) applyUnder(ctx context.Context, hold *lock.Hold) error {
 
 // Inspect returns what Run would find on the cluster, and the findings of the gate. It changes nothing.
 func Inspect(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
-	r := newRollout(c, release, options)
+	r := newRun(c, release, options)
 	r.outcome.Err = r.inspect(ctx, r.lock())
 	return r.outcome
 }
@@ -135,7 +135,7 @@ func Inspect(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 // Preview returns what Run would do, and changes nothing. It goes on although the gate refuses the apply.
 func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
 	began := time.Now()
-	r := newRollout(c, release, options)
+	r := newRun(c, release, options)
 	defer func() { r.outcome.Took = time.Since(began) }()
 	if r.outcome.Err = r.inspect(ctx, r.lock()); r.outcome.Err != nil {
 		return r.outcome
@@ -156,28 +156,28 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	return r.outcome
 }
 
-func newRollout(c *cluster.Cluster, release *payload.Payload, options Options) *rollout {
+func newRun(c *cluster.Cluster, release *payload.Payload, options Options) *run {
 	if options.Namespace == "" {
 		options.Namespace = DefaultNamespace
 	}
-	r := &rollout{payload: marked(release), options: options, outcome: &Outcome{Release: release.Name, Version: release.Version}}
+	r := &run{payload: withVersionAnnotations(release), options: options, outcome: &Outcome{Release: release.Name, Version: release.Version}}
 	r.connect(c)
 	return r
 }
 
 // lock returns the lock of the release.
-func (r *rollout) lock() *lock.Lock {
+func (r *run) lock() *lock.Lock {
 	return &lock.Lock{Client: r.cluster.Client, Namespace: r.options.Namespace, Release: r.payload.Name, Now: r.cluster.Now}
 }
 
-// connect makes the rollout use a connection, for the record, too.
-func (r *rollout) connect(c *cluster.Cluster) {
+// connect makes the run use a connection, for the record, too.
+func (r *run) connect(c *cluster.Cluster) {
 	r.cluster = c
 	r.store = record.NewStore(c.Client, r.options.Namespace, r.payload.Name)
 }
 
 // run inspects the cluster, asks the gate, and applies the payload.
-func (r *rollout) run(ctx context.Context) error {
+func (r *run) run(ctx context.Context) error {
 	if err := r.inspect(ctx, nil); err != nil {
 		return err
 	}
@@ -211,14 +211,14 @@ func (r *rollout) run(ctx context.Context) error {
 // blockingFindings returns the findings that block the apply. None blocks the release that was begun last from being kept in place:
 // one object that can't be applied is to cost no other one, and each is checked again when it is applied.
 func blockingFindings(outcome *Outcome, options Options) []precondition.CheckFinding {
-	if options.Keep != nil && outcome.IsSame && !options.Force { // what is forced is noted
+	if options.Keep != nil && outcome.IsSame && !options.Force { // with force, the overridden checks are recorded
 		return nil
 	}
 	return precondition.Blocking(outcome.Findings)
 }
 
 // finish notes the report of an apply in the record, if the lock is still held.
-func (r *rollout) finish(ctx context.Context, report *apply.Report) error {
+func (r *run) finish(ctx context.Context, report *apply.Report) error {
 	r.outcome.Report = report
 	held, stop := r.options.Apply.Lock.Requests(ctx)
 	defer stop()
@@ -232,7 +232,7 @@ func (r *rollout) finish(ctx context.Context, report *apply.Report) error {
 }
 
 // applyOptions returns the options of the apply, with the mode that was found.
-func (r *rollout) applyOptions() apply.Options {
+func (r *run) applyOptions() apply.Options {
 	options := r.options.Apply
 	options.Release, options.Version, options.Mode, options.Journal = r.payload.Name, r.payload.Version, r.outcome.Mode, r.journal
 	return options
@@ -240,7 +240,7 @@ func (r *rollout) applyOptions() apply.Options {
 
 // inspect reads the record and the objects of the release, and asks the gate. Free is the lock, if this process does
 // not hold it: the gate then looks for its holder.
-func (r *rollout) inspect(ctx context.Context, free *lock.Lock) error {
+func (r *run) inspect(ctx context.Context, free *lock.Lock) error {
 	known, _, err := r.store.Load(ctx)
 	isDenied := reason.Of(err) == record.ReasonDenied
 	if free != nil && isDenied {
@@ -284,7 +284,7 @@ func (r *rollout) inspect(ctx context.Context, free *lock.Lock) error {
 }
 
 // listScopes returns where to list objects: the kinds of the payload, and those of the releases before it.
-func (r *rollout) listScopes() []inventory.ListScope {
+func (r *run) listScopes() []inventory.ListScope {
 	var all []inventory.ListScope
 	for _, manifest := range r.payload.Manifests {
 		id := manifest.ID()
@@ -298,7 +298,7 @@ func (r *rollout) listScopes() []inventory.ListScope {
 
 // isRelevant returns a filter of the objects that the inventory keeps: those of this release, those of other
 // releases that the payload has, too, and definitions, since other releases may define kinds of the payload.
-func (r *rollout) isRelevant() func(release string, id kinds.ID) bool {
+func (r *run) isRelevant() func(release string, id kinds.ID) bool {
 	named := map[kinds.ID]bool{}
 	anywhere := func(id kinds.ID) kinds.ID {
 		id.Namespace = "" // a manifest of a cluster-scoped object may have one
@@ -313,7 +313,7 @@ func (r *rollout) isRelevant() func(release string, id kinds.ID) bool {
 }
 
 // unlistedNotes names the kinds that could not be listed: those that are forbidden in one line.
-func (r *rollout) unlistedNotes() []string {
+func (r *run) unlistedNotes() []string {
 	var notes []string
 	var forbidden []string
 	for _, kind := range r.before.UnlistedKinds() {
@@ -332,7 +332,7 @@ func (r *rollout) unlistedNotes() []string {
 // findMode returns the mode that follows from the record: install until an install was completed, reconcile for the
 // payload that was completed last, otherwise update. An update that was killed, or whose deletes were not all sent,
 // goes on as an update. If the record is lost, the objects of the release show that there was one.
-func (r *rollout) findMode() graph.Mode {
+func (r *run) findMode() graph.Mode {
 	newest := r.record.Newest()
 	switch {
 	case r.options.Apply.Mode != "":

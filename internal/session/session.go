@@ -140,7 +140,7 @@ func (s *Session) Apply(ctx context.Context, release *payload.Payload, options O
 		if !hasBegun || !isOutage(outcome) || ctx.Err() != nil {
 			break
 		}
-		if options.OnInterrupted != nil && outcome.Report != nil { // else it was told already
+		if options.OnInterrupted != nil && outcome.Report != nil { // else it was reported already
 			options.OnInterrupted(outcome.Err)
 		}
 		if s.awaitAnswer(ctx) != nil {
@@ -149,7 +149,7 @@ func (s *Session) Apply(ctx context.Context, release *payload.Payload, options O
 			}
 			break
 		}
-		outcome = s.apply(ctx, release, options.again())
+		outcome = s.apply(ctx, release, options.afterOutage())
 	}
 	return outcome
 }
@@ -158,7 +158,7 @@ func (s *Session) Apply(ctx context.Context, release *payload.Payload, options O
 // nothing, and an apply that runs goes on.
 func (s *Session) Inspect(ctx context.Context, release *payload.Payload, options Options) *Outcome {
 	options.Namespace = s.lock.Namespace
-	r := newRollout(s.cluster, release, options)
+	r := newRun(s.cluster, release, options)
 	r.outcome.Err = r.inspect(ctx, nil)
 	return r.outcome
 }
@@ -185,7 +185,7 @@ func (s *Session) UnwatchedKinds() int {
 
 // begin supersedes the apply that runs, and waits until it has ended. The context that it returns ends when the
 // next one begins, or the session does. With a context that has ended already, it supersedes nothing: the apply that runs
-// may be the one that was begun instead.
+// may be its successor.
 func (s *Session) begin(ctx context.Context) (context.Context, func(), error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
@@ -229,7 +229,7 @@ func (s *Session) supersedeBy(ctx context.Context, cancel context.CancelCauseFun
 
 // apply applies a payload once, under the lock.
 func (s *Session) apply(ctx context.Context, release *payload.Payload, options Options) *Outcome {
-	r := newRollout(s.cluster, release, options)
+	r := newRun(s.cluster, release, options)
 	if r.outcome.Err = context.Cause(ctx); r.outcome.Err != nil {
 		return r.outcome
 	}
@@ -237,7 +237,7 @@ func (s *Session) apply(ctx context.Context, release *payload.Payload, options O
 		return r.outcome
 	}
 	if s.wasLost {
-		r.options = r.options.again()
+		r.options = r.options.afterOutage()
 	}
 	hold := s.hold
 	held, end := context.WithCancelCause(ctx)
@@ -253,7 +253,7 @@ func (s *Session) apply(ctx context.Context, release *payload.Payload, options O
 	return r.outcome
 }
 
-// isOutage returns whether an apply ended because the API server gave no answer, for longer than the lock lasts
+// isOutage reports whether an apply ended because the API server gave no answer, for longer than the lock lasts
 // or from the beginning.
 func isOutage(o *Outcome) bool {
 	isNotRenewed := errors.Is(o.Err, lock.ErrLost) && !lock.IsTaken(o.Err)
@@ -271,9 +271,9 @@ func (s *Session) awaitAnswer(ctx context.Context) error {
 	})
 }
 
-// again returns the options to go on after an outage. What another process has applied meanwhile stays.
-func (o Options) again() Options {
-	o.Apply.Mode = "" // the one asked for was for the first time
+// afterOutage returns the options to go on after an outage. What another process has applied meanwhile stays.
+func (o Options) afterOutage() Options {
+	o.Apply.Mode = "" // the requested mode was for the first apply
 	o.onlySame = true
 	return o
 }

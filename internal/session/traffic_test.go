@@ -24,17 +24,17 @@ func (a asked) String() string {
 
 // note is a hook.
 func (f *traffic) note(request *http.Request) error {
-	asked, isKnown := askedFor(request)
+	requested, isKnown := askedFor(request)
 	if !isKnown { // which kinds there are
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.sent = append(f.sent, asked)
+	f.sent = append(f.sent, requested)
 	return nil
 }
 
-// take is what was sent since the last call.
+// take returns what was sent since the last call.
 func (f *traffic) take() []asked {
 	f.mu.Lock()
 	defer f.mu.Unlock()

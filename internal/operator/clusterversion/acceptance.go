@@ -13,30 +13,30 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// setReleaseAccepted sets ReleaseAccepted: unknown while a release is on its way. Of an image that is tried again, or
-// retrieved again after a restart, it stays what it was until the outcome is known.
+// setReleaseAccepted sets ReleaseAccepted: Unknown while a release is being accepted. For an image that is tried again, or
+// retrieved again after a restart, it keeps its status until the outcome is known.
 func (b *builder) setReleaseAccepted() {
-	asked := b.seen.Acceptance
-	if applied := b.seen.Applied; applied != nil && asked.Release.Version == "" && asked.Release.Image == applied.Release.Image {
-		asked.Release.Version = applied.Release.Version
+	requested := b.seen.Acceptance
+	if applied := b.seen.Applied; applied != nil && requested.Release.Version == "" && requested.Release.Image == applied.Release.Image {
+		requested.Release.Version = applied.Release.Version
 	}
 	switch {
-	case asked.Phase == "":
-	case asked.Err != nil:
-		b.set(ReleaseAccepted, configv1.ConditionFalse, string(asked.Phase), asked.message())
-	case asked.Phase == Accepted:
-		b.set(ReleaseAccepted, configv1.ConditionTrue, string(asked.Phase), b.withUnverified(asked.message()))
-	case b.isKnown(asked):
+	case requested.Phase == "":
+	case requested.Err != nil:
+		b.set(ReleaseAccepted, configv1.ConditionFalse, string(requested.Phase), requested.message())
+	case requested.Phase == Accepted:
+		b.set(ReleaseAccepted, configv1.ConditionTrue, string(requested.Phase), b.withUnverified(requested.message()))
+	case b.isDecided(requested):
 	default:
-		b.set(ReleaseAccepted, configv1.ConditionUnknown, string(asked.Phase), asked.message())
+		b.set(ReleaseAccepted, configv1.ConditionUnknown, string(requested.Phase), requested.message())
 	}
 }
 
-// notVerified begins what is said at the end of a message.
+// notVerified begins the part of a message on a missing verification.
 const notVerified = "; not verified: "
 
-// withUnverified returns a message with what the condition says already of the image not being verified: an operator that
-// has just begun does not know it.
+// withUnverified returns a message with the part on a missing verification that the condition already has: it is not known
+// any more after a restart.
 func (b *builder) withUnverified(message string) string {
 	if before := b.find(ReleaseAccepted); before != nil && strings.HasPrefix(before.Message, message+notVerified) {
 		return before.Message
@@ -44,10 +44,10 @@ func (b *builder) withUnverified(message string) string {
 	return message
 }
 
-// isKnown returns whether the condition says already whether the image was accepted.
-func (b *builder) isKnown(asked Acceptance) bool {
+// isDecided reports whether the condition already has the outcome for the image.
+func (b *builder) isDecided(requested Acceptance) bool {
 	before := b.find(ReleaseAccepted)
-	return before != nil && asked.Release.Image != "" && before.Status != configv1.ConditionUnknown && strings.Contains(before.Message, fmt.Sprintf("image=%q", asked.Release.Image))
+	return before != nil && requested.Release.Image != "" && before.Status != configv1.ConditionUnknown && strings.Contains(before.Message, fmt.Sprintf("image=%q", requested.Release.Image))
 }
 
 // The words of a phase while it runs, and when it has failed.
@@ -59,7 +59,7 @@ var phaseWords = map[AcceptancePhase]struct{ runs, failed string }{
 	Accepted:   {"Payload loaded", "Payload loaded"},
 }
 
-// message returns how far the release is, and what stops it.
+// message returns the phase of the release, and what blocks it.
 func (a Acceptance) message() string {
 	words := phaseWords[a.Phase]
 	switch {
@@ -86,8 +86,8 @@ func (a Acceptance) payload() string {
 	return fmt.Sprintf("version=%q image=%q", a.Release.Version, a.Release.Image)
 }
 
-// blockers returns what the gate stops the release for: what blocks, since when, and who can lift it. If the gate could
-// not be asked, that is what stops it.
+// blockers returns the blocking findings of the gate, with their age and resolution. If the gate failed, it returns the
+// error.
 func (a Acceptance) blockers() []string {
 	blocking := precondition.Blocking(a.Findings)
 	if len(blocking) == 0 || reason.Of(a.Err) != precondition.ReasonFailed {
@@ -119,11 +119,11 @@ type Event struct {
 	Reason, Message string
 }
 
-// mostEvent is how many bytes of a message the API server takes.
+// mostEvent is how many bytes of an event's message the API server accepts.
 const mostEvent = 1024
 
-// Announce returns the events of a release that has come to a phase, or is stopped in it, in their order. They are
-// written once, when the phase or what stops it has changed.
+// Announce returns the events of a release that has reached a phase, or is blocked in it, in their order. They are
+// written once, when the phase or the error has changed.
 func Announce(a Acceptance) []Event {
 	switch {
 	case a.Err != nil && a.Phase == Judging:
@@ -144,7 +144,7 @@ func RecordUnread(why error) Event {
 	return warning(cmp.Or(reason.Of(why), "ReleaseRecordUnreadable"), why.Error())
 }
 
-// findingEvents returns the events of what the gate has found of a release that is accepted.
+// findingEvents returns the events of the findings of the gate on an accepted release.
 func (a Acceptance) findingEvents() []Event {
 	var all []Event
 	if a.AcceptedRisk != "" {
@@ -172,7 +172,7 @@ func warning(reason, message string) Event {
 	return Event{IsWarning: true, Reason: reason, Message: eventMessage(message)}
 }
 
-// eventMessage returns a message in one line, and no longer than the API server takes it.
+// eventMessage returns a message in one line, no longer than the API server accepts.
 func eventMessage(message string) string {
 	return printable.Truncate(strings.ReplaceAll(message, "\n", " // "), mostEvent)
 }

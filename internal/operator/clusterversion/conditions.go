@@ -18,7 +18,7 @@ const (
 	ImplicitlyEnabledCapabilities configv1.ClusterStatusConditionType = "ImplicitlyEnabledCapabilities"
 )
 
-// The reasons of conditions that no problem gives.
+// The reasons of conditions beside those of problems.
 const (
 	ReasonInvalid         = "InvalidClusterVersion"
 	ReasonNoDesiredImage  = "NoDesiredImage"
@@ -53,7 +53,7 @@ func (b *builder) set(kind configv1.ClusterStatusConditionType, status configv1.
 	*before = wanted
 }
 
-// setDefault sets a condition that is not there yet.
+// setDefault sets a condition that does not exist yet.
 func (b *builder) setDefault(kind configv1.ClusterStatusConditionType, status configv1.ConditionStatus) {
 	if b.find(kind) == nil {
 		b.set(kind, status, "", "")
@@ -120,7 +120,7 @@ func inLine(text string) string {
 	return printable.Line(joined("; ", lines...))
 }
 
-// list returns a title with what it is about: in the same line if that is one, in a line each if there are several.
+// list returns a title with its lines: a single one in the same line, several as a list.
 func list(title string, lines []string) string {
 	if len(lines) == 1 {
 		return title + ": " + inLine(lines[0])

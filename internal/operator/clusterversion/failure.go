@@ -15,14 +15,14 @@ const reasonFailed = "UpdatePayloadFailed"
 // mostNames is how many objects a line names.
 const mostNames = 5
 
-// A failure is what keeps a release from being applied: one problem, or what several ClusterOperators have in common.
+// A failure keeps a release from being applied: one problem, or the common one of several ClusterOperators.
 type failure struct {
 	reason  string
 	summary string // for Progressing: in one line, and short
 	message string // for Failing
 }
 
-// summarize returns one failure for all problems, which are in order and none of which is there twice.
+// summarize returns one failure for all problems, which are sorted and without duplicates.
 func (b *builder) summarize(failed []ReleaseProblem, isKept bool) failure {
 	var all []failure
 	for _, alike := range byState(failed) {
@@ -100,12 +100,12 @@ func (b *builder) operatorsFailure(alike []ReleaseProblem, isKept bool) failure 
 	return of
 }
 
-// overdue returns what is said of ClusterOperators that have failed because their time is over.
+// overdue returns the message on ClusterOperators that have failed because their time is over.
 func overdue(alike []ReleaseProblem) string {
 	return fmt.Sprintf("wait has exceeded %.0f minutes for these operators: %s", failAfter.Minutes(), names(alike))
 }
 
-// few returns the first of some texts, and how many more there are.
+// few returns the first texts, and how many more there are.
 func few(texts []string) []string {
 	if more := len(texts) - mostLines; more > 0 {
 		return append(slices.Clone(texts[:mostLines]), fmt.Sprintf("and %d more", more))

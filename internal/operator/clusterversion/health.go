@@ -31,15 +31,15 @@ func (b *builder) setHealth(applied AppliedRelease) {
 	b.setWorking(applied, found)
 }
 
-// sort returns the problems by what they do to the release, in order. Of several that say the same, the gravest counts.
+// sort returns the problems by severity, in order. Of several that compare as equal, the gravest counts.
 func (b *builder) sort(applied AppliedRelease) map[severity][]ReleaseProblem {
-	does := func(p ReleaseProblem) severity { return p.severity(applied.wasCompleted(), b.seen.Now) }
+	severityOf := func(p ReleaseProblem) severity { return p.severity(applied.wasCompleted(), b.seen.Now) }
 	ordered := slices.SortedStableFunc(slices.Values(applied.Problems), func(x, y ReleaseProblem) int {
-		return cmp.Or(compareProblems(x, y), cmp.Compare(does(y), does(x)), cmp.Compare(x.Effect, y.Effect), x.Since.Compare(y.Since))
+		return cmp.Or(compareProblems(x, y), cmp.Compare(severityOf(y), severityOf(x)), cmp.Compare(x.Effect, y.Effect), x.Since.Compare(y.Since))
 	})
 	found := map[severity][]ReleaseProblem{}
 	for _, p := range slices.CompactFunc(ordered, func(x, y ReleaseProblem) bool { return compareProblems(x, y) == 0 }) {
-		found[does(p)] = append(found[does(p)], p)
+		found[severityOf(p)] = append(found[severityOf(p)], p)
 	}
 	return found
 }
@@ -79,7 +79,7 @@ func (b *builder) setWorking(applied AppliedRelease, found map[severity][]Releas
 	b.set(configv1.OperatorProgressing, configv1.ConditionTrue, why, text)
 }
 
-// counts returns how far an apply is; empty if it has hardly begun.
+// counts returns the progress of an apply; empty before the first object is done.
 func (a AppliedRelease) counts() string {
 	if a.Done <= 0 || a.Total <= 0 {
 		return ""
@@ -90,15 +90,15 @@ func (a AppliedRelease) counts() string {
 
 // setBeginning sets Failing and Progressing while there was never a release.
 func (b *builder) setBeginning() {
-	asked := b.seen.Acceptance
-	version := nameOf(asked.Release)
+	requested := b.seen.Acceptance
+	version := nameOf(requested.Release)
 	switch {
-	case asked.Err != nil:
-		why := reason.Of(asked.Err)
+	case requested.Err != nil:
+		why := reason.Of(requested.Err)
 		if why == "" {
-			why = string(asked.Phase)
+			why = string(requested.Phase)
 		}
-		b.set(Failing, configv1.ConditionTrue, why, asked.message())
+		b.set(Failing, configv1.ConditionTrue, why, requested.message())
 		b.set(configv1.OperatorProgressing, configv1.ConditionTrue, why, "Unable to apply "+version+": it is not accepted")
 		return
 	case len(b.seen.Invalid) > 0:
@@ -111,7 +111,7 @@ func (b *builder) setBeginning() {
 	b.set(Failing, configv1.ConditionFalse, "", "")
 }
 
-// waitReason returns the reason of what is waited for, the gravest first.
+// waitReason returns the reason of the gravest wait.
 func waitReason(found map[severity][]ReleaseProblem) string {
 	for _, of := range []severity{limited, slow, waits} {
 		if len(found[of]) == 0 {
@@ -126,7 +126,7 @@ func waitReason(found map[severity][]ReleaseProblem) string {
 	return ""
 }
 
-// waitText returns what is waited for.
+// waitText returns the message on the waits.
 func waitText(found map[severity][]ReleaseProblem) string {
 	var texts []string
 	if all := found[slow]; len(all) > 0 {
@@ -141,7 +141,7 @@ func waitText(found map[severity][]ReleaseProblem) string {
 	return strings.Join(texts, ", ")
 }
 
-// waitedFor names ClusterOperators, which say themselves how they are, and tells of other objects what they lack.
+// waitedFor names the objects that are waited for: other objects than ClusterOperators with their message.
 func waitedFor(problems []ReleaseProblem) string {
 	var all []string
 	for _, p := range problems {
@@ -159,7 +159,7 @@ func waitedFor(problems []ReleaseProblem) string {
 	return printable.Few(slices.Compact(all), mostNames)
 }
 
-// slowText names what has been waited for longer than is usual.
+// slowText names the objects that have been waited for longer than is usual.
 func slowText(problems []ReleaseProblem) string {
 	var others []ReleaseProblem
 	clause := ""
@@ -183,7 +183,7 @@ func slowReason(problems []ReleaseProblem) string {
 	return ReasonSlowObject
 }
 
-// slowMessage says of each object that is slow what it waits for.
+// slowMessage returns a line on each slow object, with what it waits for.
 func slowMessage(problems []ReleaseProblem) string {
 	var lines []string
 	for _, p := range problems {

@@ -11,8 +11,8 @@ import (
 // mostHistory is how many entries a history has.
 const mostHistory = 100
 
-// setHistory brings the history up to the release that is applied. What is not known of its version or image is taken
-// to be the same; a release of which neither is known has no entry. An entry is begun only when the record has the apply: an
+// setHistory brings the history up to the release that is applied. An unknown version or image is taken to be the
+// same; a release without both has no entry. An entry is begun only when the record has the apply: an
 // operator that dies before that has begun nothing, and the next one keeps the release before in place.
 func (b *builder) setHistory(applied AppliedRelease) {
 	release := b.next.Desired
@@ -20,7 +20,7 @@ func (b *builder) setHistory(applied AppliedRelease) {
 		return
 	}
 	if history := b.next.History; len(history) > 0 && history[0].Version == release.Version && applied.Mode == graph.Reconcile && !strings.Contains(history[0].Image, "@") {
-		history[0].Image = release.Image // that of a release which was applied from a folder, and is adopted
+		history[0].Image = release.Image // the release was applied from a folder, and is adopted
 	}
 	if len(b.next.History) == 0 || !isOf(b.next.History[0], release) {
 		if applied.Mode == "" {
@@ -42,7 +42,7 @@ func (b *builder) setHistory(applied AppliedRelease) {
 		}
 	}
 	newest.Verified = newest.Verified || applied.Verified
-	if applied.Forced != "" { // after a restart, that may not be known
+	if applied.Forced != "" { // which may not be known after a restart
 		newest.AcceptedRisks = applied.Forced
 	}
 	b.next.History = pruned(b.next.History, mostHistory)
@@ -57,7 +57,7 @@ func (b *builder) beginEntry() {
 	b.next.History = append([]configv1.UpdateHistory{entry}, b.next.History...)
 }
 
-// isOf returns whether an entry is about a release.
+// isOf reports whether an entry is about a release.
 func isOf(entry configv1.UpdateHistory, release configv1.Release) bool {
 	hasSameImage, hasSameVersion := entry.Image == release.Image, entry.Version == release.Version
 	switch {

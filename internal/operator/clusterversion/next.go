@@ -12,11 +12,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// Next returns the status that follows from the previous one and from what was seen. Fields and conditions that it does
-// not know stay as they are. It returns the previous status if nothing has changed.
+// Next returns the status that follows from the previous one and from the observed state. Fields and conditions that it
+// does not know stay as they are. It returns the previous status if nothing has changed.
 //
-// While no release is applied yet, a status with a history keeps what it says of the release: an operator that has just
-// begun knows less than its predecessor. If it can't read the release, Failing says so.
+// While no release is applied yet, a status with a history stays as it is: an operator that has just started knows less
+// than its predecessor. If it can't read the release, Failing is True.
 func Next(previous configv1.ClusterVersionStatus, seen Seen) configv1.ClusterVersionStatus {
 	b := builder{next: *previous.DeepCopy(), seen: seen, now: metav1.NewTime(seen.Now.UTC().Truncate(time.Second))}
 	b.next.ObservedGeneration = seen.Generation
@@ -35,7 +35,7 @@ func Next(previous configv1.ClusterVersionStatus, seen Seen) configv1.ClusterVer
 	return b.next
 }
 
-// wasCompleted returns whether all of the release was applied and ready, now or before.
+// wasCompleted reports whether all of the release was applied and ready, now or before.
 func (a AppliedRelease) wasCompleted() bool { return a.IsComplete || a.Mode == graph.Reconcile }
 
 // A builder makes the next status out of a copy of the previous one.
@@ -45,9 +45,9 @@ type builder struct {
 	now  metav1.Time // in whole seconds, as a status keeps it
 }
 
-// setApplied sets all that is said of the release that is applied, or kept in place. Until its mode is known, one that
-// the history has as completed is kept in place: an operator that starts over does not begin an update. Until the record has
-// the apply of another one, the desired release and the history are those of before.
+// setApplied sets the fields and conditions of the release that is applied, or kept in place. Until its mode is known, a
+// release that is completed in the history is kept in place: an operator that starts over does not begin an update. Until the record has
+// the apply of another one, the desired release and the history stay as they were.
 func (b *builder) setApplied(applied AppliedRelease) {
 	applied.Release = b.complete(applied.Release)
 	history := b.next.History
@@ -67,7 +67,7 @@ func (b *builder) setApplied(applied AppliedRelease) {
 	b.setUpgradeable()
 }
 
-// setNothingApplied sets what is said while there was never a release.
+// setNothingApplied sets the status while there was never a release.
 func (b *builder) setNothingApplied() {
 	b.next.Desired = b.complete(b.seen.Acceptance.Release)
 	b.setDefault(configv1.OperatorAvailable, configv1.ConditionFalse)
@@ -75,7 +75,7 @@ func (b *builder) setNothingApplied() {
 	b.setUpgradeable()
 }
 
-// setNotKept sets what is said while the release of the history can't be read, and nothing keeps it in place.
+// setNotKept sets the status while the release of the history can't be read, and nothing keeps it in place.
 func (b *builder) setNotKept() {
 	failure := b.seen.Acceptance
 	newest := b.next.History[0]
@@ -93,7 +93,7 @@ func (b *builder) setNotKept() {
 		fmt.Sprintf("%s is not kept in place: %s", version, inLine(failure.Err.Error())))
 }
 
-// complete returns a release with what the previous status says of the same image: its version, its links and channels.
+// complete returns a release with the version, URL and channels that the previous status has for the same image.
 func (b *builder) complete(release configv1.Release) configv1.Release {
 	known := append([]configv1.Release{b.seen.Retrieved.current(), b.next.Desired}, b.next.AvailableUpdates...)
 	for _, update := range b.next.ConditionalUpdates {
@@ -117,7 +117,7 @@ func (b *builder) complete(release configv1.Release) configv1.Release {
 	return full
 }
 
-// nameOf returns what a release is called in messages: its version, or its image while that is not known.
+// nameOf returns the name of a release in messages: its version, or its image while that is not known.
 func nameOf(release configv1.Release) string {
 	if release.Version != "" {
 		return release.Version

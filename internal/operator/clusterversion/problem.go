@@ -12,17 +12,17 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// How long an object may be waited for, as the cluster-version operator has it.
+// How long an object may be waited for, as in the cluster-version operator.
 const (
 	slowAfter              = 30 * time.Minute
 	slowAfterMachineConfig = 90 * time.Minute // its ClusterOperator updates all nodes
 	failAfter              = 40 * time.Minute // with the effect FailAfterInterval
-	refusedFor             = 30 * time.Second // by the API server: after about as long, that operator has given up its first tries
+	refusedFor             = 30 * time.Second // by the API server: about as long as that operator's first attempts take
 
 	machineConfig = "machine-config"
 )
 
-// A severity is what a problem does to the release, at the moment.
+// A severity is the effect of a problem on the release, at the moment.
 type severity int
 
 const (
@@ -32,8 +32,8 @@ const (
 	fails
 )
 
-// severity returns what a problem does. Of a release that is kept in place, every problem is a failure but that of an
-// object which is not ready. A request that fails and is tried again may succeed soon: it is a failure after a while.
+// severity returns the severity of a problem. For a release that is kept in place, every problem is a failure except an
+// object that is not ready. A request that fails and is tried again may succeed soon: it is a failure after a while.
 func (p ReleaseProblem) severity(isKept bool, now time.Time) severity {
 	isUnready := p.IsWait && p.Effect == ""
 	switch {
@@ -53,12 +53,12 @@ func (p ReleaseProblem) severity(isKept bool, now time.Time) severity {
 	}
 }
 
-// isOverdue returns whether a problem fails because the time for it is over.
+// isOverdue reports whether a problem fails because its time is over.
 func (p ReleaseProblem) isOverdue(isKept bool, now time.Time) bool {
 	return p.Effect == reason.FailAfterInterval && !isKept && p.age(now) > failAfter
 }
 
-// age returns how long there has been a problem. One whose beginning is not known has begun just now.
+// age returns the age of a problem; 0 if its beginning is not known.
 func (p ReleaseProblem) age(now time.Time) time.Duration {
 	if p.Since.IsZero() {
 		return 0
@@ -77,10 +77,10 @@ func (p ReleaseProblem) isOperator() bool {
 	return p.Object != nil && p.Object.Kind == "ClusterOperator"
 }
 
-// An operatorState is how a reason is said of ClusterOperators.
+// An operatorState has the words for a reason of ClusterOperators.
 type operatorState struct {
 	one, many string
-	repeats   string // what messages begin with that say the same
+	prefix    string // of messages that repeat it
 }
 
 var operatorStates = map[string]operatorState{
@@ -90,7 +90,7 @@ var operatorStates = map[string]operatorState{
 	"ClusterOperatorUpdating":     {"is updating versions", "are updating versions", ""},
 }
 
-// state returns how the reason of a problem is said, and whether it is one that ClusterOperators share.
+// state returns the words for the reason of a problem, and whether ClusterOperators share it.
 func (p ReleaseProblem) state() (operatorState, bool) {
 	state, isKnown := operatorStates[p.Reason]
 	return state, isKnown && p.isOperator()
@@ -116,17 +116,17 @@ func (p ReleaseProblem) subject() string {
 	}
 }
 
-// detail returns the message, without what the subject says already.
+// detail returns the message without the words of the subject.
 func (p ReleaseProblem) detail() string {
 	state, _ := p.state()
-	text := strings.TrimPrefix(inLine(p.Message), state.repeats)
+	text := strings.TrimPrefix(inLine(p.Message), state.prefix)
 	if p.Object != nil {
 		text = strings.TrimPrefix(text, p.Object.String()+": ")
 	}
 	return text
 }
 
-// requestFailures say what a failed request means for people who look at a table, in the words of the cluster-version operator.
+// requestFailures are short descriptions of failed requests, in the words of the cluster-version operator.
 var requestFailures = map[string]string{
 	"UpdatePayloadResourceNotFound":    "some resources could not be updated",
 	"UpdatePayloadResourceConflict":    "some resources could not be updated",
@@ -140,10 +140,10 @@ var requestFailures = map[string]string{
 	precondition.ReasonFailed:          "it may not be safe to apply this update",
 }
 
-// longestSummary is how much of a problem a table shows, in bytes.
+// longestSummary is the longest summary of a problem in a table, in bytes.
 const longestSummary = 160
 
-// summary returns what is wrong for a table: Failing has the whole message.
+// summary returns a short description for a table: Failing has the whole message.
 func (p ReleaseProblem) summary() string {
 	detail := p.detail()
 	if known, isKnown := requestFailures[p.Reason]; isKnown {
@@ -152,13 +152,13 @@ func (p ReleaseProblem) summary() string {
 	return printable.Truncate(joined(": ", p.subject(), detail), longestSummary)
 }
 
-// sentence returns what is wrong with which object, in one line.
+// sentence returns the object and its problem, in one line.
 func (p ReleaseProblem) sentence() string { return joined(": ", p.subject(), p.detail()) }
 
 // where returns the place of a problem in brackets.
 func (p ReleaseProblem) where() string { return inBrackets("", p.place()) }
 
-// place returns the file of the object, and since when there has been the problem, as far as they are known.
+// place returns the file of the object, and the beginning of the problem, as far as they are known.
 func (p ReleaseProblem) place() string {
 	since := ""
 	if !p.Since.IsZero() {

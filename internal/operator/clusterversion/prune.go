@@ -69,7 +69,7 @@ func LastCompleted(history []configv1.UpdateHistory) *configv1.UpdateHistory {
 	return nil
 }
 
-// isSameMinor returns whether two entries are of the same major and minor version. A version that can't be read is
+// isSameMinor reports whether two entries are of the same major and minor version. A version that can't be read is
 // only like itself.
 func isSameMinor(a, b configv1.UpdateHistory) bool {
 	return a.Version == b.Version || a.Version != "" && !precondition.IsMinor(a.Version, b.Version)

@@ -23,11 +23,11 @@ const (
 	RiskMissing   = "ClusterOperatorMissing"
 )
 
-// A Risk is what holds back updates to another minor version.
+// A Risk blocks updates to another minor version.
 type Risk struct{ Name, Message string }
 
-// Risks returns what holds back updates to another minor version: an update in progress, overrides, deletes that are not
-// done, gates that no administrator has acknowledged, and ClusterOperators that say so.
+// Risks returns what blocks updates to another minor version: an update in progress, overrides, pending deletes, gates
+// that no administrator has acknowledged, and ClusterOperators with Upgradeable=False.
 func Risks(seen Seen) []Risk {
 	var all []Risk
 	if seen.Applied != nil && !seen.Applied.wasCompleted() {
@@ -61,18 +61,18 @@ func overrideRisks(overrides []configv1.ComponentOverride) []Risk {
 		"Please remove overrides before requesting a minor or major version update. Unmanaged: " + printable.Few(unmanaged, mostNames)}}
 }
 
-// deleteRisks tells of each delete who holds it, and since when.
+// deleteRisks returns the risk of pending deletes: who holds each of them, and since when.
 func deleteRisks(deletes []precondition.Delete) []Risk {
 	var pending []string
-	for _, asked := range deletes {
-		if !asked.Seen.IsPending() {
+	for _, item := range deletes {
+		if !item.Seen.IsPending() {
 			continue
 		}
-		name := asked.Name
-		if asked.Namespace != "" {
-			name = asked.Namespace + "/" + name
+		name := item.Name
+		if item.Namespace != "" {
+			name = item.Namespace + "/" + name
 		}
-		pending = append(pending, fmt.Sprintf("%s %q (%s)", strings.ToLower(printable.Line(asked.Kind)), printable.Line(name), asked.DescribeSince()))
+		pending = append(pending, fmt.Sprintf("%s %q (%s)", strings.ToLower(printable.Line(item.Kind)), printable.Line(name), item.DescribeSince()))
 	}
 	if len(pending) == 0 {
 		return nil
@@ -121,7 +121,7 @@ func (b *builder) setUpgradeable() {
 	}
 }
 
-// reason returns the name of a risk as the reason of a condition: without that of an object, which may be none.
+// reason returns the name of a risk as the reason of a condition: without the name of the object.
 func (r Risk) reason() string {
 	kind, _, _ := strings.Cut(r.Name, "-")
 	return kind

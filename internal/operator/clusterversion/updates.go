@@ -16,23 +16,23 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// An Offer is what an update service says of the version that it was asked for. Updates are sorted, the newest first.
+// An Offer is the answer of an update service for a version. Updates are sorted, the newest first.
 type Offer struct {
 	Current     configv1.Release // the version itself, as the service knows it
 	Updates     []configv1.Release
 	Conditional []configv1.ConditionalUpdate // without conditions
-	LeftOut     []string                     // updates that can't be taken, and why; a sentence each
+	LeftOut     []string                     // rejected updates, and why; a sentence each
 }
 
-// Retrieved is what is known from the update service of the updates of the release, which has this Version.
+// Retrieved are the updates of the release with this Version, as the update service has last offered them.
 type Retrieved struct {
 	Version string
 	Offer   *Offer    // the last good answer; nil if there was none
 	Time    time.Time // of that answer
 	Err     error     // why the last try failed; it has a reason
-	// IsInherited says that the answer was taken from the status; Time is then the restart.
+	// IsInherited is true if the answer was taken from the status; Time is then the restart.
 	IsInherited bool
-	// IsPending says that nothing was heard yet since the service or what it is asked for has changed.
+	// IsPending is true if there is no answer yet since the service or the query has changed.
 	IsPending bool
 }
 
@@ -62,7 +62,7 @@ func (b *builder) setUpdates() {
 	}
 }
 
-// failure returns why there is no new answer, and of when the last good one is.
+// failure returns why there is no new answer, and the time of the last good one.
 func (r *Retrieved) failure() string {
 	text := "Unable to retrieve available updates: " + r.Err.Error()
 	if r.Offer == nil || len(r.Offer.Updates)+len(r.Offer.Conditional) == 0 {
@@ -83,7 +83,7 @@ func (r *Retrieved) current() configv1.Release {
 	return r.Offer.Current
 }
 
-// withRecommended returns an update with the condition that says whether it is recommended. The condition keeps its transition time
+// withRecommended returns an update with the condition Recommended. The condition keeps its transition time
 // from the update to the same image before, as long as its status is the same.
 func (b *builder) withRecommended(update configv1.ConditionalUpdate, before []configv1.ConditionalUpdate) configv1.ConditionalUpdate {
 	full := *update.DeepCopy()
@@ -98,8 +98,8 @@ func (b *builder) withRecommended(update configv1.ConditionalUpdate, before []co
 	return full
 }
 
-// recommended judges the risks of an update. The rule Always is all that is evaluated: of a risk with other rules it is
-// not known whether the cluster has it.
+// recommended judges the risks of an update. Only the rule Always is evaluated: for a risk with other rules it is not
+// known whether it applies to the cluster.
 func recommended(risks []configv1.ConditionalUpdateRisk) metav1.Condition {
 	condition := metav1.Condition{Type: "Recommended", Status: metav1.ConditionUnknown}
 	var reasons, messages []string
@@ -121,7 +121,7 @@ func recommended(risks []configv1.ConditionalUpdateRisk) metav1.Condition {
 	return condition
 }
 
-// legalReason is what the API allows as the reason of a condition.
+// legalReason matches the reasons of conditions that the API allows.
 var legalReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
 // riskReason returns the name of a risk as a reason, if it can be one.

@@ -6,12 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Counters count what happens. Their zero value is of no use: NewCounters makes them.
+// Counters count events. NewCounters returns them: the zero value does not work.
 type Counters struct {
 	repairs     *prometheus.CounterVec
 	missed      prometheus.Counter
 	failures    *prometheus.CounterVec
-	transitions *prometheus.GaugeVec // which the cluster-version operator calls so
+	transitions *prometheus.GaugeVec // named as by the cluster-version operator
 }
 
 // NewCounters returns counters that have counted nothing.
@@ -27,7 +27,7 @@ func NewCounters() *Counters {
 	}
 }
 
-// Collect passes the counts on.
+// Collect sends the counters.
 func (c *Counters) Collect(to chan<- prometheus.Metric) {
 	for _, collector := range []prometheus.Collector{c.repairs, c.missed, c.failures, c.transitions} {
 		collector.Collect(to)

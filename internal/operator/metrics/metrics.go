@@ -1,9 +1,9 @@
-// Package metrics computes what monitoring is told of a release, from what was seen at one moment: the metrics of
+// Package metrics computes the metrics of a release from the state at one moment: those of
 // OpenShift's cluster-version operator, with their names and labels, and Runlevel's own. It sends no requests and keeps nothing
 // but counters.
 //
 // Reading.Collect is the call to start from. The metrics of the cluster-version operator are in upstream.go, Runlevel's
-// own in own.go, and what is counted in counters.go.
+// own in own.go, and the counters in counters.go.
 package metrics
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Reading is what is known at the moment of a scrape.
+// A Reading is the state at the moment of a scrape.
 type Reading struct {
 	Version   *configv1.ClusterVersion // nil if there is none
 	Operators []configv1.ClusterOperator
@@ -27,17 +27,17 @@ type Reading struct {
 	Problems  []ObjectProblem
 	Unwatched int       // kinds whose changes are not seen
 	Retrieved time.Time // when the update service last gave a good answer; zero if it never did
-	FullPass  time.Time // when all objects were last applied or looked at; zero if that is not known
+	FullPass  time.Time // when all objects were last applied or checked; zero if that is not known
 }
 
-// An ObjectProblem is an object that is not as the release wants it.
+// An ObjectProblem is an object that does not match the release.
 type ObjectProblem struct {
 	State  ProblemState
 	Object kinds.ID
 	Since  time.Time // zero if that is not known
 }
 
-// A ProblemState is what is wrong with an object.
+// A ProblemState is the kind of a problem of an object.
 type ProblemState string
 
 // The states of objects with problems.
@@ -45,13 +45,13 @@ const (
 	Waiting   ProblemState = "waiting"   // it was applied, and is waited for
 	Failing   ProblemState = "failing"   // it can't be applied, or not be repaired
 	Contested ProblemState = "contested" // another writer reverts repairs again and again
-	Deleting  ProblemState = "deleting"  // its delete was asked for, and it is still there
+	Deleting  ProblemState = "deleting"  // its delete was requested, and it still exists
 )
 
 // A sink takes metrics.
 type sink chan<- prometheus.Metric
 
-// gauge adds a value. One that can't be told is left out.
+// gauge adds a value. An invalid one is left out.
 func (s sink) gauge(of *prometheus.Desc, value float64, labels ...string) {
 	for i := range labels {
 		labels[i] = label(labels[i])
@@ -64,12 +64,12 @@ func (s sink) gauge(of *prometheus.Desc, value float64, labels ...string) {
 // mostLabel is how many bytes of a text become a label: names of objects have no more.
 const mostLabel = 253
 
-// label returns a text of strangers as the value of a label.
+// label returns an untrusted text as the value of a label.
 func label(text string) string {
 	return printable.Truncate(printable.Line(text), mostLabel)
 }
 
-// describe returns what a metric is.
+// describe returns the description of a metric.
 func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }

@@ -14,14 +14,14 @@ var (
 	problemSince = describe("runlevel_problem_timestamp_seconds", "Since when there is a problem with an object. Of each problem, the oldest are named.",
 		"problem", "kind", "namespace", "name")
 	fullPass = describe("runlevel_last_full_pass_timestamp_seconds",
-		"When all objects of the release were last applied, or looked at whether they are as the release says.")
+		"When all objects of the release were last applied, or compared with the release.")
 	unwatched = describe("runlevel_unwatched_kinds", "How many kinds of the release can't be watched, so that changes of their objects are not seen.")
 )
 
 // maxProblems is how many objects with the same problem are named.
 const maxProblems = 20
 
-// Collect passes the metrics on.
+// Collect sends the metrics.
 func (r Reading) Collect(s sink) {
 	s.version(r.Version)
 	for i := range r.Operators {

@@ -34,7 +34,7 @@ var (
 // theVersion is the name of the ClusterVersion among ClusterOperators.
 const theVersion = "version"
 
-// version adds what the ClusterVersion says.
+// version adds the metrics of the ClusterVersion.
 func (s sink) version(v *configv1.ClusterVersion) {
 	if v == nil {
 		const missing = "ClusterVersionNotFound"
@@ -53,7 +53,7 @@ func (s sink) version(v *configv1.ClusterVersion) {
 	s.conditions(theVersion, completed, v.Status.Conditions)
 }
 
-// releases adds the releases of the history, and the one that is asked for.
+// releases adds the releases of the history, and the requested one.
 func (s sink) releases(v *configv1.ClusterVersion, completed string) {
 	history, current := v.Status.History, v.Status.Desired
 	var initial configv1.UpdateHistory
@@ -92,7 +92,7 @@ func (s sink) failure(v *configv1.ClusterVersion, completed string) {
 	s.gauge(version, moment(condition.LastTransitionTime.Time), "failure", failing.Version, failing.Image, completed)
 }
 
-// updates adds the updates that an update service has, where one is asked.
+// updates adds the updates of the update service, if there is one.
 func (s sink) updates(v *configv1.ClusterVersion) {
 	isRetrieved := v1helpers.IsStatusConditionTrue(v.Status.Conditions, configv1.RetrievedUpdates)
 	if v.Spec.Upstream != "" || len(v.Status.AvailableUpdates) > 0 || isRetrieved {
@@ -111,7 +111,7 @@ func (s sink) updates(v *configv1.ClusterVersion) {
 	}
 }
 
-// operator adds what a ClusterOperator says.
+// operator adds the metrics of a ClusterOperator.
 func (s sink) operator(o *configv1.ClusterOperator) {
 	at := ""
 	for _, operandVersion := range o.Status.Versions {
@@ -163,7 +163,7 @@ func ended(entry configv1.UpdateHistory) time.Time {
 	return entry.CompletionTime.Time
 }
 
-// awaited returns the update that is asked for and not applied yet, or nil.
+// awaited returns the update that is requested and not applied yet, or nil.
 func awaited(v *configv1.ClusterVersion) *configv1.Update {
 	update, current := v.Spec.DesiredUpdate, v.Status.Desired
 	if update == nil || update.Image == current.Image || update.Image == "" && update.Version == current.Version {
@@ -172,7 +172,7 @@ func awaited(v *configv1.ClusterVersion) *configv1.Update {
 	return update
 }
 
-// lastChange returns when a status has last changed what it says.
+// lastChange returns when a status has last changed.
 func lastChange(v *configv1.ClusterVersion) time.Time {
 	times := []metav1.Time{v.CreationTimestamp}
 	if len(v.Status.History) > 0 {

@@ -66,7 +66,7 @@ func (b *bounded[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// read returns what a graph says of the version that was asked for.
+// read returns the offer of a graph for the version of the query.
 func read(text []byte, query Query) (*clusterversion.Offer, error) {
 	var graph updateGraph
 	if err := json.Unmarshal(text, &graph); err != nil {
@@ -166,14 +166,14 @@ type reader struct {
 	bytes   int // of the offer
 }
 
-// add adds the update to a version, or returns why it can't be taken. Risks has an item for each edge with risks that leads
+// add adds the update to a version, or returns why it is rejected. Risks has an item for each edge with risks that leads
 // to it, and none if edges without risks do.
 func (r *reader) add(version string, risks []json.RawMessage) (why string) {
 	node, isKnown := r.nodes[version]
 	_, notDigest := name.NewDigest(node.Image)
 	switch {
 	case !isKnown:
-		return "the update service does not say which image it is"
+		return "the update service has no image of it"
 	case r.several[version]:
 		return "the update service has several images of it"
 	case notDigest != nil:
@@ -227,8 +227,8 @@ func (n graphNode) release() configv1.Release {
 	return release
 }
 
-// readRisks returns risks that a ClusterVersion can hold, or what is wrong with them. Of the rules that say whom a risk
-// is for, those of kinds that the API does not know are left out: another one of the same risk will do.
+// readRisks returns risks that a ClusterVersion can hold, or the error in them. Matching rules of types that the API does
+// not know are left out: another rule of the same risk is enough.
 func readRisks(text json.RawMessage) (risks []configv1.ConditionalUpdateRisk, why string) {
 	const mostRisks = 200 // the definition of ClusterVersion has it
 	var all bounded[configv1.ConditionalUpdateRisk]
@@ -252,7 +252,7 @@ func readRisks(text json.RawMessage) (risks []configv1.ConditionalUpdateRisk, wh
 			}
 		}
 		if len(risk.MatchingRules) == 0 {
-			return nil, fmt.Sprintf("nothing says whom its risk %q is for", short(risk.Name))
+			return nil, fmt.Sprintf("its risk %q has no matching rule of a known type", short(risk.Name))
 		}
 		risks = append(risks, risk)
 	}

@@ -1,11 +1,11 @@
-// Package updateservice asks an update service which updates a version has. It speaks the protocol of OpenShift's update
+// Package updateservice fetches the updates of a version from an update service. It speaks the protocol of OpenShift's update
 // service (Cincinnati): one GET request, answered by a graph of versions, of edges between them, and of edges that have
 // risks.
 //
-// What a service answers is not trusted: it is bounded, an update that a ClusterVersion could not hold is left out with
-// a sentence, and so is one whose image may be another one tomorrow. The package neither evaluates risks nor keeps answers.
+// The answer of a service is not trusted: it is bounded, and updates that a ClusterVersion could not hold, or whose image
+// is not named by digest, are left out with a reason. The package neither evaluates risks nor keeps answers.
 //
-// Ask is the call to start from.
+// Fetch is the call to start from.
 package updateservice
 
 import (
@@ -37,7 +37,7 @@ const (
 	VersionNotFound       = "VersionNotFound"
 )
 
-// A Query is what a service is asked.
+// A Query is a request to a service.
 type Query struct {
 	URL          string
 	Channel      string
@@ -53,8 +53,8 @@ const (
 	mostBytes   = 8 << 20
 )
 
-// Ask asks a service for the updates of a version. Its errors are of type *reason.Error.
-func Ask(ctx context.Context, client *http.Client, query Query) (*clusterversion.Offer, error) {
+// Fetch requests the updates of a version from a service. Its errors are of type *reason.Error.
+func Fetch(ctx context.Context, client *http.Client, query Query) (*clusterversion.Offer, error) {
 	address, err := query.address()
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func Ask(ctx context.Context, client *http.Client, query Query) (*clusterversion
 	return read(raw, query)
 }
 
-// address returns the URL that is asked, or why there is none.
+// address returns the URL of the query, or why there is none.
 func (q Query) address() (*url.URL, error) {
 	if q.URL == "" {
 		return nil, &reason.Error{Reason: NoUpstream, Message: "there is no update service: set spec.upstream to the URL of one, and spec.channel to one of its channels"}

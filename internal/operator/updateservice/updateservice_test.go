@@ -57,7 +57,7 @@ func TestAsk(t *testing.T) {
 	}`)
 	inner := server.Config.Handler
 	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r; inner.ServeHTTP(w, r) })
-	offer, err := updateservice.Ask(t.Context(), server.Client(), asks(server))
+	offer, err := updateservice.Fetch(t.Context(), server.Client(), asks(server))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,12 +95,12 @@ func TestUpdatesThatAreLeftOut(t *testing.T) {
 		"risks that are numbers":  {`{"version": "2.0.0", "payload": "@c"}`, to(`"risks": [1]`), "2.0.0: its risks can't be read: there must be 1 to 200"},
 		"a risk without a name":   {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "Disks", "", 1)), `2.0.0: its risk "" needs a name of its own, a message and a URL`},
 		"a risk without a link":   {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "https://example.com", "here", 1)), `2.0.0: its risk "Disks" needs a name of its own, a message and a URL`},
-		"a risk of unknown rules": {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "Always", "Never", 1)), `2.0.0: nothing says whom its risk "Disks" is for`},
+		"a risk of unknown rules": {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "Always", "Never", 1)), `2.0.0: its risk "Disks" has no matching rule of a known type`},
 		"a risk that is large":    {`{"version": "2.0.0", "payload": "@c"}`, to(strings.Replace(risk, "slow", strings.Repeat("slow", 200_000), 1)), "2.0.0: a ClusterVersion has no room for it"},
 	} {
 		graph := `{"nodes": [{"version": "1.0.0"}, {"version": "1.0.1", "payload": "@b"}, ` + c.nodes + `], "edges": [[0, 1], [0, 2]]` + c.rest + `}`
 		server := answering(t, graph)
-		offer, err := updateservice.Ask(t.Context(), server.Client(), asks(server))
+		offer, err := updateservice.Fetch(t.Context(), server.Client(), asks(server))
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 			continue
@@ -180,14 +180,14 @@ func TestAnswersThatAreNone(t *testing.T) {
 		"more than it can use": {of("many"), "ResponseInvalid", "the answer is no update graph: a list has more than 50000 items, which is the limit"},
 		"unknown":              {of("fast"), "VersionNotFound", `the update service does not know version 1.0.0 in channel "fast"`},
 	} {
-		offer, err := updateservice.Ask(t.Context(), server.Client(), c.query)
+		offer, err := updateservice.Fetch(t.Context(), server.Client(), c.query)
 		if offer != nil || reason.Of(err) != c.reason || err.Error() != c.want {
 			t.Errorf("%s: %s, %v\nwant %s, %s", what, reason.Of(err), err, c.reason, c.want)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := updateservice.Ask(ctx, server.Client(), of("slow")); reason.Of(err) != "RemoteFailed" || err.Error() != address+" can't be asked: no answer in time" {
+	if _, err := updateservice.Fetch(ctx, server.Client(), of("slow")); reason.Of(err) != "RemoteFailed" || err.Error() != address+" can't be asked: no answer in time" {
 		t.Errorf("slow: %v", err)
 	}
 }
@@ -206,7 +206,7 @@ func TestMoreUpdatesThanCanBeListed(t *testing.T) {
 	}
 	slices.Reverse(edges)
 	server := answering(t, `{"nodes": [`+strings.Join(nodes, ",")+`], "edges": [`+strings.Join(edges, ",")+`]}`)
-	offer, err := updateservice.Ask(t.Context(), server.Client(), asks(server))
+	offer, err := updateservice.Fetch(t.Context(), server.Client(), asks(server))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,38 +13,38 @@ import (
 // A contention is with another field manager, or with a controller, that reverts repairs of an object as soon as they
 // are made. A user who changes the object now and then is in no contention.
 type contention struct {
-	drifted   time.Time   // when the object was first seen to differ
-	repaired  time.Time   // when it was repaired last
-	repairs   []time.Time // when it was repaired
-	immediate int         // repairs that were reverted at once
-	idle      int         // how often in a row the object was written, and nothing of the release's
-	looked    time.Time   // when that was seen last
-	until     time.Time   // when the object may be repaired again
+	driftedAt  time.Time   // when the object was first seen to differ
+	repairedAt time.Time   // when it was repaired last
+	repairs    []time.Time // when it was repaired
+	immediate  int         // repairs that were reverted at once
+	idle       int         // consecutive writes of the object that changed nothing of the release's
+	idleAt     time.Time   // when such a write was seen last
+	until      time.Time   // when the object may be repaired again
 }
 
 const (
-	// A drift is immediate that comes within this time after a repair: a controller answers at once.
+	// A drift within this time after a repair is immediate: a controller reverts the repair at once.
 	immediately = 500 * time.Millisecond
-	// So many immediate drifts are a contention, and so are so many repairs within the memory.
+	// maxImmediate immediate drifts are a contention, and so are maxRepairs repairs within the memory.
 	maxImmediate = 4
 	maxRepairs   = 20
 	memory       = 10 * time.Minute
 	// The pauses of a contention.
 	shortPause, longPause = 250 * time.Millisecond, 5 * time.Minute
-	// So many writes that change nothing of the release's are looked at without pauses, and the pauses stay short.
+	// After maxIdle writes that change nothing of the release's, checks of the object have short pauses.
 	maxIdle              = 20
 	rest                 = time.Minute // after which they are forgotten, and a contention has ended
 	idlePause, idleLimit = 10 * time.Millisecond, time.Second
 )
 
-// note takes in that an object was looked at, and whether it was repaired. It returns the first pause of a contention,
+// observe records that an object was checked, and whether it was repaired. It returns the first pause of a contention,
 // once.
-func (c *contention) note(now time.Time, isRepaired bool) (pause time.Duration) {
+func (c *contention) observe(now time.Time, isRepaired bool) (pause time.Duration) {
 	if !isRepaired {
-		c.noteIdle(now)
+		c.observeIdle(now)
 		return 0
 	}
-	if now.Sub(c.repaired) > memory {
+	if now.Sub(c.repairedAt) > memory {
 		c.repairs, c.immediate = nil, 0
 	}
 	for len(c.repairs) > 0 && now.Sub(c.repairs[0]) > memory {
@@ -55,12 +55,12 @@ func (c *contention) note(now time.Time, isRepaired bool) (pause time.Duration) 
 	case len(c.repairs) == 0:
 	case len(c.repairs) >= maxRepairs:
 		c.immediate = max(c.immediate, maxImmediate) + 1
-	case c.drifted.Sub(c.repaired) < immediately:
+	case c.driftedAt.Sub(c.repairedAt) < immediately:
 		c.immediate++
-	case c.drifted.Sub(c.repaired) > 2*c.backoff():
+	case c.driftedAt.Sub(c.repairedAt) > 2*c.backoff():
 		c.immediate = 0 // the other writer has stopped, or writes now and then
 	}
-	c.repaired, c.idle = now, 0
+	c.repairedAt, c.idle = now, 0
 	c.repairs = append(c.repairs, now)
 	if !c.isActive() {
 		return 0
@@ -82,12 +82,12 @@ func (c *contention) backoff() time.Duration {
 	return min(shortPause<<min(max(0, c.immediate-maxImmediate), 20), longPause)
 }
 
-// noteIdle takes in that an object was written, and nothing of the release's in it.
-func (c *contention) noteIdle(now time.Time) {
-	if now.Sub(c.looked) > rest {
+// observeIdle records a write of an object that changed nothing of the release's.
+func (c *contention) observeIdle(now time.Time) {
+	if now.Sub(c.idleAt) > rest {
 		c.idle = 0
 	}
-	c.looked = now
+	c.idleAt = now
 	c.idle++
 	if over := c.idle - maxIdle; over > 0 {
 		c.until = now.Add(min(idlePause<<min(over, 20), idleLimit))
@@ -99,7 +99,7 @@ func (c *contention) left(now time.Time) time.Duration {
 	if !c.isActive() {
 		return 0
 	}
-	return c.repaired.Add(max(rest, 2*c.backoff())).Sub(now)
+	return c.repairedAt.Add(max(rest, 2*c.backoff())).Sub(now)
 }
 
 // pause returns how long an object is left alone from now on.
@@ -114,5 +114,5 @@ func (k *Keeper) reportContention(o *kept, uid types.UID, lost []ownership.Confl
 	}
 	what += "; it is repaired after longer and longer pauses, now " + pause.String()
 	k.report(o, Event{Type: Contested, Object: &o.id, File: o.manifest.Path, Lost: lost, Message: what})
-	_ = k.cluster.RecordEvent(k.ctx, cluster.ObjectEvent{ID: o.id, UID: uid, Reason: "Contested", IsWarning: true, Message: "it is not as release " + k.options.Apply.Release + " says: " + what})
+	_ = k.cluster.RecordEvent(k.ctx, cluster.ObjectEvent{ID: o.id, UID: uid, Reason: "Contested", IsWarning: true, Message: "it does not match release " + k.options.Apply.Release + ": " + what})
 }

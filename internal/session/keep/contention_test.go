@@ -51,23 +51,23 @@ func TestContention(t *testing.T) {
 func (f fight) hold(t *testing.T) {
 	var q keep.Contention
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	now, told, early := began, 0, 0
+	now, reported, early := began, 0, 0
 	for round := 1; round <= f.rounds; round++ {
 		q.Drift(now)
 		now = now.Add(q.Pause(now))
 		if q.Note(now, true) > 0 {
-			if told != 0 {
-				t.Errorf("told in round %d, and again in round %d", told, round)
+			if reported != 0 {
+				t.Errorf("told in round %d, and again in round %d", reported, round)
 			}
-			told = round
+			reported = round
 		}
 		if now.Sub(began) < time.Minute {
 			early++
 		}
 		now = now.Add(f.after)
 	}
-	if told != f.told {
-		t.Errorf("told in round %d, want %d", told, f.told)
+	if reported != f.told {
+		t.Errorf("told in round %d, want %d", reported, f.told)
 	}
 	if early < f.repaired || early > f.mostly {
 		t.Errorf("repaired %d times in the first minute, want %d to %d", early, f.repaired, f.mostly)
@@ -75,7 +75,7 @@ func (f fight) hold(t *testing.T) {
 	if pause := q.Pause(now.Add(-f.after)); pause < f.atLeast || pause > max(f.finally, f.atLeast) {
 		t.Errorf("the pause is %s at the end, want %s to %s", pause, f.atLeast, f.finally)
 	}
-	if isOver := q.Left(now.Add(-f.after)) <= 0; isOver != (told == 0) {
+	if isOver := q.Left(now.Add(-f.after)) <= 0; isOver != (reported == 0) {
 		t.Errorf("right after the last repair, it is over: %t", isOver)
 	}
 	now = now.Add(f.givesIn)
@@ -153,8 +153,8 @@ func TestSomebodyDeletesItAgainAndAgain(t *testing.T) {
 		_ = s.at("ConfigMap").Delete(t.Context(), "settings", metav1.DeleteOptions{})
 		return len(s.all(keep.Contested)) > 0
 	})
-	if told := s.all(keep.Contested)[0].Message; told != "another client deletes it, or changes it, again and again; it is repaired after longer and longer pauses, now 250ms" {
-		t.Errorf("told %q", told)
+	if reported := s.all(keep.Contested)[0].Message; reported != "another client deletes it, or changes it, again and again; it is repaired after longer and longer pauses, now 250ms" {
+		t.Errorf("told %q", reported)
 	}
 	s.until("it is there", func() bool { return s.get("ConfigMap", "settings") != nil })
 }
@@ -166,10 +166,10 @@ func TestAWriterThatNeverGivesIn(t *testing.T) {
 	s := keepIn(t, one)
 	r := s.rival("painter", "settings")
 	s.until("it is told", func() bool { return len(s.all(keep.Contested)) > 0 })
-	told := s.all(keep.Contested)[0]
-	if told.Message != "other managers change it again and again: data.colour (painter); it is repaired after longer and longer pauses, now 250ms" ||
-		len(told.Lost) != 1 || told.Lost[0].Manager != "painter" || told.Lost[0].Field != "data.colour" || told.File != "0000_10_shop_10.yaml" {
-		t.Errorf("told %+v", told)
+	reported := s.all(keep.Contested)[0]
+	if reported.Message != "other managers change it again and again: data.colour (painter); it is repaired after longer and longer pauses, now 250ms" ||
+		len(reported.Lost) != 1 || reported.Lost[0].Manager != "painter" || reported.Lost[0].Field != "data.colour" || reported.File != "0000_10_shop_10.yaml" {
+		t.Errorf("told %+v", reported)
 	}
 	if got := len(s.all(keep.Repaired)); got > 20 { // on a slow machine, not each round is hasty
 		t.Errorf("told after %d rounds", got)
@@ -179,7 +179,7 @@ func TestAWriterThatNeverGivesIn(t *testing.T) {
 		events, err := s.admin.Client.CoreV1().Events(s.name).List(t.Context(), metav1.ListOptions{FieldSelector: about})
 		s.must(err)
 		for _, event := range events.Items {
-			if event.Reason == "Contested" && strings.HasPrefix(event.Message, "it is not as release "+s.name+" says: other managers change it again and again: data.colour (painter); ") && event.Type == "Warning" {
+			if event.Reason == "Contested" && strings.HasPrefix(event.Message, "it does not match release "+s.name+": other managers change it again and again: data.colour (painter); ") && event.Type == "Warning" {
 				return true
 			}
 		}

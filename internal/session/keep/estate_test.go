@@ -51,18 +51,18 @@ func (e *estate) load(t testing.TB) *payload.Payload {
 }
 
 // keep applies the release and keeps it in place until the test ends, or stop is called, which
-// waits for that. Tell is told what happens.
-func (e *estate) keep(t testing.TB, tell func(keep.Event)) (stop func()) {
+// waits for that. onEvent is called with each event.
+func (e *estate) keep(t testing.TB, onEvent func(keep.Event)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	isKeeping, ended := make(chan struct{}), make(chan error, 1)
 	on, release := connectAs(t, e.name), e.load(t)
 	go func() {
-		ended <- session.Run(ctx, on, release, session.Options{Keep: &keep.Options{Every: -1, Tell: func(event keep.Event) {
+		ended <- session.Run(ctx, on, release, session.Options{Keep: &keep.Options{Every: -1, OnEvent: func(event keep.Event) {
 			if event.Type == keep.Keeping {
 				close(isKeeping)
 			}
-			tell(event)
+			onEvent(event)
 		}}}).Err
 	}()
 	select {

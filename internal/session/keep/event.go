@@ -8,16 +8,16 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// An EventType is what an event tells of.
+// An EventType is the type of an Event.
 type EventType string
 
 // The events.
 const (
 	Keeping   EventType = "keeping"   // from now on
-	Repaired  EventType = "repaired"  // an object; Action says what was done, Lost what others had made of it
+	Repaired  EventType = "repaired"  // an object; Action is what was done, Lost the values of other managers
 	Contested EventType = "contested" // an object whose repairs others revert again and again
 	Failing   EventType = "failing"   // an object that can't be repaired; it is tried again
-	Recovered EventType = "recovered" // an object that was contested or failing, and is as the release says again
+	Recovered EventType = "recovered" // an object that was contested or failing, and matches the release again
 	Unwatched EventType = "unwatched" // changes of a kind are not seen
 	Watched   EventType = "watched"   // they are again
 	Missed    EventType = "missed"    // an object that a resync has repaired, and no watch had shown
@@ -36,12 +36,12 @@ type Event struct {
 	Lost    []ownership.Conflict `json:"lost,omitempty"`
 }
 
-// tell passes on an event. Events come one after the other.
-func (k *Keeper) tell(event Event) {
+// emit calls OnEvent. Events come one after the other.
+func (k *Keeper) emit(event Event) {
 	if event.Time.IsZero() {
 		event.Time = k.cluster.Now().UTC()
 	}
-	k.telling.Lock()
-	defer k.telling.Unlock()
-	k.options.Tell(event)
+	k.emitting.Lock()
+	defer k.emitting.Unlock()
+	k.options.OnEvent(event)
 }

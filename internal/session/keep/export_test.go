@@ -6,7 +6,7 @@ import "time"
 type Contention struct{ contention }
 
 // Drift notes that an object is seen to differ, unless that is known.
-func (c *Contention) Drift(now time.Time) { c.drifted = now }
+func (c *Contention) Drift(now time.Time) { c.driftedAt = now }
 
 // Pause returns for how long an object is left alone from now on.
 func (c *Contention) Pause(now time.Time) time.Duration { return max(0, c.pause(now)) }
@@ -16,5 +16,5 @@ func (c *Contention) Left(now time.Time) time.Duration { return c.left(now) }
 
 // Note notes that an object was looked at.
 func (c *Contention) Note(now time.Time, isRepaired bool) time.Duration {
-	return c.note(now, isRepaired)
+	return c.observe(now, isRepaired)
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// Take takes over an object that is applied. No other program may write it for the release from then on.
+// Take takes over an object that was applied. No other program may write it for the release from then on.
 //
-// The first object of a kind begins the watch of that kind. The watch shows the other objects of the kind, too: what it
-// shows of them before they are taken over is looked at when they are.
+// The first object of a kind begins the watch of that kind. The watch shows the other objects of the kind, too: those
+// observations are evaluated when the objects are taken over.
 func (k *Keeper) Take(applied object.Change) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -22,9 +22,9 @@ func (k *Keeper) Take(applied object.Change) {
 	}
 }
 
-// keep begins to keep an object that was taken over, and reports whether it is kept. That needs an answer of the server,
-// which says where objects of the kind are: if there is none, it is tried again.
-func (k *Keeper) keep(o *kept) bool {
+// startKeeping begins to keep an object that was taken over, and reports whether it is kept. It discovers the resource of
+// the kind first; if that fails, it is tried again.
+func (k *Keeper) startKeeping(o *kept) bool {
 	k.mu.Lock()
 	isKept, applied := o.isKept, o.applied
 	k.mu.Unlock()
@@ -43,7 +43,7 @@ func (k *Keeper) keep(o *kept) bool {
 	early := o.early
 	o.isKept, o.version, o.early = true, *applied, nil
 	if o.id.GroupKind() == kinds.CustomResourceDefinition {
-		o.version = "" // so that the next look shows what it defines now
+		o.version = "" // so that the next check reads its definition
 	}
 	k.inOrder = append(k.inOrder, o)
 	isNewer := early != nil && early.version != *applied && !resourcewatch.IsOlder(early.version, *applied)
@@ -70,7 +70,7 @@ func (k *Keeper) watchKind(resource cluster.Resource) {
 			continue
 		}
 		if !resource.Namespaced {
-			o.id.Namespace = "" // whatever the manifest says
+			o.id.Namespace = "" // the manifest may have one all the same
 		}
 		o.watch, o.resource = w, resource
 		k.objects[o.id] = o

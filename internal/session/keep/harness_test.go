@@ -153,13 +153,13 @@ func (s *site) keep(c *cluster.Cluster, applied *apply.Report, asApplied apply.O
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
-	tell := options.Tell
-	options.Apply, options.Tell = asApplied.Objects(), func(event keep.Event) {
+	onEvent := options.OnEvent
+	options.Apply, options.OnEvent = asApplied.Objects(), func(event keep.Event) {
 		s.mu.Lock()
 		s.events = append(s.events, event)
 		s.mu.Unlock()
-		if tell != nil {
-			tell(event)
+		if onEvent != nil {
+			onEvent(event)
 		}
 	}
 	options.Apply.Fingerprints = applied.Fingerprints

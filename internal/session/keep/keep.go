@@ -1,13 +1,13 @@
 // Package keep keeps a release in place: it watches what was applied, and repairs an object that was changed, deleted,
-// or has lost its label. It reads metadata only. Package apply/object says whether an object can have changed, and
+// or has lost its label. It reads metadata only. Package apply/object decides whether an object can have changed, and
 // repairs it.
 //
-// Objects that do not change cost nothing but watches. A resync looks at all of them from time to time, for what the
-// watches may have missed. Another writer that reverts repairs is named, and its object is repaired after growing
+// Objects that do not change cost nothing but watches. A resync checks all of them from time to time, for changes that
+// the watches have missed. Another writer that reverts repairs is named, and its object is repaired after growing
 // pauses.
 //
-// Start is the call to start from, and Take gives it objects as they are applied. What is known of an object is in
-// object.go, how it is taken over in handover.go, the watches in watch.go, repairs in repair.go, other writers in
+// Start is the call to start from, and Take gives it objects as they are applied. The state of an object is in
+// object.go, its hand-over in handover.go, the watches in watch.go, repairs in repair.go, other writers in
 // contention.go, and the resync in resync.go.
 package keep
 
@@ -27,14 +27,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Options say how to keep a release in place.
+// Options configure how a release is kept in place.
 type Options struct {
 	Apply object.Options // as it was applied with
 	// Every is how long it is from one resync to the next; an hour if it is 0, and never if
 	// it is less.
 	Every time.Duration
-	// Tell is called with each event, one after the other. It may be nil.
-	Tell func(Event)
+	// OnEvent is called with each event, one after the other. It may be nil.
+	OnEvent func(Event)
 }
 
 // workers is how many objects are repaired at a time.
@@ -44,8 +44,8 @@ func (o Options) withDefaults() Options {
 	if o.Every == 0 {
 		o.Every = time.Hour
 	}
-	if o.Tell == nil {
-		o.Tell = func(Event) {}
+	if o.OnEvent == nil {
+		o.OnEvent = func(Event) {}
 	}
 	return o
 }
@@ -57,18 +57,18 @@ type Keeper struct {
 	options  Options
 	repairer *object.Repairer
 	queue    workqueue.TypedRateLimitingInterface[*kept] // of objects that may have to be repaired
-	telling  sync.Mutex                                  // so that one event is told after the other
+	emitting sync.Mutex                                  // serializes events
 	running  sync.WaitGroup
 
-	mu      sync.Mutex              // guards what follows, and what is known of objects
+	mu      sync.Mutex              // guards the following fields, and each kept
 	steps   map[object.StepID]*kept // all objects of the release
 	objects map[kinds.ID]*kept      // those of the kinds that are watched
-	inOrder []*kept                 // those that are kept
-	failing map[*kept]bool          // those that could not be repaired
+	inOrder []*kept                 // the objects that are kept
+	failing map[*kept]bool          // the objects that could not be repaired
 	watches []*kindWatch
 }
 
-// Start begins to keep objects of a release in place, those that Take is given, until ctx ends.
+// Start begins to keep the objects of a release that are passed to Take in place, until ctx ends.
 func Start(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Keeper {
 	options = options.withDefaults()
 	k := &Keeper{
@@ -107,5 +107,5 @@ func (k *Keeper) Announce() {
 		}
 	}
 	k.mu.Unlock()
-	k.tell(Event{Type: Keeping, Message: fmt.Sprintf("%s of %s", printable.Count(objects, "object"), printable.Count(len(of), "kind"))})
+	k.emit(Event{Type: Keeping, Message: fmt.Sprintf("%s of %s", printable.Count(objects, "object"), printable.Count(len(of), "kind"))})
 }

@@ -10,43 +10,43 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A kept object is one of the release. The Keeper's lock guards it.
+// A kept is the state of an object of the release. The Keeper's lock guards it.
 type kept struct {
 	manifest *payload.Manifest
 	id       kinds.ID
-	resource cluster.Resource // which is known as soon as its kind is watched
+	resource cluster.Resource // known as soon as its kind is watched
 	watch    *kindWatch
 
 	applied *string      // the version that the apply has left, once it is done with the object
-	isKept  bool         // else nothing is done about it
+	isKept  bool         // otherwise it is not repaired
 	early   *observation // of an object that is not kept yet
 
-	version      string                   // in which the object is known to be in sync, or was looked at last
-	mayDiffer    bool                     // from the release
-	seen         *objectmeta.LiveMetadata // how the object was seen then; nil if it was not there, or that is not known
-	isThere      bool                     // although it could not be repaired: others that need it can be
-	isLeaving    bool                     // it is terminating: only when it is gone, it can be made again
-	mayBeDone    bool                     // it is a Job that was written: it may have run to its end
-	observations int                      // counted, so that it is known whether one came in between
-	problem      *Event                   // what was reported last of an object that is contested or failing
-	contention   contention
-	checked      chan<- finding // the resync waits for what is found; nil if it does not
+	version       string                   // the version in which the object is known to be in sync, or was checked last
+	mayDiffer     bool                     // from the release
+	seen          *objectmeta.LiveMetadata // its metadata in that version; nil if it did not exist, or is not known
+	exists        bool                     // although it could not be repaired: objects that need it can be
+	isTerminating bool                     // it can be created again only when it is gone
+	mayBeDone     bool                     // it is a Job that was written: it may have run to its end
+	observations  int                      // how many; a repair compares them before and after
+	problem       *Event                   // the last report on an object that is contested or failing
+	contention    contention
+	checked       chan<- finding // receives the finding that the resync waits for; nil if there is none
 }
 
-// An observation is what was seen last of an object.
+// An observation is the last observed state of an object.
 type observation struct {
-	head    *objectmeta.LiveMetadata // nil if it was not there
+	head    *objectmeta.LiveMetadata // nil if it did not exist
 	version string
 }
 
-// observe takes in how an object is.
+// observe updates an object by metadata that a watch has shown.
 func (k *Keeper) observe(id kinds.ID, head objectmeta.LiveMetadata) {
 	k.mu.Lock()
 	o := k.objects[id]
 	if o != nil && !o.isKept {
 		o.early = &observation{&head, head.ResourceVersion}
 	}
-	isNewer := o != nil && o.isKept && o.isNewer(head) // else another object has the label, or it is known already
+	isNewer := o != nil && o.isKept && o.isNewer(head) // else another object has the label, or the version is known already
 	k.mu.Unlock()
 	if !isNewer {
 		return
@@ -63,7 +63,7 @@ func (k *Keeper) observe(id kinds.ID, head objectmeta.LiveMetadata) {
 	}
 	wasMissing := o.isMissing()
 	o.observations++
-	o.isLeaving = head.Terminating
+	o.isTerminating = head.Terminating
 	if isUntouched || head.Terminating {
 		o.version, o.mayDiffer, o.seen = head.ResourceVersion, false, nil
 	} else {
@@ -81,12 +81,12 @@ func (k *Keeper) observe(id kinds.ID, head objectmeta.LiveMetadata) {
 	}
 }
 
-// isNewer reports whether metadata is newer than what is known of an object. The lock is held.
+// isNewer reports whether metadata is newer than the known version of an object. The lock is held.
 func (o *kept) isNewer(head objectmeta.LiveMetadata) bool {
 	return o.version != head.ResourceVersion && !resourcewatch.IsOlder(head.ResourceVersion, o.version)
 }
 
-// observeAbsence takes in that an object is not in a watch any more: it was deleted, or has lost its label. The lock is
+// observeAbsence records that an object is not in a watch any more: it was deleted, or has lost its label. The lock is
 // held.
 func (k *Keeper) observeAbsence(o *kept, version string) {
 	switch {
@@ -97,17 +97,17 @@ func (k *Keeper) observeAbsence(o *kept, version string) {
 	}
 }
 
-// check has an object looked up, and repaired if it differs. The lock is held.
+// check has an object read, and repaired if it differs. The lock is held.
 func (k *Keeper) check(o *kept) {
 	o.observations++
-	o.isLeaving, o.isThere = false, false
+	o.isTerminating, o.exists = false, false
 	k.suspectDrift(o, nil)
 }
 
 // suspectDrift has an object repaired if it differs from the release. The lock is held.
 func (k *Keeper) suspectDrift(o *kept, seen *objectmeta.LiveMetadata) {
 	if !o.mayDiffer {
-		o.contention.drifted = time.Now()
+		o.contention.driftedAt = time.Now()
 	}
 	o.mayDiffer, o.seen = true, seen
 	if !k.failing[o] || seen == nil { // else it is tried again after its pause, however often it is written
@@ -115,8 +115,8 @@ func (k *Keeper) suspectDrift(o *kept, seen *objectmeta.LiveMetadata) {
 	}
 }
 
-// checkAll checks all objects of a definition that has changed: the server may treat them otherwise, and leaves no trace
-// of that in them.
+// checkAll checks all objects of a definition that has changed: the server may treat them differently, which does not
+// show in their metadata.
 func (k *Keeper) checkAll(definition string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -130,9 +130,9 @@ func (k *Keeper) checkAll(definition string) {
 // definition returns the name of the CustomResourceDefinition of an object, if it has one.
 func (o *kept) definition() string { return o.resource.GroupResource().String() }
 
-// isMissing reports whether an object is not there, as far as is known. The lock is held.
+// isMissing reports whether an object does not exist, as far as is known. The lock is held.
 func (o *kept) isMissing() bool {
-	return o != nil && (o.isLeaving || o.mayDiffer && o.seen == nil && !o.isThere)
+	return o != nil && (o.isTerminating || o.mayDiffer && o.seen == nil && !o.exists)
 }
 
 // queueRepair queues an object: at once, or after the pause of a contention. The lock is held.

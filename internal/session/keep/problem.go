@@ -43,15 +43,15 @@ func (k *Keeper) report(o *kept, problem Event) {
 	k.mu.Lock()
 	o.problem = &problem
 	k.mu.Unlock()
-	k.tell(problem)
+	k.emit(problem)
 }
 
-// endProblem reports that the problem of an object is over, if it is: the object is as the release says, and no other
+// endProblem reports that the problem of an object is over, if it is: the object matches the release, and no other
 // writer has changed it for a while.
 func (k *Keeper) endProblem(o *kept) {
 	k.mu.Lock()
 	left := o.contention.left(time.Now())
-	isOver := o.problem != nil && !o.mayDiffer && !o.isLeaving && !k.failing[o] && left <= 0
+	isOver := o.problem != nil && !o.mayDiffer && !o.isTerminating && !k.failing[o] && left <= 0
 	switch {
 	case isOver:
 		o.problem, o.contention = nil, contention{}
@@ -60,6 +60,6 @@ func (k *Keeper) endProblem(o *kept) {
 	}
 	k.mu.Unlock()
 	if isOver {
-		k.tell(Event{Type: Recovered, Object: &o.id, File: o.manifest.Path, Message: "it is as the release says again"})
+		k.emit(Event{Type: Recovered, Object: &o.id, File: o.manifest.Path, Message: "it matches the release again"})
 	}
 }

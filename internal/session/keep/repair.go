@@ -25,7 +25,7 @@ func (k *Keeper) work() {
 		if isOver {
 			return
 		}
-		if k.keep(o) {
+		if k.startKeeping(o) {
 			k.repair(o)
 		}
 		k.queue.Done(o)
@@ -36,8 +36,8 @@ func (k *Keeper) work() {
 func (k *Keeper) repair(o *kept) {
 	k.mu.Lock()
 	seen, observations, mayDiffer, checked, mayBeDone := o.seen, o.observations, o.mayDiffer, o.checked, o.mayBeDone
-	isLeaving := o.isLeaving && (checked == nil || !o.watch.isBroken(o.id.Namespace)) // else no watch tells when it is gone
-	isDue := (mayDiffer || checked != nil) && !isLeaving && !k.isBlocked(o)
+	isTerminating := o.isTerminating && (checked == nil || !o.watch.isBroken(o.id.Namespace)) // else no watch shows when it is gone
+	isDue := (mayDiffer || checked != nil) && !isTerminating && !k.isBlocked(o)
 	if pause := o.contention.pause(time.Now()); isDue && checked == nil && pause > 0 {
 		isDue = false // it was queued before the contention was noticed
 		k.queue.AddAfter(o, pause)
@@ -52,8 +52,8 @@ func (k *Keeper) repair(o *kept) {
 		repaired, err := k.repairer.Repair(o.manifest, seen)
 		switch {
 		case err != nil:
-			found = k.failed(o, repaired, err)
-		case k.succeeded(o, observations, repaired) && !mayDiffer:
+			found = k.repairFailed(o, repaired, err)
+		case k.repairSucceeded(o, observations, repaired) && !mayDiffer:
 			found = wasMissed
 		}
 	}
@@ -63,7 +63,7 @@ func (k *Keeper) repair(o *kept) {
 	}
 }
 
-// noteDone notes that a Job has run to its end, if it has.
+// noteDone records that a Job has finished, if it has.
 func (k *Keeper) noteDone(o *kept) {
 	if err := k.repairer.NoteFinished(o.manifest); err == nil {
 		k.queue.Forget(o)
@@ -75,7 +75,7 @@ func (k *Keeper) noteDone(o *kept) {
 	k.queue.AddRateLimited(o)
 }
 
-// isBlocked reports whether an object can't be as long as another one is not there. It is repaired when that one is.
+// isBlocked reports whether the namespace or the definition of an object is missing. The object is repaired when it exists.
 // The lock is held.
 func (k *Keeper) isBlocked(o *kept) bool {
 	return slices.ContainsFunc(objectmeta.Containers(o.id, o.resource), func(id kinds.ID) bool { return k.objects[id].isMissing() })
@@ -84,8 +84,8 @@ func (k *Keeper) isBlocked(o *kept) bool {
 // reportAfter is how often a repair must fail to be reported.
 const reportAfter = 4
 
-// failed takes in that an object could not be repaired.
-func (k *Keeper) failed(o *kept, found object.Repaired, err error) finding {
+// repairFailed records that an object could not be repaired.
+func (k *Keeper) repairFailed(o *kept, found object.Repaired, err error) finding {
 	event := Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Message: printable.Line(err.Error())}
 	var failure *object.Failure
 	if errors.As(err, &failure) {
@@ -93,9 +93,9 @@ func (k *Keeper) failed(o *kept, found object.Repaired, err error) finding {
 	}
 	k.mu.Lock()
 	wasMissing := o.isMissing()
-	k.failing[o], o.mayDiffer, o.isThere = true, true, !wasMissing
+	k.failing[o], o.mayDiffer, o.exists = true, true, !wasMissing
 	if found.IsLooked {
-		o.isThere = found.Before.UID != "" && !found.Before.Terminating
+		o.exists = found.Before.UID != "" && !found.Before.Terminating
 	}
 	if wasMissing && !o.isMissing() && isPrerequisite(o.id) {
 		k.retryAll()
@@ -109,15 +109,15 @@ func (k *Keeper) failed(o *kept, found object.Repaired, err error) finding {
 	return wasBroken
 }
 
-// succeeded takes in what came of a repair, and reports whether the object had to be changed. Observations is how many
+// repairSucceeded records the result of a repair, and reports whether the object had to be changed. Observations is how many
 // there were when the repair began.
-func (k *Keeper) succeeded(o *kept, observations int, repaired object.Repaired) (hasChanged bool) {
+func (k *Keeper) repairSucceeded(o *kept, observations int, repaired object.Repaired) (hasChanged bool) {
 	hasChanged = repaired.Action != object.Unchanged && repaired.Action != object.Kept
 	k.mu.Lock()
 	wasMissing := o.isMissing()
 	isLatest := o.observations == observations
 	if isLatest {
-		o.isLeaving = repaired.Now.Terminating
+		o.isTerminating = repaired.Now.Terminating
 	}
 	if version := repaired.Now.ResourceVersion; !resourcewatch.IsOlder(version, o.version) {
 		o.version = version
@@ -125,7 +125,7 @@ func (k *Keeper) succeeded(o *kept, observations int, repaired object.Repaired) 
 	if isLatest || o.seen != nil && !resourcewatch.IsOlder(o.version, o.seen.ResourceVersion) {
 		o.mayDiffer, o.seen = false, nil
 	}
-	pause := o.contention.note(time.Now(), hasChanged)
+	pause := o.contention.observe(time.Now(), hasChanged)
 	k.noteInSync(o)
 	if o.mayDiffer { // it was changed meanwhile
 		k.queueRepair(o)
@@ -138,16 +138,16 @@ func (k *Keeper) succeeded(o *kept, observations int, repaired object.Repaired) 
 		return false
 	}
 	if o.id.GroupKind() == kinds.CustomResourceDefinition {
-		k.checkAll(o.id.Name) // what was made of them meanwhile, was by another definition
+		k.checkAll(o.id.Name) // its objects were written by another definition meanwhile
 	}
-	k.tell(Event{Type: Repaired, Object: &o.id, File: o.manifest.Path, Action: repaired.Action, Lost: repaired.Lost, Message: object.LossesInWords(repaired.Lost)})
+	k.emit(Event{Type: Repaired, Object: &o.id, File: o.manifest.Path, Action: repaired.Action, Lost: repaired.Lost, Message: object.LossesInWords(repaired.Lost)})
 	if pause > 0 {
 		k.reportContention(o, repaired.Now.UID, repaired.Lost, pause)
 	}
 	return true
 }
 
-// noteInSync notes that an object is as the release says. If it could not be repaired before, others of its kind are
+// noteInSync records that an object matches the release. If it could not be repaired before, others of its kind are
 // tried again, too. The lock is held.
 func (k *Keeper) noteInSync(o *kept) {
 	k.queue.Forget(o)
@@ -165,7 +165,7 @@ func (k *Keeper) noteInSync(o *kept) {
 	}
 }
 
-// retryAll tries at once what waits for another try: an object is back without which others can't be. The lock is held.
+// retryAll repairs at once all objects that wait for another try: an object that others need is back. The lock is held.
 func (k *Keeper) retryAll() {
 	for _, o := range k.objects {
 		if o.mayDiffer {
@@ -179,7 +179,7 @@ func (k *Keeper) retry(o *kept) {
 	k.queueRepair(o)
 }
 
-// isPrerequisite reports whether other objects can't be without an object.
+// isPrerequisite reports whether other objects need an object in order to exist.
 func isPrerequisite(id kinds.ID) bool {
 	kind := id.GroupKind()
 	return kind == kinds.Namespace || kind == kinds.CustomResourceDefinition || kind == kinds.APIService

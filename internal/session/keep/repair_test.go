@@ -114,9 +114,9 @@ func TestWhatDriftsIsMended(t *testing.T) {
 		if drift.patch == "" || strings.Contains(what, "taken away") || strings.Contains(what, "to leave") {
 			by = ""
 		}
-		told := s.of(keep.Repaired, drift.kind, names[what])
-		if len(told) != 1 || told[0].Action != want || !strings.Contains(told[0].Message, by) || told[0].File == "" {
-			t.Errorf("%s: told %+v", what, told)
+		reported := s.of(keep.Repaired, drift.kind, names[what])
+		if len(reported) != 1 || reported[0].Action != want || !strings.Contains(reported[0].Message, by) || reported[0].File == "" {
+			t.Errorf("%s: told %+v", what, reported)
 		}
 	}
 	if all := strings.Join(s.told(), "\n"); strings.Contains(all, "pssst") || strings.Contains(all, "YWJj") || strings.Contains(all, "cHNzc3Q") {
@@ -190,12 +190,12 @@ func TestWhatAnotherReleaseHasIsLeftToIt(t *testing.T) {
 `)
 	s.patch("ConfigMap", "settings", `{"metadata":{"labels":{"runlevel.dev/release":"other"}},"data":{"colour":"blue"}}`)
 	s.until("it is told", func() bool { return len(s.all(keep.Failing)) == 1 })
-	told := s.all(keep.Failing)[0]
-	if told.Message != "it is of release other: only one release may have an object" || told.Object.Name != "settings" || told.Reason == "" {
-		t.Errorf("told %+v", told)
+	reported := s.all(keep.Failing)[0]
+	if reported.Message != "it is of release other: only one release may have an object" || reported.Object.Name != "settings" || reported.Reason == "" {
+		t.Errorf("told %+v", reported)
 	}
-	if got := s.problems(); len(got) != 1 || !reflect.DeepEqual(got[0], told) {
-		t.Errorf("the problems are %+v, want %+v", got, told)
+	if got := s.problems(); len(got) != 1 || !reflect.DeepEqual(got[0], reported) {
+		t.Errorf("the problems are %+v, want %+v", got, reported)
 	}
 	s.patch("ConfigMap", "settings", `{"metadata":{"labels":{"runlevel.dev/release":"NS"}}}`)
 	s.until("it is repaired", func() bool { return len(s.all(keep.Repaired)) == 1 })

@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A finding is what a resync finds of an object.
+// A finding is what a resync finds about an object.
 type finding int
 
 const (
@@ -24,14 +24,14 @@ const (
 // resyncPace is the least time between two objects of a resync, which is not waited for.
 const resyncPace = 20 * time.Millisecond
 
-// resyncAll looks at all objects from time to time, whatever the watches have shown of them.
+// resyncAll checks all objects from time to time, whatever the watches have shown.
 func (k *Keeper) resyncAll(ctx context.Context) {
 	if k.options.Every < 0 {
 		return
 	}
 	const spread = 0.1 // so that several Keepers don't do it at once
 	for object.Pause(ctx, wait.Jitter(k.options.Every, spread)) {
-		missed, looked := 0, 0
+		missed, checked := 0, 0
 		k.mu.Lock()
 		all := slices.Clone(k.inOrder)
 		k.mu.Unlock()
@@ -40,17 +40,17 @@ func (k *Keeper) resyncAll(ctx context.Context) {
 			if !ok {
 				return
 			}
-			looked++
+			checked++
 			if found == wasMissed {
 				missed++
-				k.tell(Event{Type: Missed, Object: &o.id, File: o.manifest.Path, Message: "no watch had told that it was not as the release says"})
+				k.emit(Event{Type: Missed, Object: &o.id, File: o.manifest.Path, Message: "it differed from the release, and no watch had shown it"})
 			}
 		}
-		k.tell(Event{Type: Passed, Message: fmt.Sprintf("looked at %s, of which the watches had missed %d", printable.Count(looked, "object"), missed)})
+		k.emit(Event{Type: Passed, Message: fmt.Sprintf("checked %s, of which the watches had missed %d", printable.Count(checked, "object"), missed)})
 	}
 }
 
-// resync has one object looked at.
+// resync checks one object.
 func (k *Keeper) resync(ctx context.Context, o *kept) (found finding, ok bool) {
 	answer := make(chan finding, 1)
 	k.mu.Lock()

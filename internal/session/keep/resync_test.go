@@ -25,11 +25,11 @@ func TestTheSlowPassFindsWhatTheWatchesMissed(t *testing.T) {
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
 	s.until("it is told", func() bool { return len(s.all(keep.Missed)) == 1 })
 	s.until("the pass is over", func() bool {
-		return strings.Contains(strings.Join(s.told(), "\n"), "passed looked at 2 objects, of which the watches had missed 1")
+		return strings.Contains(strings.Join(s.told(), "\n"), "passed checked 2 objects, of which the watches had missed 1")
 	})
-	told := s.all(keep.Missed)[0]
-	if told.Object.Name != "settings" || told.Message != "no watch had told that it was not as the release says" || s.colour("settings") != "red" {
-		t.Errorf("told %+v; it is %s", told, s.colour("settings"))
+	reported := s.all(keep.Missed)[0]
+	if reported.Object.Name != "settings" || reported.Message != "it differed from the release, and no watch had shown it" || s.colour("settings") != "red" {
+		t.Errorf("told %+v; it is %s", reported, s.colour("settings"))
 	}
 }
 
@@ -50,7 +50,7 @@ func TestPassesComeOneAfterTheOther(t *testing.T) {
 		files += fmt.Sprintf("-- 0000_20_shop_%02d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: map-%d, namespace: NS}, data: {colour: red}}\n", i, i)
 	}
 	s := keepIn(t, files, every(10*time.Millisecond))
-	const whole = "passed looked at 60 objects, of which the watches had missed 0"
+	const whole = "passed checked 60 objects, of which the watches had missed 0"
 	count := func() (passes int) {
 		for _, line := range s.told() {
 			if line == whole {
@@ -62,10 +62,10 @@ func TestPassesComeOneAfterTheOther(t *testing.T) {
 	s.until("there were three", func() bool { return count() >= 3 })
 	_ = s.stop()
 	passes := count()
-	partly := regexp.MustCompile(`^passed looked at \d+ objects?, of which the watches had missed 0$`)
-	told := slices.DeleteFunc(s.told(), func(line string) bool { return line != whole && partly.MatchString(line) }) // objects were still handed over
+	partly := regexp.MustCompile(`^passed checked \d+ objects?, of which the watches had missed 0$`)
+	reported := slices.DeleteFunc(s.told(), func(line string) bool { return line != whole && partly.MatchString(line) }) // objects were still handed over
 	want := append([]string{"keeping 60 objects of 1 kind"}, slices.Repeat([]string{whole}, passes)...)
-	if diff := cmp.Diff(want, told); diff != "" {
+	if diff := cmp.Diff(want, reported); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if got := s.keeping.count(is("patch", "configmaps")); got < 60*(passes-1) || got > 60*(passes+2) {

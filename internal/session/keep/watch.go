@@ -24,7 +24,7 @@ type kindWatch struct {
 	keeper   *Keeper
 	resource cluster.Resource
 
-	errs map[string]error // why changes are not seen, by namespace; the keeper guards it
+	errs map[string]error // why changes are not seen, by namespace; guarded by the keeper's lock
 }
 
 // longestWatchPause is the longest pause before a watch that broke is begun again.
@@ -39,15 +39,15 @@ func (w *kindWatch) run(ctx context.Context) {
 		return
 	}
 	var running sync.WaitGroup
-	for namespace := range w.narrow() {
+	for namespace := range w.namespaces() {
 		running.Go(func() { w.watchIn(ctx, namespace, func() {}) })
 	}
 	running.Wait()
 }
 
-// narrow returns the namespaces that are watched from now on, one by one. Why changes were not seen in the whole cluster is why
-// they are not seen in each of them, until they are.
-func (w *kindWatch) narrow() map[string]bool {
+// namespaces returns the namespaces that are watched from now on, one by one. Each of them starts with the error of the watch
+// of the whole cluster.
+func (w *kindWatch) namespaces() map[string]bool {
 	w.keeper.mu.Lock()
 	defer w.keeper.mu.Unlock()
 	before, namespaces := w.errs[metav1.NamespaceAll], map[string]bool{}
@@ -91,7 +91,7 @@ func (w *kindWatch) watchIn(ctx context.Context, namespace string, stop func()) 
 	return isForbidden
 }
 
-// A watchHandler takes in what one watch shows.
+// A watchHandler handles the events of one watch.
 type watchHandler struct {
 	*kindWatch
 	namespace string
@@ -102,7 +102,7 @@ func (w *kindWatch) id(object *metav1.PartialObjectMetadata) kinds.ID {
 	return kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.Namespace, Name: object.Name}
 }
 
-// OnChange takes in a change.
+// OnChange handles a change of an object.
 func (h watchHandler) OnChange(object *metav1.PartialObjectMetadata, exists bool) {
 	if exists {
 		h.keeper.observe(h.id(object), objectmeta.Of(h.resource, object))
@@ -115,18 +115,18 @@ func (h watchHandler) OnChange(object *metav1.PartialObjectMetadata, exists bool
 	}
 }
 
-// OnList takes in all objects that there are: the others are gone.
+// OnList handles a list of all existing objects: the others are gone.
 func (h watchHandler) OnList(objects []*metav1.PartialObjectMetadata, version string) {
-	there := map[kinds.ID]bool{}
+	existing := map[kinds.ID]bool{}
 	for _, object := range objects {
-		there[h.id(object)] = true
+		existing[h.id(object)] = true
 		h.keeper.observe(h.id(object), objectmeta.Of(h.resource, object))
 	}
 	h.keeper.mu.Lock()
 	defer h.keeper.mu.Unlock()
 	for id, o := range h.keeper.objects {
 		isWatched := o.watch == h.kindWatch && (h.namespace == metav1.NamespaceAll || h.namespace == id.Namespace)
-		if isWatched && !there[id] {
+		if isWatched && !existing[id] {
 			h.keeper.observeAbsence(o, version)
 		}
 	}
@@ -139,7 +139,7 @@ func (w *kindWatch) broke(namespace string, err error) {
 	w.errs[namespace] = err
 	w.keeper.mu.Unlock()
 	if isNew {
-		w.keeper.tell(Event{Type: Unwatched, Message: fmt.Sprintf("changes of %s are not seen: %s", w.title(namespace), whyBroken(err))})
+		w.keeper.emit(Event{Type: Unwatched, Message: fmt.Sprintf("changes of %s are not seen: %s", w.title(namespace), whyBroken(err))})
 	}
 }
 
@@ -155,7 +155,7 @@ func (w *kindWatch) recovered(namespace string) {
 	delete(w.errs, namespace)
 	w.keeper.mu.Unlock()
 	if wasBroken {
-		w.keeper.tell(Event{Type: Watched, Message: "changes of " + w.title(namespace) + " are seen again"})
+		w.keeper.emit(Event{Type: Watched, Message: "changes of " + w.title(namespace) + " are seen again"})
 	}
 }
 
@@ -169,12 +169,12 @@ func (w *kindWatch) title(namespace string) string {
 
 // whyBroken returns why changes are not seen, in a line.
 func whyBroken(err error) string {
-	var said *apierrors.StatusError // the rest is how client-go has come to it
+	var status *apierrors.StatusError // client-go wraps the server's status
 	switch {
 	case apierrors.IsForbidden(err):
 		return "allow this user to list and watch them"
-	case errors.As(err, &said):
-		err = said
+	case errors.As(err, &status):
+		err = status
 	}
 	return printable.Line(err.Error())
 }

@@ -191,8 +191,8 @@ func TestARightToWatchComesLater(t *testing.T) {
 	s := keepAs(t, name, one, by(user))
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
 	s.until("it is told", func() bool { return len(s.all(keep.Unwatched)) > 0 })
-	if told := s.all(keep.Unwatched)[0].Message; told != "changes of configmaps in namespace "+name+" are not seen: allow this user to list and watch them" {
-		t.Errorf("told %q", told)
+	if reported := s.all(keep.Unwatched)[0].Message; reported != "changes of configmaps in namespace "+name+" are not seen: allow this user to list and watch them" {
+		t.Errorf("told %q", reported)
 	}
 	s.allow("user", may("configmaps", "*"))
 	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
@@ -319,8 +319,8 @@ func TestARightToWriteIsTaken(t *testing.T) {
 		s.patch("ConfigMap", fmt.Sprintf("map-%d", i), `{"data":{"colour":"blue"}}`)
 	}
 	s.until("all is told", func() bool { return len(s.all(keep.Failing)) == maps })
-	if told := s.all(keep.Failing)[0].Message; !strings.Contains(told, "cannot patch resource \"configmaps\"") {
-		t.Errorf("told %q", told)
+	if reported := s.all(keep.Failing)[0].Message; !strings.Contains(reported, "cannot patch resource \"configmaps\"") {
+		t.Errorf("told %q", reported)
 	}
 	s.allow("user", may("configmaps", "*"))
 	s.until("all are repaired", func() bool {

@@ -14,20 +14,20 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// An Intent is what is to be applied.
+// An Intent is the list of manifests to apply.
 type Intent struct {
 	Title string
 	Items []Item    // in the order of the release
 	Began time.Time // by the clock of the events
-	// InOrder says that a level waits until the one before it is ready, as in an update.
+	// InOrder is true if a level waits until the level before it is ready, as in an update.
 	InOrder bool
-	// Before is how long it took the last time, and Nodes how long each node took that took a while. Both are
+	// Before is how long the last apply took, and Nodes how long each node took that took a while. Both are
 	// empty if that is not known.
 	Before time.Duration
 	Nodes  map[string]time.Duration
 }
 
-// IntentOf returns what is to be applied in a mode, with how long it took the last time.
+// IntentOf returns the manifests to apply in a mode, with the durations of the last apply.
 func IntentOf(mode graph.Mode, manifests []*payload.Manifest, before record.Durations) Intent {
 	intent := Intent{InOrder: mode == graph.Update, Before: inSeconds(before.All), Nodes: map[string]time.Duration{}}
 	for _, m := range manifests {
@@ -49,7 +49,7 @@ type Item struct {
 	ID               kinds.ID
 }
 
-// A Fold takes in the events of an apply. It is not safe for concurrent use.
+// A Fold computes the progress of an apply from its events. It is not safe for concurrent use.
 type Fold struct {
 	plan   Intent
 	now    time.Time
@@ -75,7 +75,7 @@ type key struct {
 	hook string
 }
 
-// keyOf returns what an event is about.
+// keyOf returns the key of an event.
 func keyOf(event apply.Event) key { return key{event.File, *event.Object, event.Hook} }
 
 // manifest returns the key of the manifest itself.
@@ -103,10 +103,10 @@ type node struct {
 	began               time.Time
 }
 
-// A wait is an object that is waited for, and when an event last said so.
+// A wait is an object that is waited for, and the time of the last event that reported it.
 type wait struct {
 	Waited
-	told time.Time
+	reportedAt time.Time
 }
 
 // mostRecent is how many of the latest events are kept.
@@ -137,8 +137,8 @@ func New(plan Intent) *Fold {
 	return f
 }
 
-// ToldEvery is how often an apply is to tell of waits, at least: one that no event repeats is forgotten.
-const ToldEvery = 2 * time.Second
+// ReportEvery is how often an apply has to report waits, at least: a wait that no event repeats is forgotten.
+const ReportEvery = 2 * time.Second
 
 // forgetAfter is how long a wait counts that no event repeats. It is longer than it takes to ask pods why they
 // are not ready.
@@ -149,17 +149,17 @@ func (f *Fold) At(now time.Time) {
 	if now.After(f.now) {
 		f.now = now
 	}
-	maps.DeleteFunc(f.waits, func(_ key, w *wait) bool { return f.now.Sub(w.told) > forgetAfter })
+	maps.DeleteFunc(f.waits, func(_ key, w *wait) bool { return f.now.Sub(w.reportedAt) > forgetAfter })
 	f.estimate()
 }
 
-// Event takes in an event.
+// Event adds an event.
 func (f *Fold) Event(event apply.Event) {
 	if event.Time.After(f.now) {
 		f.now = event.Time
 	}
 	if event.Type == apply.Began || event.Type == apply.Ended {
-		f.node(event)
+		f.setNode(event)
 		return
 	}
 	if event.Object == nil {
@@ -168,17 +168,17 @@ func (f *Fold) Event(event apply.Event) {
 	of := keyOf(event)
 	switch event.Type {
 	case apply.Applied:
-		f.done(of, false)
+		f.setDone(of, false)
 		if of.hook == "" {
-			f.deleted(event)
+			f.setDeleted(event)
 		}
 	case apply.Failing:
-		f.done(of, true)
+		f.setDone(of, true)
 		f.failures = append(f.failures, event)
 	case apply.BeReady:
-		f.done(of, false)
+		f.setDone(of, false)
 	case apply.Waiting, apply.Retrying:
-		f.wait(of, event)
+		f.setWait(of, event)
 	}
 	if isRecent(event) {
 		f.recent = append(f.recent, event)
@@ -186,7 +186,7 @@ func (f *Fold) Event(event apply.Event) {
 	}
 }
 
-// isRecent returns whether an event is one of the latest to be shown. Waits, failures and pending deletes have
+// isRecent reports whether an event is one of the latest to be shown. Waits, failures and pending deletes have
 // lists of their own, and lines of logs are printed.
 func isRecent(event apply.Event) bool {
 	switch event.Action {
@@ -197,8 +197,8 @@ func isRecent(event apply.Event) bool {
 	}
 }
 
-// node takes in that a node begins or ends.
-func (f *Fold) node(event apply.Event) {
+// setNode records that a node begins or ends.
+func (f *Fold) setNode(event apply.Event) {
 	n := f.nodes[event.Node]
 	if n == nil {
 		return
@@ -209,9 +209,9 @@ func (f *Fold) node(event apply.Event) {
 	}
 }
 
-// done takes in that a manifest was applied, or has failed then or later, or that a hook of it has. Nothing waits for it
-// any more. With a hook that has failed the manifest has, and one that has run is a step on the way.
-func (f *Fold) done(of key, hasFailed bool) {
+// setDone records that a manifest, or a hook of it, was applied or has failed. It is not waited for any more. A failed hook
+// fails its manifest; a hook that has run does not complete it.
+func (f *Fold) setDone(of key, hasFailed bool) {
 	delete(f.waits, of)
 	if !hasFailed {
 		f.failures = slices.DeleteFunc(f.failures, func(e apply.Event) bool { return keyOf(e) == of })
@@ -232,8 +232,8 @@ func (f *Fold) done(of key, hasFailed bool) {
 	}
 }
 
-// deleted takes in what came of a delete.
-func (f *Fold) deleted(event apply.Event) {
+// setDeleted records the result of a delete.
+func (f *Fold) setDeleted(event apply.Event) {
 	state := ""
 	if event.Action == object.Pending {
 		state = event.Message
@@ -241,7 +241,7 @@ func (f *Fold) deleted(event apply.Event) {
 	f.setDelete(*event.Object, state)
 }
 
-// Delete takes in the state of a pending delete; an empty one if the object is gone.
+// Delete sets the state of a pending delete; an empty one if the object is gone.
 func (f *Fold) Delete(id kinds.ID, state string) {
 	if wasPending := f.setDelete(id, state); wasPending && state == "" {
 		f.recent = append(f.recent, apply.Event{Time: f.now, Type: apply.Applied, Action: object.Deleted, Object: &id})
@@ -261,10 +261,10 @@ func (f *Fold) setDelete(id kinds.ID, state string) (wasPending bool) {
 	return at >= 0
 }
 
-// wait takes in a wait. A retry is told once for each attempt: it is a wait since the first one, for the failure that they
-// have in common.
-func (f *Fold) wait(of key, event apply.Event) {
-	w := &wait{told: f.now, Waited: Waited{
+// setWait records a wait. A retry is reported once for each attempt: it is a wait since the first attempt, for the failure that
+// the attempts have in common.
+func (f *Fold) setWait(of key, event apply.Event) {
+	w := &wait{reportedAt: f.now, Waited: Waited{
 		Object: of.id, Hook: of.hook, File: of.file, Node: event.Node, For: cmp.Or(event.Failure, event.Message), Since: event.Time, Why: event.Why, Reason: event.Reason, Effect: event.Effect,
 		Retrying: event.IsRetry || event.Type == apply.Retrying,
 	}}

@@ -1,9 +1,9 @@
 // Package progress folds the events of an apply into how far it is: levels and components, what runs, what
 // waits for what since when, what has failed, which deletes are pending, and how long it may still take.
 //
-// New begins a Fold, which takes events in; its Progress is a plain value, which a live view, a status or a
-// program can show. There is no clock and no cluster here: time is that of the events. The fold is in fold.go,
-// the estimate of the time that is left in left.go.
+// New returns a Fold, to which events are added; its Progress is a plain value, which a live view, a status or a
+// program can show. There is no clock and no cluster here: the time is that of the last event. The fold is in fold.go,
+// the estimate of the remaining time in estimate.go.
 package progress
 
 import (
@@ -51,7 +51,7 @@ type Level struct {
 	StateCounts
 }
 
-// IsBegun returns whether anything of a level was done.
+// IsBegun reports whether anything of a level was done.
 func (l Level) IsBegun() bool {
 	for _, c := range l.Components {
 		if !c.Began.IsZero() || c.Done+c.Waiting+c.Failed > 0 {
@@ -61,7 +61,7 @@ func (l Level) IsBegun() bool {
 	return false
 }
 
-// IsDone returns whether nothing of a level is left to do, or to wait for.
+// IsDone reports whether nothing of a level is left to do, or to wait for.
 func (l Level) IsDone() bool { return l.Done == l.Total && len(l.Running()) == 0 }
 
 // Running returns the components of a level that run, or have objects that are waited for.
@@ -102,7 +102,7 @@ type Waited struct {
 // Name names in words what waits.
 func (w Waited) Name() string { return w.Object.OrHook(w.Hook) }
 
-// A Deleting object was asked to go, and is still there.
+// A Deleting is an object whose delete is pending.
 type Deleting struct {
 	Object  kinds.ID `json:"object"`
 	Message string   `json:"message"`

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// FromRun returns how far an apply is, as it has told the record: for those who get no events of it. The record
+// FromRun returns how far an apply is by the run in its record, for callers without its events. The record
 // only has components that are not done, so the others are missing in the levels, and Components count the
 // objects that are left. Records of older programs have neither levels nor a total.
 func FromRun(run *record.Run) Progress {
@@ -20,7 +20,7 @@ func FromRun(run *record.Run) Progress {
 	for _, node := range run.Nodes {
 		for _, steps := range record.ByManifest(node.Steps) {
 			isFirst := componentOf(steps[0]) == componentOf(node.Steps[0]) // what comes after it waits
-			p.take(steps, isFirst && node.State == string(graph.Running) && !run.Ended)
+			p.add(steps, isFirst && node.State == string(graph.Running) && !run.Ended)
 		}
 	}
 	p.Total = max(run.Total, run.Left())
@@ -32,8 +32,8 @@ func FromRun(run *record.Run) Progress {
 // componentOf returns the level and the component of a step.
 func componentOf(step record.RunStep) graph.Name { return graph.ParseName(path.Base(step.File)) }
 
-// take takes in the steps of a manifest that are not done. It waits if it is applied, and it or a hook of it waits.
-func (p *Progress) take(steps []record.RunStep, isRunning bool) {
+// add adds the unfinished steps of a manifest. The manifest waits if it is applied, and it or a hook of it waits.
+func (p *Progress) add(steps []record.RunStep, isRunning bool) {
 	name := componentOf(steps[0])
 	counts := StateCounts{Total: 1}
 	isToCome := slices.ContainsFunc(steps, func(s record.RunStep) bool { return s.Hook == "" && s.State == record.Blocked })
@@ -57,7 +57,7 @@ func (p *Progress) take(steps []record.RunStep, isRunning bool) {
 	}
 	p.Waiting, p.Failed = p.Waiting+counts.Waiting, p.Failed+counts.Failed
 	if at := slices.IndexFunc(p.Levels, func(l Level) bool { return l.Name == name.Level }); at >= 0 {
-		p.Levels[at].take(name, counts, isRunning)
+		p.Levels[at].add(name, counts, isRunning)
 	}
 }
 
@@ -72,8 +72,8 @@ func waitedOf(step record.RunStep) Waited {
 	return waited
 }
 
-// take adds an object that is not done to its component.
-func (l *Level) take(name graph.Name, counts StateCounts, isRunning bool) {
+// add adds an object that is not done to its component.
+func (l *Level) add(name graph.Name, counts StateCounts, isRunning bool) {
 	l.Waiting, l.Failed = l.Waiting+counts.Waiting, l.Failed+counts.Failed
 	at := slices.IndexFunc(l.Components, func(c Component) bool { return c.Name == name.Component })
 	if at < 0 {

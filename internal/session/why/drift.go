@@ -12,14 +12,14 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 )
 
-// A Drift is how an object differs from what the release has applied, as its metadata tells.
+// A Drift is how an object differs from what the release has applied, by its metadata.
 type Drift struct {
-	Writers     []ownership.Writer // who has changed fields of the release, the newest first; none if that can't be told
+	Writers     []ownership.Writer // who has changed fields of the release, the newest first; none if that is not known
 	IsReplaced  bool               // it was deleted, and another one was made, which the release has never applied
 	IsUnlabeled bool               // the label of the release was removed
 }
 
-// drift compares the object with what the record says of it: how the last apply left our entry in
+// drift compares the object with its fingerprint in the record: the state in which the last apply left our entry in
 // managedFields.
 func (g *gatherer) drift(ctx context.Context) {
 	f := g.facts
@@ -34,7 +34,7 @@ func (g *gatherer) drift(ctx context.Context) {
 	case g.head.IsNeverApplied() && !applied.IsSameObject(g.head):
 		f.Drift = &Drift{IsReplaced: true}
 		return
-	case g.head.Release != "" && g.head.Release != f.Record.Release || !g.head.Entry.Since.Before(g.noted()):
+	case g.head.Release != "" && g.head.Release != f.Record.Release || !g.head.Entry.Since.Before(g.recordedUntil()):
 		return // it was applied since, and the record does not know yet
 	}
 	wasOurs := func(fields []byte) bool { return applied.HadFields(g.Object, fields) }
@@ -44,9 +44,9 @@ func (g *gatherer) drift(ctx context.Context) {
 	}
 }
 
-// noted is until when applies are known to the record. A running apply tells it from time to time
-// only.
-func (g *gatherer) noted() time.Time {
+// recordedUntil returns the time until which the record knows all applies. A running apply writes it only from time to
+// time.
+func (g *gatherer) recordedUntil() time.Time {
 	newest, run := g.facts.Record.Newest(), g.facts.Record.Run
 	switch {
 	case run != nil:
@@ -58,7 +58,7 @@ func (g *gatherer) noted() time.Time {
 	}
 }
 
-// isScaled says whether an autoscaler scales the object. Replicas are left to it.
+// isScaled reports whether an autoscaler scales the object. Runlevel leaves replicas to it.
 func (g *gatherer) isScaled(ctx context.Context) bool {
 	scaled, err := ownership.FindScaleTargets(ctx, g.cluster, []string{g.Object.Namespace})
 	if err != nil {
@@ -67,8 +67,8 @@ func (g *gatherer) isScaled(ctx context.Context) bool {
 	return scaled.Has(g.Object)
 }
 
-// tellDrift is about an object that differs from what was applied.
-func tellDrift(f *ObjectFacts, a *Answer) {
+// explainDrift adds who has changed an object since it was applied.
+func explainDrift(f *ObjectFacts, a *Answer) {
 	if f.Drift == nil || a.State != Changed && a.State != NotReady {
 		return
 	}
@@ -83,23 +83,23 @@ func tellDrift(f *ObjectFacts, a *Answer) {
 	}
 	switch {
 	case f.Drift.IsReplaced:
-		a.say(nil, "it was deleted and made again since release %s applied it: made by %s", f.title(), f.Seen.MadeBy)
+		a.addMessage(nil, "it was deleted and made again since release %s applied it: made by %s", f.title(), f.Seen.MadeBy)
 	case len(by) > 1: // one of them may have written other fields only
-		a.say(nil, "changed since by some of these: %s: see runlevel diff", strings.Join(by, "; "))
+		a.addMessage(nil, "changed since by some of these: %s: see runlevel diff", strings.Join(by, "; "))
 	case len(by) > 0:
-		a.say(nil, "changed since by %s: see runlevel diff", strings.Join(by, "; "))
+		a.addMessage(nil, "changed since by %s: see runlevel diff", strings.Join(by, "; "))
 	case !f.Drift.IsUnlabeled:
-		a.say(nil, "fields of it were removed since, by a manager that left no name: see runlevel diff")
+		a.addMessage(nil, "fields of it were removed since, by a manager that left no name: see runlevel diff")
 	}
 	if f.Drift.IsUnlabeled {
-		a.say(nil, "its label %s=%s was removed: an apply sets it again", objectmeta.ReleaseLabel, f.Record.Release)
+		a.addMessage(nil, "its label %s=%s was removed: an apply sets it again", objectmeta.ReleaseLabel, f.Record.Release)
 	}
 }
 
-// tellMissing is about an object that was applied, and is not there.
-func tellMissing(f *ObjectFacts, a *Answer) {
+// explainMissing adds that an object was deleted since it was applied.
+func explainMissing(f *ObjectFacts, a *Answer) {
 	if _, _, isLeft := f.step(); a.State != Absent || !f.IsKnown || isLeft {
 		return
 	}
-	a.say(nil, "release %s has it, and it was deleted since it was applied: %s", f.title(), f.remedy("it"))
+	a.addMessage(nil, "release %s has it, and it was deleted since it was applied: %s", f.title(), f.missingRemedy("it"))
 }

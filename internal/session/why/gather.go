@@ -25,58 +25,58 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// How much is asked about pods: of so many objects that hold up others, and of each no longer
-// than a user wants to wait for it.
+// The pods of at most mostExplained blocking objects are diagnosed, and each diagnosis takes
+// no longer than explainFor: a user waits for it.
 const (
 	mostExplained = 5
 	explainFor    = 5 * time.Second
 )
 
-// A gatherer finds out the facts.
+// A gatherer collects the facts.
 type gatherer struct {
 	cluster *cluster.Cluster
 	trouble *diagnosis.Diagnoser
 	ObjectQuery
 	facts    *ObjectFacts
 	manifest *payload.Manifest       // of the object; nil if it is not named
-	head     objectmeta.LiveMetadata // of the object, if it is there
-	missing  int                     // objects of the release that are not there any more
+	head     objectmeta.LiveMetadata // of the object, if it exists
+	missing  int                     // objects of the release that do not exist any more
 }
 
-// Gather asks for all that the answer needs. What can't be asked for is a fact, too.
+// Gather reads everything that the answer needs. A failed request is a fact, too.
 func Gather(ctx context.Context, c *cluster.Cluster, q ObjectQuery) *ObjectFacts {
 	g := &gatherer{cluster: c, trouble: &diagnosis.Diagnoser{Cluster: c}, ObjectQuery: q, facts: &ObjectFacts{Object: q.Object, Deletes: q.Deletes, Pending: map[kinds.ID][]string{}}}
 	g.plan()
-	g.asked()
+	g.findTombstone()
 	g.object(ctx)
 	g.record(ctx)
-	g.keep(ctx)
+	g.findKeeper(ctx)
 	g.drift(ctx)
-	g.judge(ctx)
+	g.checkReady(ctx)
 	g.surroundings(ctx)
-	g.holdings(ctx)
+	g.explainBlockers(ctx)
 	g.facts.Now = c.Now()
 	return g.facts
 }
 
-// asked looks for a delete of the object that is pending.
-func (g *gatherer) asked() {
+// findTombstone looks for a pending delete of the object.
+func (g *gatherer) findTombstone() {
 	for _, item := range g.Records {
 		at := slices.IndexFunc(item.Tombstones, func(t record.Tombstone) bool { return t.ID == g.Object })
 		if at >= 0 {
-			g.facts.Asked, g.facts.Record = &item.Tombstones[at], item
+			g.facts.PendingDelete, g.facts.Record = &item.Tombstones[at], item
 			return
 		}
 	}
 }
 
-// object looks at the object itself.
+// object reads the object itself.
 func (g *gatherer) object(ctx context.Context) {
-	var asked types.UID
-	if g.facts.Asked != nil {
-		asked = g.facts.Asked.UID
+	var uid types.UID
+	if g.facts.PendingDelete != nil {
+		uid = g.facts.PendingDelete.UID
 	}
-	g.facts.Seen = tombstone.Observe(ctx, g.cluster, g.Object, asked)
+	g.facts.Seen = tombstone.Observe(ctx, g.cluster, g.Object, uid)
 	if seen := g.facts.Seen.State; seen == tombstone.Absent || seen == tombstone.Unknown {
 		return
 	}
@@ -87,7 +87,7 @@ func (g *gatherer) object(ctx context.Context) {
 	}
 	live, err := g.cluster.In(in, g.Object.Namespace).Get(ctx, g.Object.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err): // it has gone since it was looked at
+	case apierrors.IsNotFound(err): // it was deleted after it was observed
 		g.facts.Seen = tombstone.Observation{State: tombstone.Absent}
 		return
 	case err != nil:
@@ -105,10 +105,10 @@ func (g *gatherer) object(ctx context.Context) {
 // record finds the release that has the object, and who applies it.
 func (g *gatherer) record(ctx context.Context) {
 	if g.facts.Record == nil {
-		g.facts.Record = g.pick()
+		g.facts.Record = g.pickRecord()
 	}
 	if g.facts.Record == nil {
-		g.facts.Others = len(g.Records) // any may be the one
+		g.facts.Others = len(g.Records) // any of them may have it
 		return
 	}
 	held, err := lock.Lock{Client: g.cluster.Client, Namespace: g.Namespace, Release: g.facts.Record.Release}.Holder(ctx)
@@ -121,8 +121,8 @@ func (g *gatherer) record(ctx context.Context) {
 	}
 }
 
-// pick is the record of the release that has the object, or is to have it.
-func (g *gatherer) pick() *record.Record {
+// pickRecord returns the record of the release that has the object, or is to have it.
+func (g *gatherer) pickRecord() *record.Record {
 	first := func(fits func(*record.Record) bool) *record.Record {
 		if at := slices.IndexFunc(g.Records, fits); at >= 0 {
 			return g.Records[at]
@@ -139,21 +139,21 @@ func (g *gatherer) pick() *record.Record {
 	if of := first(hasIt); of != nil {
 		return of
 	}
-	isToldOf := func(r *record.Record) bool {
+	isInRun := func(r *record.Record) bool {
 		_, _, found := r.Run.Find(g.Object)
 		return found
 	}
-	if of := first(isToldOf); of != nil {
+	if of := first(isInRun); of != nil {
 		return of
 	}
-	if len(g.Records) == 1 && g.facts.Live == nil { // what is there, and of no release, has nothing to do with one
+	if len(g.Records) == 1 && g.facts.Live == nil { // an existing object of no release belongs to none
 		return g.Records[0]
 	}
 	return nil
 }
 
-// judge says whether the object is ready, and if not, what keeps its pods.
-func (g *gatherer) judge(ctx context.Context) {
+// checkReady checks the readiness of the object; if it is not ready, it diagnoses the pods.
+func (g *gatherer) checkReady(ctx context.Context) {
 	if g.facts.Live == nil {
 		return
 	}
@@ -164,7 +164,7 @@ func (g *gatherer) judge(ctx context.Context) {
 	g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, around)
 	_, step, isLeft := g.facts.step()
 	isOperator := g.Object.GroupKind() == kinds.ClusterOperator
-	if isOperator && around.Manifest == nil { // what it is to report stands in its manifest
+	if isOperator && around.Manifest == nil { // its manifest has the versions to report
 		g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, ready.Related{Manifest: anyVersion})
 		if isLeft && step.State == record.Waiting && g.facts.Verdict.State == ready.Ready {
 			g.facts.Verdict = ready.Verdict{State: ready.Waiting, Message: step.For, Reason: step.Reason}
@@ -178,7 +178,7 @@ func (g *gatherer) judge(ctx context.Context) {
 // anyVersion is the manifest of a ClusterOperator that may report whatever version it has.
 var anyVersion = &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"versions": []any{map[string]any{}}}}}
 
-// pods says what keeps the pods of an object.
+// pods returns why the pods of an object are not ready.
 func (g *gatherer) pods(ctx context.Context, of *unstructured.Unstructured) []string {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
@@ -197,8 +197,8 @@ func (g *gatherer) noteAll(err error) {
 	}
 }
 
-// call says why the API server got no answer, if a step has failed for that.
-func (g *gatherer) call(ctx context.Context, step record.RunStep) []string {
+// explainCall returns why a webhook or an aggregated API gave the API server no answer, if a step has failed for that.
+func (g *gatherer) explainCall(ctx context.Context, step record.RunStep) []string {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
 	lines, err := g.trouble.ExplainCall(ctx, step.GroupKind(), step.For)
@@ -206,8 +206,8 @@ func (g *gatherer) call(ctx context.Context, step record.RunStep) []string {
 	return lines
 }
 
-// serving says of the Services that the API server calls for the object whether anything
-// serves them.
+// serving reports whether the Services that the API server calls for the object have ready
+// endpoints.
 func (g *gatherer) serving(ctx context.Context) map[types.NamespacedName]bool {
 	serving := map[types.NamespacedName]bool{}
 	for _, service := range kinds.CalledServices(g.facts.Live) {
@@ -220,7 +220,7 @@ func (g *gatherer) serving(ctx context.Context) map[types.NamespacedName]bool {
 	return serving
 }
 
-// surroundings looks at the kind and the namespace of an object that is not there.
+// surroundings reads the kind and the namespace of an object that does not exist.
 func (g *gatherer) surroundings(ctx context.Context) {
 	if g.facts.Live != nil {
 		return
@@ -243,15 +243,15 @@ func (g *gatherer) surroundings(ctx context.Context) {
 	if home.State == tombstone.Unknown {
 		g.note("whether namespace " + g.Object.Namespace + " is there: " + home.Why)
 	} else if home.State != tombstone.Present {
-		g.facts.Home = &home
+		g.facts.ObjectNamespace = &home
 	}
 }
 
-// holdings asks what keeps the object from being applied, and the pods of what the run waits for before it
-// comes to it.
-func (g *gatherer) holdings(ctx context.Context) {
+// explainBlockers diagnoses why the object can't be applied, and why the pods of the objects that the run waits for
+// are not ready.
+func (g *gatherer) explainBlockers(ctx context.Context) {
 	if _, step, isLeft := g.facts.step(); isLeft && step.Hook == "" && (step.State == record.Retrying || step.State == record.Failed) {
-		g.facts.Pending[step.ID] = g.call(ctx, step)
+		g.facts.Pending[step.ID] = g.explainCall(ctx, step)
 	}
 	left := mostExplained
 	for _, node := range g.facts.roots() {
@@ -260,7 +260,7 @@ func (g *gatherer) holdings(ctx context.Context) {
 				continue
 			}
 			if step.State == record.Retrying {
-				g.facts.Pending[step.ID] = g.call(ctx, step)
+				g.facts.Pending[step.ID] = g.explainCall(ctx, step)
 				continue
 			}
 			in, err := g.cluster.FindKind(ctx, step.GroupKind())
@@ -283,7 +283,7 @@ func (g *gatherer) holdings(ctx context.Context) {
 	}
 }
 
-// unknown notes that something could not be found out.
+// unknown notes that a request failed.
 func (g *gatherer) unknown(what string, err error) {
 	g.note(printable.Line(diagnosis.ReadError(what, err).Error()))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A HookStanding is a lifecycle hook of a Deployment that has not simply succeeded.
-type HookStanding struct {
+// A HookStatus is a lifecycle hook of a Deployment that has not simply succeeded.
+type HookStatus struct {
 	Object   kinds.ID             `json:"object"`
 	Hook     deploymenthook.Stage `json:"hook"`
 	State    HookState            `json:"state"`
@@ -24,7 +24,7 @@ type HookStanding struct {
 	By       string               `json:"by,omitempty"`       // the user who has skipped it, or has it run again
 }
 
-// A HookState is how a hook stands.
+// A HookState is the state of a hook.
 type HookState string
 
 // The states of hooks.
@@ -35,22 +35,22 @@ const (
 	HookSkipped HookState = "skipped" // by a user
 )
 
-// StandingHooks returns the hooks that a record tells of, and that have not simply succeeded.
-func StandingHooks(of *record.Record) []HookStanding {
-	var all []HookStanding
+// HookStatuses returns the hooks of a record that have not simply succeeded.
+func HookStatuses(of *record.Record) []HookStatus {
+	var all []HookStatus
 	for _, hooks := range of.Hooks {
 		for _, stage := range deploymenthook.Stages {
 			if progress, exists := hooks.Hooks[stage]; exists {
-				all = append(all, standingHook(of, hooks, stage, progress)...)
+				all = append(all, hookStatusOf(of, hooks, stage, progress)...)
 			}
 		}
 	}
 	return all
 }
 
-// standingHook returns how one hook stands; nothing if there is nothing to tell.
-func standingHook(of *record.Record, d record.DeploymentHooks, stage deploymenthook.Stage, progress deploymenthook.HookProgress) []HookStanding {
-	found := HookStanding{Object: d.ID, Hook: stage, Failures: progress.Failures, Message: printable.Line(progress.Message), By: printable.Line(progress.By)}
+// hookStatusOf returns the status of one hook; nil if it has simply succeeded, or was not started.
+func hookStatusOf(of *record.Record, d record.DeploymentHooks, stage deploymenthook.Stage, progress deploymenthook.HookProgress) []HookStatus {
+	found := HookStatus{Object: d.ID, Hook: stage, Failures: progress.Failures, Message: printable.Line(progress.Message), By: printable.Line(progress.By)}
 	isUnderWay := d.Rollout != "" && progress.Result == ""
 	switch {
 	case progress.Result == deploymenthook.Ignored:
@@ -64,10 +64,10 @@ func standingHook(of *record.Record, d record.DeploymentHooks, stage deploymenth
 	default:
 		return nil
 	}
-	return []HookStanding{found}
+	return []HookStatus{found}
 }
 
-// stopMessage returns why the last apply ended at a hook; "" if it has not told.
+// stopMessage returns why the last apply ended at a hook; "" if the record has no reason.
 func stopMessage(of *record.Record, id kinds.ID, stage deploymenthook.Stage) string {
 	for _, step := range of.Run.Steps() {
 		if step.ID == id && step.Hook == string(stage) && step.State == record.Failed {
@@ -85,8 +85,8 @@ func stopMessage(of *record.Record, id kinds.ID, stage deploymenthook.Stage) str
 	return printable.Line(newest.End.Failures[at].Message)
 }
 
-// Message says how the hook stands, and what to do about it. Name is what to call the hook.
-func (h HookStanding) Sentence(name string, now time.Time) string {
+// Sentence describes the state of the hook, and what to do about it. Name is what to call the hook.
+func (h HookStatus) Sentence(name string, now time.Time) string {
 	switch h.State {
 	case HookSkipped:
 		return fmt.Sprintf("%s was skipped by %s", name, h.By)
@@ -111,24 +111,24 @@ func after(prefix, text string) string {
 	return prefix + text
 }
 
-// tellHooks is about the hooks of a Deployment, whatever the run of an apply is at.
-func tellHooks(f *ObjectFacts, a *Answer) {
+// explainHooks adds the states of the hooks of a Deployment, whatever step the apply is at.
+func explainHooks(f *ObjectFacts, a *Answer) {
 	if f.Record == nil {
 		return
 	}
-	for _, hookStanding := range StandingHooks(f.Record) {
-		if hookStanding.Object != f.Object {
+	for _, hookStatus := range HookStatuses(f.Record) {
+		if hookStatus.Object != f.Object {
 			continue
 		}
-		a.Hooks = append(a.Hooks, hookStanding)
+		a.Hooks = append(a.Hooks, hookStatus)
 		_, step, isLeft := f.step()
-		isTold := isLeft && step.Hook == string(hookStanding.Hook) // by the run
-		if isTold && hookStanding.State == HookRunning && hookStanding.Failures == 0 {
+		isReported := isLeft && step.Hook == string(hookStatus.Hook) // by the run
+		if isReported && hookStatus.State == HookRunning && hookStatus.Failures == 0 {
 			continue
 		}
-		if isTold && step.State == record.Failed {
-			hookStanding.Message = ""
+		if isReported && step.State == record.Failed {
+			hookStatus.Message = ""
 		}
-		a.say(nil, "%s", hookStanding.Sentence("its "+string(hookStanding.Hook)+" hook", f.Now))
+		a.addMessage(nil, "%s", hookStatus.Sentence("its "+string(hookStatus.Hook)+" hook", f.Now))
 	}
 }

@@ -23,8 +23,8 @@ func progressOf(stage deploymenthook.Stage, progress deploymenthook.HookProgress
 	return deploymenthook.State{Rollout: "new", Hooks: map[deploymenthook.Stage]deploymenthook.HookProgress{stage: progress}}
 }
 
-// A status and "why" tell of hooks what the record has of them.
-func TestStandingHooks(t *testing.T) {
+// A status and "why" report the hooks of the record.
+func TestHookStatuses(t *testing.T) {
 	ended := during()
 	ended.History[0].End = &record.End{Failures: []record.ObjectFailure{{ID: web, Hook: "pre", Message: "no such table"}}}
 	ended.Run = nil

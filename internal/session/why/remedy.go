@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Remedy says what completes a run that no process goes on with: another apply, and before that a fix of what would fail
-// again: an object or hook that has failed for good, or one whose image can't be pulled. The details are what is known now
+// Remedy returns what completes a run that no process goes on with: another apply, and before that a fix of what would fail
+// again: an object or hook that has failed for good, or one whose image can't be pulled. The details are the diagnoses
 // of objects that are not ready.
 func Remedy(run *record.Run, details map[kinds.ID][]string) string {
 	var broken []string
@@ -35,15 +35,15 @@ func Remedy(run *record.Run, details map[kinds.ID][]string) string {
 	}
 }
 
-// carryOn says what completes the run, by what is known of this object and of those that the run waits for.
-func carryOn(f *ObjectFacts) string {
+// runRemedy returns what completes the run, by the diagnoses of this object and of the objects that the run waits for.
+func runRemedy(f *ObjectFacts) string {
 	details := map[kinds.ID][]string{f.Object: f.Pods}
 	maps.Copy(details, f.Pending)
 	return Remedy(f.Record.Run, details)
 }
 
-// remedy says what makes objects again that were deleted since they were applied. What is the word for them.
-func (f *ObjectFacts) remedy(what string) string {
+// missingRemedy returns who creates objects again that were deleted since they were applied. What is the word for them.
+func (f *ObjectFacts) missingRemedy(what string) string {
 	switch isHeld := f.Held != nil && !f.Held.IsDead(f.Now); {
 	case isHeld && f.Held.Keeps():
 		return printable.Line(f.Held.Name) + " makes " + what + " again"

@@ -10,10 +10,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// mostRoots is of how many nodes that hold up an object it is said what they are at.
+// mostRoots is how many of the nodes that hold up an object are explained.
 const mostRoots = 5
 
-// roots are the nodes that an object waits for in the end: those that run, or have failed.
+// roots returns the nodes that an object waits for in the end: those that run, or have failed.
 func (f *ObjectFacts) roots() []int {
 	start, step, found := f.step()
 	if !found || step.State != record.Blocked {
@@ -41,10 +41,10 @@ func (f *ObjectFacts) roots() []int {
 	return roots
 }
 
-// isTried says whether the run is at a step, or has failed at it.
+// isTried reports whether the run is at a step, or has failed at it.
 func isTried(step record.RunStep) bool { return step.State != record.Blocked }
 
-// awaited are the other nodes that have what the steps of a node can't begin without.
+// awaited returns the other nodes with the objects that the steps of a node wait for.
 func (f *ObjectFacts) awaited(node int) []int {
 	var others []int
 	for _, step := range f.Record.Run.Nodes[node].Steps {
@@ -58,67 +58,67 @@ func (f *ObjectFacts) awaited(node int) []int {
 	return others
 }
 
-// tellStep is about an object that the run tries to apply, or has failed to, or at whose hook it is.
-func tellStep(f *ObjectFacts, a *Answer) {
+// explainStep adds the step of an object that the run is at, or has failed at.
+func explainStep(f *ObjectFacts, a *Answer) {
 	_, step, found := f.step()
 	switch {
 	case !found || a.Done:
 	case step.Hook != "":
-		tellHook(f, a, step)
+		explainHookStep(f, a, step)
 	case a.State != NotReady:
-		tellObjectStep(f, a, step)
+		explainObjectStep(f, a, step)
 	}
 }
 
-func tellObjectStep(f *ObjectFacts, a *Answer, step record.RunStep) {
+func explainObjectStep(f *ObjectFacts, a *Answer, step record.RunStep) {
 	what := "can't be applied"
 	if step.Deletes {
 		what = "can't be deleted"
 	}
 	switch step.State {
 	case record.Retrying:
-		a.say(f.Pending[step.ID], "it %s, which %s%s: %s", what, f.again(), f.lasting(step), step.For)
+		a.addMessage(f.Pending[step.ID], "it %s, which %s%s: %s", what, f.retryState(), f.duration(step), step.For)
 	case record.Failed:
-		a.say(f.Pending[step.ID], "it %s: %s", what, step.For)
+		a.addMessage(f.Pending[step.ID], "it %s: %s", what, step.For)
 	default:
 		return
 	}
-	a.about(step)
+	a.setStep(step)
 }
 
-func tellHook(f *ObjectFacts, a *Answer, step record.RunStep) {
+func explainHookStep(f *ObjectFacts, a *Answer, step record.RunStep) {
 	hook := printable.Line(step.Hook)
 	switch step.State {
 	case record.Waiting:
-		a.say(nil, "it waits for its %s hook%s: %s", hook, f.lasting(step), step.For)
+		a.addMessage(nil, "it waits for its %s hook%s: %s", hook, f.duration(step), step.For)
 	case record.Retrying:
-		a.say(nil, "its %s hook can't be run, which %s%s: %s", hook, f.again(), f.lasting(step), step.For)
+		a.addMessage(nil, "its %s hook can't be run, which %s%s: %s", hook, f.retryState(), f.duration(step), step.For)
 	case record.Failed:
-		a.say(nil, "its %s hook has failed: %s", hook, step.For)
+		a.addMessage(nil, "its %s hook has failed: %s", hook, step.For)
 	case record.Blocked:
 		if !f.isObjectLeft() {
-			a.say(nil, "its %s hook is still to run", hook)
+			a.addMessage(nil, "its %s hook is still to run", hook)
 		}
 		return
 	}
-	a.about(step)
+	a.setStep(step)
 }
 
-// about makes an answer one about a step that is not done.
-func (a *Answer) about(step record.RunStep) {
+// setStep sets what an unfinished step waits for, since when, and why.
+func (a *Answer) setStep(step record.RunStep) {
 	a.For, a.Reason, a.Since = step.For, step.Reason, cmp.Or(step.Begun(), a.Since)
 }
 
-// lasting is for how long a step stands as it does.
-func (f *ObjectFacts) lasting(step record.RunStep) string {
+// duration returns how long a step has been in its state, as the end of a sentence.
+func (f *ObjectFacts) duration(step record.RunStep) string {
 	if step.Since == nil {
 		return ""
 	}
 	return ", for " + f.age(step.Since.Time)
 }
 
-// tellTurn is about an object that the run has not come to.
-func tellTurn(f *ObjectFacts, a *Answer) {
+// explainBlocked adds what an object waits for that the run has not reached.
+func explainBlocked(f *ObjectFacts, a *Answer) {
 	start, step, found := f.step()
 	if !found || a.Done || step.State != record.Blocked || step.Hook != "" && !f.isObjectLeft() {
 		return
@@ -126,23 +126,23 @@ func tellTurn(f *ObjectFacts, a *Answer) {
 	node, roots := f.Record.Run.Nodes[start], f.roots()
 	switch {
 	case node.State != string(graph.Blocked) && step.Awaits != nil:
-		a.say(nil, "its turn%s comes when %s is ready", inNode(a.Node), *step.Awaits)
+		a.addMessage(nil, "its turn%s comes when %s is ready", inNode(a.Node), *step.Awaits)
 	case node.State != string(graph.Blocked):
 		a.After = f.earlier(node, a.Node)
-		a.say(nil, "its turn%s comes after %s", inNode(a.Node), cmp.Or(few(a.After, 0), "what is before it there"))
+		a.addMessage(nil, "its turn%s comes after %s", inNode(a.Node), cmp.Or(few(a.After, 0), "what is before it there"))
 	default:
 		a.After = f.names(node.After)
-		a.say(nil, "its turn%s comes after %s", inNode(a.Node), f.path(node, roots))
+		a.addMessage(nil, "its turn%s comes after %s", inNode(a.Node), f.path(node, roots))
 	}
 	for _, root := range roots[:min(mostRoots, len(roots))] {
-		f.tellRoot(f.Record.Run.Nodes[root], a)
+		f.explainRoot(f.Record.Run.Nodes[root], a)
 	}
 	if more := len(roots) - mostRoots; more > 0 {
-		a.say(nil, "so do %d more", more)
+		a.addMessage(nil, "%d more nodes are before it", more)
 	}
 }
 
-// inNode says where a turn is, if its file has a level.
+// inNode returns the node of an object as a part of a sentence, if its file has a level.
 func inNode(name string) string {
 	if name == "" {
 		return ""
@@ -150,7 +150,7 @@ func inNode(name string) string {
 	return ", " + name + ","
 }
 
-// earlier are the levels that come first in a node that has several.
+// earlier returns the levels that come first in a node with several.
 func (f *ObjectFacts) earlier(node record.RunNode, own string) []string {
 	var names []string
 	for _, step := range node.Steps {
@@ -161,7 +161,7 @@ func (f *ObjectFacts) earlier(node record.RunNode, own string) []string {
 	return names
 }
 
-// names are those of nodes, each once. A place where there is none is left aside.
+// names returns the names of nodes, each once. A place without a node is ignored.
 func (f *ObjectFacts) names(places []int) []string {
 	var names []string
 	for _, place := range places {
@@ -175,7 +175,7 @@ func (f *ObjectFacts) names(places []int) []string {
 	return names
 }
 
-// path names the nodes that one waits for, and those that they wait for in the end.
+// path names the nodes that a node waits for, and those that these wait for in the end.
 func (f *ObjectFacts) path(node record.RunNode, roots []int) string {
 	text := few(f.names(node.After), node.More)
 	isDirect := func(root int) bool { return slices.Contains(node.After, root) }
@@ -185,9 +185,9 @@ func (f *ObjectFacts) path(node record.RunNode, roots []int) string {
 	return text
 }
 
-// tellRoot says what a node is at.
-func (f *ObjectFacts) tellRoot(node record.RunNode, a *Answer) {
-	said := len(a.Messages)
+// explainRoot adds the steps that a node is at.
+func (f *ObjectFacts) explainRoot(node record.RunNode, a *Answer) {
+	before := len(a.Messages)
 	for _, step := range node.Steps {
 		if step.State == record.Blocked {
 			continue
@@ -200,24 +200,24 @@ func (f *ObjectFacts) tellRoot(node record.RunNode, a *Answer) {
 		a.Holds = append(a.Holds, hold)
 		switch step.State {
 		case record.Retrying:
-			a.say(hold.Why, "%s can't %s, which %s%s: %s", where, doing(step), f.again(), f.lasting(step), step.For)
+			a.addMessage(hold.Why, "%s can't %s, which %s%s: %s", where, actionOf(step), f.retryState(), f.duration(step), step.For)
 		case record.Failed:
-			a.say(hold.Why, "%s has failed: %s: %s", where, nameOf(step), step.For)
+			a.addMessage(hold.Why, "%s has failed: %s: %s", where, nameOf(step), step.For)
 		default:
-			a.say(hold.Why, "%s waits for %s%s: %s", where, nameOf(step), f.lasting(step), step.For)
+			a.addMessage(hold.Why, "%s waits for %s%s: %s", where, nameOf(step), f.duration(step), step.For)
 		}
 	}
-	if len(a.Messages) > said {
+	if len(a.Messages) > before {
 		return
 	}
 	if node.State == string(graph.Failed) {
-		a.say(nil, "%s was not finished", node.Name)
+		a.addMessage(nil, "%s was not finished", node.Name)
 	} else {
-		a.say(nil, "%s is being applied", node.Name)
+		a.addMessage(nil, "%s is being applied", node.Name)
 	}
 }
 
-// nameOf names a step in the midst of a sentence.
+// nameOf returns the name of a step for the midst of a sentence.
 func nameOf(step record.RunStep) string {
 	if step.Hook != "" {
 		return "the " + step.Title()
@@ -225,66 +225,66 @@ func nameOf(step record.RunStep) string {
 	return step.ID.String()
 }
 
-// doing says in words what a step does.
-func doing(step record.RunStep) string {
+// actionOf returns in words what a step does.
+func actionOf(step record.RunStep) string {
 	if step.Hook != "" {
 		return "run " + nameOf(step)
 	}
 	return "apply " + nameOf(step)
 }
 
-// tellRun says who applies the release, or when it was applied last.
-func tellRun(f *ObjectFacts, a *Answer) {
+// explainRun adds who applies the release, or when it was applied last.
+func explainRun(f *ObjectFacts, a *Answer) {
 	switch {
 	case a.Done:
 	case f.Record == nil:
-		f.tellNoRecord(a)
+		f.explainNoRecord(a)
 	case !f.IsHeldKnown:
-		a.say(nil, "whether release %s is being applied now is not known", f.title())
+		a.addMessage(nil, "whether release %s is being applied now is not known", f.title())
 	case f.NotKept != nil:
-		tellNotKept(f, a)
+		explainUnkept(f, a)
 	case f.Held != nil && f.Held.IsDead(f.Now):
-		a.say(nil, "%[2]s, which applied release %[1]s, has died: the last sign of life was %[3]s ago%[4]s; %[5]s", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Renewed), f.told("; all this was told %s ago"), carryOn(f))
+		a.addMessage(nil, "%[2]s, which applied release %[1]s, has died: the last sign of life was %[3]s ago%[4]s; %[5]s", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Renewed), f.reportedAgo("; this was reported %s ago"), runRemedy(f))
 	case f.Held != nil && f.Held.Keeps() && f.isCompleted():
-		a.say(nil, "release %s was %s; %s keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name))
+		a.addMessage(nil, "release %s was %s; %s keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name))
 	case f.Held != nil && f.Held.Keeps() && f.Record.Run != nil && f.Record.Run.Error != "":
-		a.say(nil, "release %s is not completed (%s): %s keeps in place what is applied, and goes on waiting%s", f.title(), printable.Line(f.Record.Run.Error), printable.Line(f.Held.Name), f.told("; it told how it stands %s ago"))
+		a.addMessage(nil, "release %s is not completed (%s): %s keeps in place what is applied, and goes on waiting%s", f.title(), printable.Line(f.Record.Run.Error), printable.Line(f.Held.Name), f.reportedAgo("; its progress was last reported %s ago"))
 	case f.Held != nil && f.isCompleted():
-		a.say(nil, "release %s was %s; %s has held its lock for %s, and applies it or keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name), f.age(f.Held.Since))
+		a.addMessage(nil, "release %s was %s; %s has held its lock for %s, and applies it or keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name), f.age(f.Held.Since))
 	case f.Held != nil:
-		a.say(nil, "release %s is being applied by %s, for %s%s", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Since), cmp.Or(f.told("; it told how it stands %s ago"), "; it has not told yet how it stands"))
+		a.addMessage(nil, "release %s is being applied by %s, for %s%s", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Since), cmp.Or(f.reportedAgo("; its progress was last reported %s ago"), "; it has not reported its progress yet"))
 	default:
-		f.tellLast(a)
+		f.explainLastRun(a)
 	}
 }
 
-// isCompleted says whether all was applied, and nothing has been told since.
+// isCompleted reports whether the last update completed, and no run was reported since.
 func (f *ObjectFacts) isCompleted() bool {
 	newest := f.Record.Newest()
 	return f.Record.Run == nil && newest != nil && newest.State == record.Completed
 }
 
-// tellNoRecord is about an object of no release that has a record.
-func (f *ObjectFacts) tellNoRecord(a *Answer) {
+// explainNoRecord adds that no record has the object.
+func (f *ObjectFacts) explainNoRecord(a *Answer) {
 	switch {
 	case f.IsUnread:
 	case f.Plan != nil && f.Plan.Release != "" && f.Plan.Release != f.Owner:
-		a.say(nil, "release %s was not applied yet", f.Plan.Release)
+		a.addMessage(nil, "release %s was not applied yet", f.Plan.Release)
 	case f.Owner != "":
 	case f.Others > 0:
-		a.say(nil, "none of the %s here is known to have it: name the one that is to", printable.Count(f.Others, "release"))
+		a.addMessage(nil, "none of the %s here is known to have it: name the one that is to", printable.Count(f.Others, "release"))
 	default:
-		a.say(nil, "no release is known here that is to have it: none was applied yet, or its record is in another namespace")
+		a.addMessage(nil, "no release is known here that is to have it: none was applied yet, or its record is in another namespace")
 	}
 }
 
-// isLive says whether the release is being applied now, as far as is known.
+// isLive reports whether the release is being applied now, as far as is known.
 func (f *ObjectFacts) isLive() bool {
 	return !f.IsHeldKnown || f.Held != nil && !f.Held.IsDead(f.Now)
 }
 
-// again says that something is tried again, or was by an apply that has ended.
-func (f *ObjectFacts) again() string {
+// retryState returns that a step is tried again, or was by an apply that has ended.
+func (f *ObjectFacts) retryState() string {
 	if f.isLive() {
 		return "is tried again and again"
 	}
@@ -299,36 +299,36 @@ func (f *ObjectFacts) title() string {
 	return f.Record.Release
 }
 
-// told is when the run last told how it stands, in words that have a place for that.
-func (f *ObjectFacts) told(words string) string {
+// reportedAgo formats how long ago the run last reported its progress; "" without a run.
+func (f *ObjectFacts) reportedAgo(words string) string {
 	if f.Record.Run == nil {
 		return ""
 	}
 	return fmt.Sprintf(words, f.age(f.Record.Run.ReportedAt.Time))
 }
 
-// tellLast is about a release that no process applies now.
-func (f *ObjectFacts) tellLast(a *Answer) {
+// explainLastRun adds how the last apply ended, of a release that no process applies now.
+func (f *ObjectFacts) explainLastRun(a *Answer) {
 	run, newest := f.Record.Run, f.Record.Newest()
 	switch {
 	case run != nil && run.Ended:
-		a.say(nil, "no process applies release %s now: the last apply ended %s ago, and not all was done (%s); %s", f.title(), f.age(run.ReportedAt.Time), cmp.Or(run.Error, "it does not say why"), carryOn(f))
+		a.addMessage(nil, "no process applies release %s now: the last apply ended %s ago, and not all was done (%s); %s", f.title(), f.age(run.ReportedAt.Time), cmp.Or(run.Error, "no reason was recorded"), runRemedy(f))
 	case run != nil:
-		a.say(nil, "no process applies release %s now: the last apply ended without a word, and told how it stands %s ago; %s", f.title(), f.age(run.ReportedAt.Time), carryOn(f))
+		a.addMessage(nil, "no process applies release %s now: the last apply ended without a result, and its progress was last reported %s ago; %s", f.title(), f.age(run.ReportedAt.Time), runRemedy(f))
 	case newest == nil:
-		a.say(nil, "release %s was not applied yet", f.Record.Release)
+		a.addMessage(nil, "release %s was not applied yet", f.Record.Release)
 	case f.Plan != nil && f.Plan.File != "" && !f.Plan.IsRecorded:
-		a.say(nil, "this version of release %s was not applied yet: the last is %s, %s", f.Record.Release, cmp.Or(printable.Line(newest.Version), "without a version"), f.ended(*newest))
+		a.addMessage(nil, "this version of release %s was not applied yet: the last is %s, %s", f.Record.Release, cmp.Or(printable.Line(newest.Version), "without a version"), f.ended(*newest))
 	case newest.State == record.Completed && a.State == Absent && f.IsNamed && !f.IsKnown:
-		a.say(nil, "release %s was %s, and has it: it was deleted since; apply it again", f.title(), f.ended(*newest))
+		a.addMessage(nil, "release %s was %s, and has it: it was deleted since; apply it again", f.title(), f.ended(*newest))
 	case newest.State == record.Completed && a.State == Absent && !f.IsKnown:
-		a.say(nil, "release %s was %s: it was deleted since, or the release does not have it", f.title(), f.ended(*newest))
+		a.addMessage(nil, "release %s was %s: it was deleted since, or the release does not have it", f.title(), f.ended(*newest))
 	default:
-		a.say(nil, "no process applies release %s now: it was %s", f.title(), f.ended(*newest))
+		a.addMessage(nil, "no process applies release %s now: it was %s", f.title(), f.ended(*newest))
 	}
 }
 
-// ended says how far an update came, and when.
+// ended reports whether an update completed, and when.
 func (f *ObjectFacts) ended(entry record.HistoryEntry) string {
 	if entry.Completed != nil {
 		return "completed " + f.age(entry.Completed.Time) + " ago"

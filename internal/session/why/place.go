@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// plan finds the place of the object in the release, if the question names one. An object
-// that is there twice, deleted and made, is to be there.
+// plan finds the place of the object in the release, if the query names one. An object
+// that has both a tombstone and a manifest is to exist.
 func (g *gatherer) plan() {
 	if g.Release == nil {
 		return
@@ -30,7 +30,7 @@ func (g *gatherer) plan() {
 	built := graph.Build(tasks, graph.Options{Implied: true})
 	for i, node := range built.Nodes {
 		if slices.Contains(node.Tasks, at) {
-			plan.After = before(built, tasks, i)
+			plan.After = predecessors(built, tasks, i)
 		}
 	}
 	for _, dependency := range slices.Concat(built.Implied, built.Conflicts) {
@@ -41,8 +41,8 @@ func (g *gatherer) plan() {
 	}
 }
 
-// before are the nodes that one comes right after, by their names.
-func before(g *graph.Graph, tasks []*payload.Manifest, node int) []string {
+// predecessors returns the names of the nodes right before a node.
+func predecessors(g *graph.Graph, tasks []*payload.Manifest, node int) []string {
 	var names []string
 	for _, blocker := range g.Walk().WhyBlocked(node) {
 		first := tasks[g.Nodes[blocker].Tasks[0]]
@@ -53,5 +53,5 @@ func before(g *graph.Graph, tasks []*payload.Manifest, node int) []string {
 	return names
 }
 
-// nodeOf is the level and the component that the name of a file says; "" if it says none.
+// nodeOf returns the level and the component in the name of a file; "" if it has none.
 func nodeOf(file string) string { return graph.ParseName(path.Base(file)).Words() }

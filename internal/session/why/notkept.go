@@ -29,7 +29,7 @@ const (
 // release in the namespace of its Deployment.
 const operatorSelector = "app.kubernetes.io/name=runlevel-operator"
 
-// A NotKept says why no process keeps a release in place, though one is to.
+// A NotKept is why no process keeps a release in place, though one is to.
 type NotKept struct {
 	Reason     string     `json:"reason"`
 	Message    string     `json:"message"`
@@ -42,13 +42,13 @@ type NotKept struct {
 // String returns the message and the resolution.
 func (n *NotKept) String() string { return n.Message + ": " + n.Resolution }
 
-// Message returns what is said of a release that has no record.
+// Sentence returns the message on a release that has no record.
 func (n *NotKept) Sentence() Message {
 	return Message{Text: "no process applies it, or keeps it in place: " + n.String(), Details: n.Pods}
 }
 
-// ExplainNotKept says why no process keeps a release in place that has no record, if the operator is to, and what could
-// not be found out.
+// ExplainNotKept returns why no process keeps a release without a record in place, if the operator is to, and the requests
+// that failed.
 func ExplainNotKept(ctx context.Context, c *cluster.Cluster, l lock.Lock) (*NotKept, []string) {
 	g := &gatherer{cluster: c, trouble: &diagnosis.Diagnoser{Cluster: c}, ObjectQuery: ObjectQuery{Namespace: l.Namespace}, facts: &ObjectFacts{}}
 	held, err := l.Holder(ctx)
@@ -58,11 +58,11 @@ func ExplainNotKept(ctx context.Context, c *cluster.Cluster, l lock.Lock) (*NotK
 	return g.facts.NotKept, g.facts.Unknown
 }
 
-// keeping is what was found out of the process that is to keep a release.
+// keeping is a known result of findKeeper.
 type keeping struct{ notKept *NotKept }
 
-// keep finds out why no process keeps the release of the record in place, if one is to.
-func (g *gatherer) keep(ctx context.Context) {
+// findKeeper looks for the reason why no process keeps the release of the record in place, if one is to.
+func (g *gatherer) findKeeper(ctx context.Context) {
 	switch {
 	case g.ObjectQuery.keeping != nil:
 		g.facts.NotKept = g.ObjectQuery.keeping.notKept
@@ -102,8 +102,8 @@ func (g *gatherer) findNotKept(ctx context.Context, l lock.Lock, held *lock.Hold
 	return found
 }
 
-// judgeOperator says what is wrong with the operator that is installed for a release, which does not hold its lock; nil if
-// none is installed.
+// judgeOperator returns why the operator that is installed for a release does not hold its lock; nil if none is
+// installed.
 func (g *gatherer) judgeOperator(ctx context.Context, release string) *NotKept {
 	if release != payload.DefaultName {
 		return nil
@@ -140,18 +140,18 @@ func (g *gatherer) judgeOperator(ctx context.Context, release string) *NotKept {
 	return n
 }
 
-// tellNotKept is about a release that no process keeps in place, though one is to.
-func tellNotKept(f *ObjectFacts, a *Answer) {
+// explainUnkept adds why no process keeps a release in place, though one is to.
+func explainUnkept(f *ObjectFacts, a *Answer) {
 	since := ""
 	if f.NotKept.Since != nil {
 		since = ", for " + f.age(*f.NotKept.Since)
 	}
 	switch newest := f.Record.Newest(); {
 	case newest == nil:
-		a.say(f.NotKept.Pods, "release %s was not applied yet, and no process is about to%s: %s", f.title(), since, f.NotKept)
+		a.addMessage(f.NotKept.Pods, "release %s was not applied yet, and no process is about to%s: %s", f.title(), since, f.NotKept)
 	case newest.State == record.Completed:
-		a.say(f.NotKept.Pods, "release %s was %s, and is not kept in place%s: %s", f.title(), f.ended(*newest), since, f.NotKept)
+		a.addMessage(f.NotKept.Pods, "release %s was %s, and is not kept in place%s: %s", f.title(), f.ended(*newest), since, f.NotKept)
 	default:
-		a.say(f.NotKept.Pods, "release %s is not completed, and no process goes on with it%s: %s", f.title(), since, f.NotKept)
+		a.addMessage(f.NotKept.Pods, "release %s is not completed, and no process goes on with it%s: %s", f.title(), since, f.NotKept)
 	}
 }

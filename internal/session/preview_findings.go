@@ -10,13 +10,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// What a preview finds against an apply, as findings call it.
+// The checks of the findings of a preview.
 const (
 	RefusedObject   = "RefusedObject"
 	UncheckedObject = "UncheckedObject"
 )
 
-// PreviewFindings returns the findings of the gate, and what a preview has found against the apply: the objects that the
+// PreviewFindings returns the findings of the gate and those of a preview against the apply: the objects that the
 // cluster would refuse, and those that it can't judge before they are applied. An object that the gate has named is not
 // named again.
 func (o *Outcome) PreviewFindings() []precondition.CheckFinding {

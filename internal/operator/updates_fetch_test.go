@@ -28,13 +28,13 @@ func TestTheUpdateServiceIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		asked, notified := 0, 0
+		requested, notified := 0, 0
 		answer := func(context.Context) (*clusterversion.Offer, error) {
 			return &clusterversion.Offer{Updates: []configv1.Release{{Version: "1.0.1"}}}, nil
 		}
 		u := newUpdates(true, func() { notified++ })
-		u.ask = func(ctx context.Context, _ updateservice.Query) (*clusterversion.Offer, error) {
-			asked++
+		u.fetch = func(ctx context.Context, _ updateservice.Query) (*clusterversion.Offer, error) {
+			requested++
 			return answer(ctx)
 		}
 		go func() { _ = u.run(ctx) }()
@@ -57,8 +57,8 @@ func TestTheUpdateServiceIsAskedAgain(t *testing.T) {
 		if known := u.follow(v, applied); reason.Of(known.Err) != "RemoteFailed" || len(known.Offer.Updates) != 1 || !known.Time.Equal(begun) {
 			t.Errorf("after hours of silence: %+v", known)
 		}
-		if asked < 60 || asked > 121 {
-			t.Errorf("it was asked %d times in 4 hours", asked)
+		if requested < 60 || requested > 121 {
+			t.Errorf("it was asked %d times in 4 hours", requested)
 		}
 
 		hangs := make(chan error, 2) // the second one when the test ends
@@ -91,7 +91,7 @@ func TestInheritedUpdatesAreNoAnswer(t *testing.T) {
 		defer cancel()
 		err := error(&reason.Error{Reason: "RemoteFailed", Message: "away"})
 		u := newUpdates(true, func() {})
-		u.ask = func(context.Context, updateservice.Query) (*clusterversion.Offer, error) {
+		u.fetch = func(context.Context, updateservice.Query) (*clusterversion.Offer, error) {
 			return &clusterversion.Offer{}, err
 		}
 		go func() { _ = u.run(ctx) }()
@@ -108,7 +108,7 @@ func TestInheritedUpdatesAreNoAnswer(t *testing.T) {
 			t.Errorf("a service that has never answered has last answered at %s", last)
 		}
 		err = nil
-		<-time.After(2 * asksEvery)
+		<-time.After(2 * fetchEvery)
 		synctest.Wait()
 		if u.lastAnswer().IsZero() {
 			t.Error("the first answer is not noticed")
@@ -131,12 +131,12 @@ func TestTheUpdateServiceIsAskedOverTLS(t *testing.T) {
 	}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	defer server.Close()
-	ask := func(path string) string {
+	fetch := func(path string) string {
 		query := updateservice.Query{URL: server.URL + path, Channel: "stable", Version: "1.0.0", Architecture: architecture}
-		_, err := newUpdates(false, nil).ask(t.Context(), query)
+		_, err := newUpdates(false, nil).fetch(t.Context(), query)
 		return fmt.Sprint(err)
 	}
-	if got := ask("/"); !strings.Contains(got, "certificate signed by unknown authority") {
+	if got := fetch("/"); !strings.Contains(got, "certificate signed by unknown authority") {
 		t.Errorf("of an unknown authority: %s", got)
 	}
 	authority := filepath.Join(t.TempDir(), "authority.crt")
@@ -145,10 +145,10 @@ func TestTheUpdateServiceIsAskedOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("SSL_CERT_FILE", authority)
-	if got := ask("/"); got != "<nil>" {
+	if got := fetch("/"); got != "<nil>" {
 		t.Errorf("of a trusted authority: %s", got)
 	}
-	if got := ask("/elsewhere"); !strings.Contains(got, "answers only plain http") {
+	if got := fetch("/elsewhere"); !strings.Contains(got, "answers only plain http") {
 		t.Errorf("sent on to plain http: %s", got)
 	}
 }

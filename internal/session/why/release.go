@@ -28,26 +28,26 @@ import (
 // atOnce bounds how many objects are asked for at a time.
 const atOnce = 16
 
-// A ReleaseAnswer says how a release stands as a whole.
+// A ReleaseAnswer is the state of a whole release.
 type ReleaseAnswer struct {
 	Release  string              `json:"release"`
 	Version  string              `json:"version,omitempty"`
-	Done     bool                `json:"done"` // all that is known of it is as it is to be
+	Done     bool                `json:"done"` // everything that is known of it is in its wanted state
 	Counts   map[ObjectState]int `json:"counts,omitempty"`
 	Missing  int                 `json:"missing,omitempty"` // objects that were deleted since a complete apply: their names are not known
 	Messages []Message           `json:"messages"`          // who applies it, or when it was applied last
-	Objects  []*Answer           `json:"objects"`           // that are not as they are to be, the worst first
+	Objects  []*Answer           `json:"objects"`           // that are not in their wanted state, the worst first
 	NotKept  *NotKept            `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
 	Unknown  []string            `json:"unknown,omitempty"`
 }
 
-// ExplainRelease says how the release of a record stands: which of its objects are not as they are to
-// be, as far as the record and the objects on the cluster tell. What was deleted since it was
-// applied is only counted: its names are in its files, and the record has hashes of them.
+// ExplainRelease returns the state of the release of a record: its objects that are not in their wanted
+// state, by the record and the objects on the cluster. Objects that were deleted since they were
+// applied are only counted: the record has hashes of their names.
 func ExplainRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, namespace string) *ReleaseAnswer {
 	g := &gatherer{cluster: c, trouble: &diagnosis.Diagnoser{Cluster: c}, ObjectQuery: ObjectQuery{Records: []*record.Record{of}, Namespace: namespace}, facts: &ObjectFacts{Record: of}}
 	g.record(ctx)
-	g.keep(ctx)
+	g.findKeeper(ctx)
 	suspects := g.suspects(ctx)
 	answers := make([]*Answer, len(suspects))
 	var group errgroup.Group
@@ -59,15 +59,15 @@ func ExplainRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, 
 			return nil
 		})
 	}
-	_ = group.Wait() // which has no errors: what can't be asked for is a fact
+	_ = group.Wait() // which has no errors: a failed request is a fact
 	g.facts.Now = c.Now()
-	return g.facts.whole(answers, g.missing)
+	return g.facts.summarize(answers, g.missing)
 }
 
-// whole sums up the answers on single objects, and adds those that the run has not come to, and how many are missing.
-func (f *ObjectFacts) whole(answers []*Answer, missing int) *ReleaseAnswer {
+// summarize sums up the answers on single objects, and adds those that the run has not reached, and how many are missing.
+func (f *ObjectFacts) summarize(answers []*Answer, missing int) *ReleaseAnswer {
 	w := &ReleaseAnswer{Release: f.Record.Release, Version: f.version(), Counts: map[ObjectState]int{}, Messages: []Message{}, NotKept: f.NotKept, Unknown: f.Unknown}
-	w.Messages = append(w.Messages, f.aboutRun(answers)...)
+	w.Messages = append(w.Messages, f.runMessages(answers)...)
 	if f.Record.Run != nil && f.Record.Run.More > 0 {
 		w.Messages = append(w.Messages, Message{Text: fmt.Sprintf("%d more objects are not done, which its record has no room for", f.Record.Run.More)})
 	}
@@ -87,19 +87,19 @@ func (f *ObjectFacts) whole(answers []*Answer, missing int) *ReleaseAnswer {
 	for _, answer := range w.Objects {
 		w.Counts[answer.State]++
 	}
-	if f.isCompleted() && missing > 0 { // an apply that is not complete tells itself what is still to come
+	if f.isCompleted() && missing > 0 { // the record of an incomplete apply has the objects still to come
 		w.Missing = missing
 		w.Counts[Absent] += missing
-		w.Messages = append(w.Messages, Message{Text: fmt.Sprintf("missing: %s, deleted since the release was applied, or without its label: %s; runlevel diff SOURCE says which",
-			printable.Count(missing, "object"), f.remedy("what is missing"))})
+		w.Messages = append(w.Messages, Message{Text: fmt.Sprintf("missing: %s, deleted since the release was applied, or without its label: %s; see runlevel diff SOURCE",
+			printable.Count(missing, "object"), f.missingRemedy("what is missing"))})
 	}
 	w.Done = f.isCompleted() && len(w.Objects) == 0 && w.Missing == 0 && w.NotKept == nil && len(w.Unknown) == 0
 	return w
 }
 
-// aboutRun says who applies the release, or when it was applied last. The errors of that are in the answers on
-// the objects that have them.
-func (f *ObjectFacts) aboutRun(answers []*Answer) []Message {
+// runMessages returns who applies the release, or when it was applied last. The errors of the run are in the answers
+// on the objects that have them.
+func (f *ObjectFacts) runMessages(answers []*Answer) []Message {
 	facts, of := *f, *f.Record
 	facts.Pending = map[kinds.ID][]string{}
 	for _, answer := range answers {
@@ -114,11 +114,11 @@ func (f *ObjectFacts) aboutRun(answers []*Answer) []Message {
 	}
 	facts.Record = &of
 	about := &Answer{}
-	tellRun(&facts, about)
+	explainRun(&facts, about)
 	return about.Messages
 }
 
-// rank orders answers: what has failed, then what is waited for, then deletes that are pending, then
+// rank orders answers: failures, then waits, then pending deletes, then
 // the rest.
 func (f *ObjectFacts) rank(a *Answer) int {
 	_, step, found := f.Record.Run.Find(a.Object)
@@ -148,7 +148,7 @@ func compareSince(a, b *time.Time) int {
 	}
 }
 
-// notBegun are the objects that the run has not come to.
+// notBegun returns the objects that the run has not reached.
 func (f *ObjectFacts) notBegun() []*Answer {
 	if f.Record.Run == nil {
 		return nil
@@ -167,8 +167,8 @@ func (f *ObjectFacts) notBegun() []*Answer {
 	return answers
 }
 
-// suspects are the objects that may not be as they are to be: those that the run tries or has
-// failed at, those that are to be gone, and those of the release that are terminating, not ready, or
+// suspects returns the objects that may not be in their wanted state: those that the run tries or has
+// failed at, those that are to be deleted, and those of the release that are terminating, not ready, or
 // changed since they were applied.
 func (g *gatherer) suspects(ctx context.Context) []kinds.ID {
 	var all []kinds.ID
@@ -186,31 +186,31 @@ func (g *gatherer) suspects(ctx context.Context) []kinds.ID {
 	for _, tombstone := range g.facts.Record.Tombstones {
 		all = append(all, tombstone.ID)
 	}
-	all = append(all, g.stray(ctx)...)
+	all = append(all, g.abnormal(ctx)...)
 	slices.SortFunc(all, kinds.Compare)
 	return slices.DeleteFunc(slices.Compact(all), func(id kinds.ID) bool { return blocked[id] })
 }
 
-// stray are the objects of the release on the cluster that are terminating, not ready, or changed.
-func (g *gatherer) stray(ctx context.Context) []kinds.ID {
+// abnormal returns the objects of the release on the cluster that are terminating, not ready, or changed.
+func (g *gatherer) abnormal(ctx context.Context) []kinds.ID {
 	release := g.facts.Record.Release
-	there, err := inventory.TakeRelease(ctx, g.cluster, release, g.facts.Record.GroupKinds())
+	live, err := inventory.TakeRelease(ctx, g.cluster, release, g.facts.Record.GroupKinds())
 	if err != nil {
 		g.unknown("list the objects of the release", err)
 		return nil
 	}
-	for _, kind := range there.UnlistedKinds() {
-		g.unknown("list "+kind.String()+" in the whole cluster", there.ListError(kind))
+	for _, kind := range live.UnlistedKinds() {
+		g.unknown("list "+kind.String()+" in the whole cluster", live.ListError(kind))
 	}
 	applied := fingerprint.Read(g.facts.Record.Fingerprints)
-	if len(there.UnlistedKinds()) == 0 {
-		g.missing = applied.Missing(g.known(there))
+	if len(live.UnlistedKinds()) == 0 {
+		g.missing = applied.Missing(g.knownObjects(live))
 	}
 	var mu sync.Mutex
 	var found []kinds.ID
 	var group errgroup.Group
 	group.SetLimit(atOnce)
-	for _, head := range there.Of(release) {
+	for _, head := range live.Of(release) {
 		group.Go(func() error {
 			isChanged := applied.WasApplied(head.ID) && !applied.IsUnchanged(head)
 			if head.Terminating || isChanged || !g.isReady(ctx, head) {
@@ -225,10 +225,10 @@ func (g *gatherer) stray(ctx context.Context) []kinds.ID {
 	return found
 }
 
-// known are the objects that are there, and the Jobs that finished: their TTL may have removed them.
-func (g *gatherer) known(there *inventory.Inventory) iter.Seq[kinds.ID] {
+// knownObjects returns the objects that exist, and the Jobs that finished: their TTL may have removed them.
+func (g *gatherer) knownObjects(live *inventory.Inventory) iter.Seq[kinds.ID] {
 	return func(yield func(kinds.ID) bool) {
-		for id := range there.IDs() {
+		for id := range live.IDs() {
 			if !yield(id) {
 				return
 			}
@@ -241,7 +241,7 @@ func (g *gatherer) known(there *inventory.Inventory) iter.Seq[kinds.ID] {
 	}
 }
 
-// isReady says whether an object is surely ready. Its body is only asked for if it may not be.
+// isReady reports whether an object is certainly ready. Its body is only read if it may not be.
 func (g *gatherer) isReady(ctx context.Context, head objectmeta.LiveMetadata) bool {
 	kind := head.ID.GroupKind()
 	isCalling := kind == kinds.APIService || kind.Group == "admissionregistration.k8s.io" // which depends on Services, too

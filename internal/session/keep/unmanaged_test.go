@@ -281,8 +281,8 @@ func TestWhatAPolicyForbids(t *testing.T) {
 	s.keeping.forget()
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
 	s.until("it is told", func() bool { return len(s.all(keep.Failing)) == 1 })
-	if told := s.all(keep.Failing)[0]; !strings.Contains(told.Message, "no red") || told.File != "0000_10_shop_10.yaml" {
-		t.Errorf("told %+v", told)
+	if reported := s.all(keep.Failing)[0]; !strings.Contains(reported.Message, "no red") || reported.File != "0000_10_shop_10.yaml" {
+		t.Errorf("told %+v", reported)
 	}
 	for i := range 100 {
 		s.patch("ConfigMap", "settings", fmt.Sprintf(`{"data":{"theirs":"%d"}}`, i))

@@ -124,23 +124,23 @@ func TestAnswers(t *testing.T) {
 	}{
 		"its pre hook waits": {
 			held(there(isReady, during(node("level 10, web", "running", nil, waiting, step(web, record.Blocked, ""), hookOf("post", record.Blocked, "")))), time.Second), why.Outdated,
-			"it waits for its pre hook, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago\nit is of release shop, which changed it last 60s ago",
+			"it waits for its pre hook, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago\nit is of release shop, which changed it last 60s ago",
 		},
 		"its pre hook waits, and its pods are not ready": {
 			held(there(notReady, during(node("level 10, web", "running", nil, waiting, step(web, record.Blocked, "")))), time.Second), why.NotReady,
-			"it waits: 0 of 1 replicas are available\nit waits for its pre hook, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago\nit is of release shop, which changed it last 60s ago",
+			"it waits: 0 of 1 replicas are available\nit waits for its pre hook, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago\nit is of release shop, which changed it last 60s ago",
 		},
 		"its post hook has failed": {
 			held(there(isReady, during(node("level 10, web", "running", nil, hookOf("post", record.Failed, "exit code 1")))), time.Second), why.NotReady,
-			"its post hook has failed: exit code 1\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago\nit is of release shop, which changed it last 60s ago",
+			"its post hook has failed: exit code 1\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago\nit is of release shop, which changed it last 60s ago",
 		},
 		"its post hook is to run": {
 			held(there(isReady, during(node("level 10, web", "running", nil, hookOf("post", record.Blocked, "")))), time.Second), why.NotReady,
-			"its post hook is still to run\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago\nit is of release shop, which changed it last 60s ago",
+			"its post hook is still to run\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago\nit is of release shop, which changed it last 60s ago",
 		},
 		"the hook of another object waits": {
 			held(with(absent(during(node("level 10, web", "running", nil, waiting, step(web, record.Blocked, "")), node("level 20, db", "blocked", []int{0}, step(db, record.Blocked, "")))), func(f *why.ObjectFacts) { f.Object = db }), time.Second), why.Absent,
-			"its turn, level 20, db, comes after level 10, web\nlevel 10, web waits for the pre hook of Deployment shop/web, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago",
+			"its turn, level 20, db, comes after level 10, web\nlevel 10, web waits for the pre hook of Deployment shop/web, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago",
 		},
 		"ready": {there(isReady, completed()), why.Ready, "it is of release shop, which changed it last 60s ago"},
 		"ready, as the run has not noticed yet": {
@@ -152,13 +152,13 @@ func TestAnswers(t *testing.T) {
 			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
   Pod shop/db-0: it has no node
-release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
 		"the same, of one that has died": {
 			held(absent(dead), time.Minute), why.Absent,
 			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
-ana@host:7, which applied release shop 2, has died: the last sign of life was 60s ago; all this was told 5s ago; apply it again`,
+ana@host:7, which applied release shop 2, has died: the last sign of life was 60s ago; this was reported 5s ago; apply it again`,
 		},
 		"the same, of an operator that has died": {
 			with(held(absent(dead), time.Minute), notKept), why.Absent,
@@ -189,23 +189,23 @@ level 1, b is being applied
 level 1, c is being applied
 level 1, d is being applied
 level 1, e is being applied
-release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
 		"its apply fails": {
 			held(absent(during(node("level 20, web", "running", nil, step(web, record.Retrying, "exceeded quota")))), 0), why.Absent,
 			`it can't be applied, which is tried again and again, for 3m: exceeded quota
-release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
 		"its apply has failed in a run that has died": {
 			absent(during(node("level 20, web", "failed", nil, step(web, record.Failed, "exceeded quota")))), why.Absent,
 			`it can't be applied: exceeded quota
-no process applies release shop 2 now: the last apply ended without a word, and told how it stands 5s ago; fix Deployment shop/web, then apply it again`,
+no process applies release shop 2 now: the last apply ended without a result, and its progress was last reported 5s ago; fix Deployment shop/web, then apply it again`,
 		},
 		"not ready": {
 			held(with(there(notReady, during(node("level 20, web", "running", nil, step(web, record.Waiting, "old news")))), func(f *why.ObjectFacts) { f.Pods = []string{"Pod shop/web-0: it crashes"} }), 0), why.NotReady,
 			`it waits: 0 of 1 replicas are available, for 3m
   Pod shop/web-0: it crashes
-release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago
+release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago
 it is of release shop, which changed it last 60s ago`,
 		},
 		"never ready": {there(hasLost, completed()), why.NotReady, `it has failed, and waiting does not help: its deadline has passed
@@ -214,7 +214,7 @@ it is of release shop, which changed it last 60s ago`},
 		"there, and the run has not come to it": {
 			held(there(isReady, blocked), 0), why.Outdated, `its turn, level 20, web, comes after level 20, api, and before that level 10, db
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
-release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago
+release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago
 it is of release shop, which changed it last 60s ago`,
 		},
 		"gone, and not by the release": {absent(completed()), why.Absent, "release shop 2 was completed 60m ago: it was deleted since, or the release does not have it"},
@@ -249,18 +249,18 @@ it is of release shop, which changed it last 60s ago`,
 			held(absent(during(node("level 10, db", "running", nil, step(db, record.Waiting, "0 of 1 replicas are available")), node("level 20, web", "running", nil, awaits(db)))), 0), why.Absent,
 			`its turn, level 20, web, comes when StatefulSet shop/db is ready
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
-release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
 		"to be deleted, and gone": {
 			with(absent(completed()), func(f *why.ObjectFacts) {
-				f.Asked = &record.Tombstone{ID: web, Version: "2", RequestedAt: *ago(time.Hour)}
+				f.PendingDelete = &record.Tombstone{ID: web, Version: "2", RequestedAt: *ago(time.Hour)}
 			}), why.Gone,
-			"version 2 has asked for its end 60m ago",
+			"version 2 requested its delete 60m ago",
 		},
 		"terminating": {
 			with(there(isReady, completed()), func(f *why.ObjectFacts) {
 				f.Seen = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute), Finalizers: []string{"a/b", "c/d"}}
-				f.Asked, f.Holders = &record.Tombstone{ID: web, Version: "2"}, map[string]string{"a/b": "ana"}
+				f.PendingDelete, f.Holders = &record.Tombstone{ID: web, Version: "2"}, map[string]string{"a/b": "ana"}
 			}), why.Terminating,
 			`version 2 deletes it: terminating for 60s, held by finalizers a/b, c/d
   finalizer a/b: set by ana; its controller takes it off
@@ -272,7 +272,7 @@ it is of release shop, which changed it last 60s ago`,
 			with(there(isReady, completed()), func(f *why.ObjectFacts) {
 				f.Seen = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute)}
 			}), why.Terminating,
-			`its delete was asked for: terminating for 60s
+			`its delete was requested: terminating for 60s
 an apply makes it again once it is gone
 no process applies release shop 2 now: it was completed 60m ago
 it is of release shop, which changed it last 60s ago`,
@@ -281,15 +281,15 @@ it is of release shop, which changed it last 60s ago`,
 			with(there(isReady, nil), func(f *why.ObjectFacts) {
 				f.Seen, f.Owner = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute)}, ""
 			}), why.Terminating,
-			`its delete was asked for: terminating for 60s
+			`its delete was requested: terminating for 60s
 no release is known here that is to have it: none was applied yet, or its record is in another namespace
-it is of no release: nothing says that runlevel has applied it`,
+it is of no release: neither its label nor its managedFields name one`,
 		},
-		"its delete was asked for, and then the release wants it back": {
-			held(with(absent(blocked), func(f *why.ObjectFacts) { f.Asked = &record.Tombstone{ID: web, Version: "1"} }), 0), why.Absent,
+		"its delete was requested, and then the release wants it back": {
+			held(with(absent(blocked), func(f *why.ObjectFacts) { f.PendingDelete = &record.Tombstone{ID: web, Version: "1"} }), 0), why.Absent,
 			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
-release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
 		"the gate": {
 			with(absent(completed()), func(f *why.ObjectFacts) {
@@ -304,7 +304,7 @@ this version of release shop was not applied yet: the last is 2, completed 60m a
 		"a kind that is not served, in a namespace that goes": {
 			with(absent(nil), func(f *why.ObjectFacts) {
 				f.Unserved = &why.UnservedKind{Definition: "deployments.apps", Verdict: ready.Verdict{State: ready.Waiting, Message: "it is not established"}}
-				f.Home = &tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute), Remains: []string{"1 Pod"}}
+				f.ObjectNamespace = &tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute), Remains: []string{"1 Pod"}}
 			}), why.Absent,
 			`the cluster does not serve kind Deployment.apps yet: CustomResourceDefinition deployments.apps waits: it is not established
 nothing can be made in namespace shop: it is terminating for 60s (1 Pod)
@@ -315,15 +315,15 @@ no release is known here that is to have it: none was applied yet, or its record
 				record.RunStep{ID: kinds.ID{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "deployments.apps"}, File: "0000_20_crd_10.yaml", State: record.Blocked}))),
 				func(f *why.ObjectFacts) { f.Unserved = &why.UnservedKind{} }), 0), why.Absent,
 			`the cluster has no kind Deployment.apps: the release brings it, in CustomResourceDefinition deployments.apps (level 20, crd), and has not done so yet
-release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
 		"an apply that has just begun": {
-			held(absent(begun()), 0), why.Absent, "release shop 2 is being applied by ana@host:7, for 10m; it has not told yet how it stands",
+			held(absent(begun()), 0), why.Absent, "release shop 2 is being applied by ana@host:7, for 10m; it has not reported its progress yet",
 		},
 		"there as it was, perhaps, when an apply has just begun": {
 			held(with(there(isReady, begun()), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }), 0), why.Unknown,
-			`it is there and ready, maybe as it was before: the apply has not told whether it has come to it
-release shop 2 is being applied by ana@host:7, for 10m; it has not told yet how it stands
+			`it is ready, maybe as it was before: the apply has not reported whether it has reached it
+release shop 2 is being applied by ana@host:7, for 10m; it has not reported its progress yet
 it is of release shop, which changed it last 120m ago`,
 		},
 		"changed by an apply that has just begun": {
@@ -331,8 +331,8 @@ it is of release shop, which changed it last 120m ago`,
 		},
 		"there as it was, perhaps, when an apply of much was killed": {
 			held(with(there(isReady, with2(during(node("level 10, db", "running", nil)), func(r *record.Run) { r.More = 7 })), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }), time.Minute), why.Unknown,
-			`it is there and ready, maybe as it was before: the apply has not told whether it has come to it
-ana@host:7, which applied release shop 2, has died: the last sign of life was 60s ago; all this was told 5s ago; apply it again
+			`it is ready, maybe as it was before: the apply has not reported whether it has reached it
+ana@host:7, which applied release shop 2, has died: the last sign of life was 60s ago; this was reported 5s ago; apply it again
 it is of release shop, which changed it last 120m ago`,
 		},
 		"not changed by an apply that is done with it": {
@@ -361,9 +361,9 @@ it is of release shop, which changed it last 60s ago`,
 				t.Errorf("it is %s, done %t, want %s", answer.State, answer.Done, test.state)
 			}
 			var lines []string
-			for _, said := range answer.Messages {
-				lines = append(lines, said.Text)
-				for _, detail := range said.Details {
+			for _, before := range answer.Messages {
+				lines = append(lines, before.Text)
+				for _, detail := range before.Details {
 					lines = append(lines, "  "+detail)
 				}
 			}

@@ -19,11 +19,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// markedKinds are the kinds of which one object of the first level and one of the last have the version of the release, in
-// the annotation objectmeta.VersionAnnotation: a copy for the case that the record and the Lease are lost. Two tell how
-// far an update has come, and cost two writes. The earlier kinds are taken first. An annotation changes nothing of what
-// runs.
-var markedKinds = []schema.GroupKind{
+// annotatedKinds are the kinds of which one object of the first level and one of the last have the version of the release, in
+// the annotation objectmeta.VersionAnnotation: a copy for the case that the record and the Lease are lost. Two show how
+// far an update is, and cost two writes. The earlier kinds are taken first. An annotation does not change what runs.
+var annotatedKinds = []schema.GroupKind{
 	{Kind: "ConfigMap"}, {Kind: "ServiceAccount"},
 	{Group: "rbac.authorization.k8s.io", Kind: "Role"}, {Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"},
 	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}, {Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"},
@@ -34,15 +33,15 @@ var markedKinds = []schema.GroupKind{
 // it again.
 var workloadKinds = []schema.GroupKind{{Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "StatefulSet"}, kinds.Deployment}
 
-// marked returns a release in which one object of the first level and one of the last have the annotation of its version.
+// withVersionAnnotations returns a release in which one object of the first level and one of the last have the annotation of its version.
 // The rest is as the release has it, and so is its hash.
-func marked(release *payload.Payload) *payload.Payload {
+func withVersionAnnotations(release *payload.Payload) *payload.Payload {
 	if release.Version == "" {
 		return release
 	}
-	chosen := chooseMarked(release, markedKinds)
+	chosen := chooseAnnotated(release, annotatedKinds)
 	if len(chosen) == 0 {
-		chosen = chooseMarked(release, workloadKinds)
+		chosen = chooseAnnotated(release, workloadKinds)
 	}
 	with := *release
 	with.Manifests = slices.Clone(release.Manifests)
@@ -56,8 +55,8 @@ func marked(release *payload.Payload) *payload.Payload {
 	return &with
 }
 
-// chooseMarked returns the place of one manifest of each level that may have the version.
-func chooseMarked(release *payload.Payload, of []schema.GroupKind) map[string]int {
+// chooseAnnotated returns the place of one manifest of each level that may have the version.
+func chooseAnnotated(release *payload.Payload, of []schema.GroupKind) map[string]int {
 	chosen := map[string]int{}
 	rank := func(m *payload.Manifest) int { return slices.Index(of, m.GroupVersionKind().GroupKind()) }
 	for i, m := range release.Manifests {
@@ -72,9 +71,9 @@ func chooseMarked(release *payload.Payload, of []schema.GroupKind) map[string]in
 	return chosen
 }
 
-// recovered returns the newest version that objects of a release have, as an update that was applied: completely, if none has
+// newestAnnotated returns the newest version that objects of a release have, as an update that was applied: completely, if none has
 // another version, as orphans do. It is nil if none has a version.
-func recovered(objects []objectmeta.LiveMetadata) *record.HistoryEntry {
+func newestAnnotated(objects []objectmeta.LiveMetadata) *record.HistoryEntry {
 	var newest *record.HistoryEntry
 	versions := map[string]bool{}
 	for _, object := range objects {
@@ -122,7 +121,7 @@ func recoverHistory(known *record.Record, before *inventory.Inventory) bool {
 	if known.Newest() != nil {
 		return false
 	}
-	newest := recovered(before.Of(known.Release))
+	newest := newestAnnotated(before.Of(known.Release))
 	if newest != nil {
 		known.History = []record.HistoryEntry{*newest}
 	}
@@ -132,30 +131,30 @@ func recoverHistory(known *record.Record, before *inventory.Inventory) bool {
 // A LostRelease is a release that has objects on a cluster. Its record is lost, if it is not in another namespace.
 type LostRelease struct {
 	Name    string
-	Objects int                  // of the kinds that are looked at
-	Newest  *record.HistoryEntry // that the objects tell; nil if they have no version
+	Objects int                  // of the annotated kinds
+	Newest  *record.HistoryEntry // that the annotations of the objects have; nil if they have none
 }
 
 // FindLost returns the releases that have objects on a cluster, in the order of their names. It looks at those kinds
 // which have the version of a release, and knows nothing of records.
 func FindLost(ctx context.Context, c *cluster.Cluster) ([]LostRelease, error) {
 	var scopes []inventory.ListScope
-	for _, kind := range slices.Concat(markedKinds, workloadKinds) {
+	for _, kind := range slices.Concat(annotatedKinds, workloadKinds) {
 		scopes = append(scopes, inventory.ListScope{Kind: kind})
 	}
-	there, err := inventory.Take(ctx, c, scopes, nil)
+	live, err := inventory.Take(ctx, c, scopes, nil)
 	if err != nil {
 		return nil, err
 	}
 	names := map[string]bool{}
-	for id := range there.IDs() {
-		head, _ := there.Find(id)
+	for id := range live.IDs() {
+		head, _ := live.Find(id)
 		names[head.Release] = true
 	}
 	var found []LostRelease
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if objects := there.Of(name); len(objects) > 0 {
-			found = append(found, LostRelease{Name: name, Objects: len(objects), Newest: recovered(objects)})
+		if objects := live.Of(name); len(objects) > 0 {
+			found = append(found, LostRelease{Name: name, Objects: len(objects), Newest: newestAnnotated(objects)})
 		}
 	}
 	return found, nil

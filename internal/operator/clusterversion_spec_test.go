@@ -42,9 +42,9 @@ func TestARegistryThatFails(t *testing.T) {
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
 	image := s.push("1.0.1", shop)
-	target, err := url.Parse("http://" + s.registry)
+	registry, err := url.Parse("http://" + s.registry)
 	s.must(err)
-	forward := httputil.NewSingleHostReverseProxy(target)
+	forward := httputil.NewSingleHostReverseProxy(registry)
 	var state atomic.Value
 	state.Store("away")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,15 +62,15 @@ func TestARegistryThatFails(t *testing.T) {
 	t.Cleanup(server.Close)
 	image = strings.Replace(image, s.registry, strings.TrimPrefix(server.URL, "http://"), 1)
 	s.update(image)
-	said := func(words string) func(*configv1.ClusterVersion) bool {
+	existing := func(words string) func(*configv1.ClusterVersion) bool {
 		return func(v *configv1.ClusterVersion) bool {
 			c := find(v, "ReleaseAccepted")
 			return c.Status == configv1.ConditionFalse && c.Reason == "RetrievePayload" && strings.Contains(c.Message, words)
 		}
 	}
-	s.until("the registry is away", said("503"))
+	s.until("the registry is away", existing("503"))
 	state.Store("other bytes")
-	s.until("the registry sends other bytes", said("digest"))
+	s.until("the registry sends other bytes", existing("digest"))
 	state.Store("slow")
 	s.ask(nil)
 	s.until("taken back", has("ReleaseAccepted", configv1.ConditionTrue, "PayloadLoaded"))

@@ -1,0 +1,347 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// An explainer adds its messages to an answer, if they concern the state of the object.
+type explainer func(*ObjectFacts, *Answer)
+
+// The explainers of an object by itself, from the outside in; and those whose messages a status of the whole release has elsewhere.
+var (
+	ofObject  = []explainer{explainUnknown, explainNotReady, explainDrift, explainMissing, explainTerminating, explainKept, explainUnserved, explainNamespace, explainStep, explainBlocked, explainPlace, explainGate}
+	ofRelease = []explainer{explainHooks, explainRun, explainOwner}
+)
+
+// Judge returns the state of an object, and why.
+func Judge(f *ObjectFacts) *Answer { return judge(f, slices.Concat(ofObject, ofRelease)) }
+
+func judge(f *ObjectFacts, explainers []explainer) *Answer {
+	a := &Answer{Object: f.Object, State: f.state(), Messages: []Message{}, Unknown: f.Unknown, Release: f.Owner}
+	a.Done = a.State == Ready || a.State == Gone
+	node, step, isLeft := f.step()
+	if isLeft || f.PendingDelete != nil || (f.Owner != "" || f.IsNamed) && f.Record != nil { // else it may be of another release
+		a.Release, a.Version = f.Record.Release, f.version()
+	}
+	if f.Plan != nil && f.Plan.File != "" {
+		a.Release, a.Version, a.File, a.Node, a.Needs = cmp.Or(f.Plan.Release, a.Release), cmp.Or(f.Plan.Version, a.Version), f.Plan.File, f.Plan.Node, f.Plan.Needs
+		a.After = f.Plan.After
+	}
+	if isLeft {
+		a.Node, a.File = cmp.Or(nodeOf(step.File), f.Record.Run.Nodes[node].Name), cmp.Or(step.File, a.File)
+	}
+	for _, explain := range explainers {
+		explain(f, a)
+	}
+	return a
+}
+
+// state returns the state of the object.
+func (f *ObjectFacts) state() ObjectState {
+	_, step, isLeft := f.step()
+	switch {
+	case f.Seen.State == tombstone.Unknown && f.Unserved == nil:
+		return Unknown
+	case f.Seen.State == tombstone.Terminating:
+		return Terminating
+	case f.isDeleted() && f.Seen.State == tombstone.Absent:
+		return Gone
+	case f.Live == nil:
+		return Absent
+	case f.isDeleted():
+		return Kept
+	case f.Verdict.State != ready.Ready:
+		return NotReady
+	case isLeft && step.Hook != "" && !f.isObjectLeft(): // of which the rollout is not complete without it
+		return NotReady
+	case isLeft && (step.State != record.Waiting || step.Hook != ""):
+		return Outdated
+	case f.isUnapplied():
+		return Outdated
+	case f.isUnreported():
+		return Unknown
+	case f.Drift != nil:
+		return Changed
+	default:
+		return Ready
+	}
+}
+
+// isUnapplied reports whether the query names a version of a release that was not applied.
+func (f *ObjectFacts) isUnapplied() bool {
+	switch {
+	case f.Plan == nil || f.Plan.File == "" || f.IsUnread:
+		return false
+	case f.Record == nil: // the object may have the release all the same
+		return f.Plan.Release != "" && f.Plan.Release != f.Owner
+	default:
+		return !f.Plan.IsRecorded
+	}
+}
+
+// isUnreported reports whether an unfinished apply may not have reached the object: it has
+// not reported it, and has not changed it since it began.
+func (f *ObjectFacts) isUnreported() bool {
+	if f.Record == nil || f.Record.Newest() == nil {
+		return false
+	}
+	if newest := f.Record.Newest(); newest.State != record.Partial || !f.Applied.Before(newest.Started.Time) {
+		return false
+	}
+	if run := f.Record.Run; run != nil {
+		return run.More > 0 && f.Plan == nil
+	}
+	return f.Held != nil
+}
+
+// isDeleted reports whether the object is to be deleted: by the release of the query, by the run,
+// or by a pending delete.
+func (f *ObjectFacts) isDeleted() bool {
+	if f.Plan != nil && f.Plan.File != "" {
+		return f.Plan.Deletes
+	}
+	if _, step, found := f.step(); found {
+		return step.Deletes
+	}
+	return f.Deletes || f.PendingDelete != nil
+}
+
+// step returns the step of the run of the release that the object is at, if the run is not done with it.
+func (f *ObjectFacts) step() (node int, step record.RunStep, found bool) {
+	if f.Record == nil {
+		return 0, step, false
+	}
+	run := f.Record.Run
+	if node, step, found = run.Find(f.Object); found || run == nil || run.More == 0 || f.Plan == nil || f.Plan.Node == "" {
+		return node, step, found
+	}
+	node = slices.IndexFunc(run.Nodes, func(n record.RunNode) bool { return n.Name == f.Plan.Node })
+	return max(node, 0), record.RunStep{ID: f.Object, File: f.Plan.File, State: record.Blocked, Deletes: f.Plan.Deletes}, node >= 0
+}
+
+// isObjectLeft reports whether the run is not done with the object itself, whatever its hooks are at.
+func (f *ObjectFacts) isObjectLeft() bool {
+	for _, step := range f.Record.Run.Steps() {
+		if step.ID == f.Object && step.Hook == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// version returns the version that is being applied, or was applied last.
+func (f *ObjectFacts) version() string {
+	if f.Record.Run != nil {
+		return f.Record.Run.Version
+	}
+	if newest := f.Record.Newest(); newest != nil {
+		return newest.Version
+	}
+	return ""
+}
+
+// addMessage adds a message.
+func (a *Answer) addMessage(details []string, format string, args ...any) {
+	a.Messages = append(a.Messages, Message{Text: fmt.Sprintf(format, args...), Details: details})
+}
+
+// age returns the time since a moment, for humans.
+func (f *ObjectFacts) age(since time.Time) string {
+	return duration.HumanDuration(max(f.Now.Sub(since), 0))
+}
+
+// explainUnknown adds why the state of an object is not known.
+func explainUnknown(f *ObjectFacts, a *Answer) {
+	switch {
+	case a.State != Unknown:
+	case f.Live != nil:
+		a.addMessage(nil, "it is ready, maybe as it was before: the apply has not reported whether it has reached it")
+	default:
+		a.addMessage(nil, "it can't be looked at: %s", f.Seen.Why)
+	}
+}
+
+// explainNotReady adds why an object is not ready.
+func explainNotReady(f *ObjectFacts, a *Answer) {
+	if a.State != NotReady || f.Verdict.State == ready.Ready { // then it is a hook that is not done
+		return
+	}
+	a.For, a.Reason = f.Verdict.Message, f.Verdict.Reason
+	since := ""
+	if _, step, found := f.step(); found && step.Since != nil && step.Hook == "" {
+		a.Since, since = step.Begun(), f.duration(step)
+	}
+	if f.Verdict.State == ready.Failed {
+		a.addMessage(f.Pods, "it has failed, and waiting does not help: %s%s", f.Verdict.Message, since)
+	} else {
+		a.addMessage(f.Pods, "it waits: %s%s", f.Verdict.Message, since)
+	}
+}
+
+// explainTerminating adds who deletes a terminating object, and what holds it.
+func explainTerminating(f *ObjectFacts, a *Answer) {
+	if a.State != Terminating {
+		return
+	}
+	who := "its delete was requested"
+	if f.PendingDelete != nil {
+		who = "version " + cmp.Or(printable.Line(f.PendingDelete.Version), "-") + " deletes it"
+	} else if f.isDeleted() {
+		who = "the release deletes it"
+	}
+	a.Since, a.Finalizers, a.Remaining = &f.Seen.Since, f.Seen.Finalizers, f.Seen.Remains
+	a.addMessage(f.heldBy(), "%s: %s", who, f.Seen.Describe(f.Now))
+	if isOfRelease := f.Owner != "" || a.File != ""; isOfRelease && !f.isDeleted() {
+		a.addMessage(nil, "an apply makes it again once it is gone")
+	}
+}
+
+// heldBy returns for each finalizer who has to remove it.
+func (f *ObjectFacts) heldBy() []string {
+	var lines []string
+	for _, finalizer := range f.Seen.Finalizers {
+		by := tombstone.FinalizerRemover(finalizer)
+		if holder := f.Holders[finalizer]; holder != "" {
+			by = "set by " + holder + "; " + by
+		}
+		lines = append(lines, "finalizer "+finalizer+": "+by)
+	}
+	return lines
+}
+
+// explainKept adds why an object that is to be deleted exists.
+func explainKept(f *ObjectFacts, a *Answer) {
+	_, _, isLeft := f.step()
+	switch {
+	case a.State == Gone && f.PendingDelete != nil:
+		a.addMessage(nil, "version %s requested its delete %s ago", cmp.Or(printable.Line(f.PendingDelete.Version), "-"), f.age(f.PendingDelete.RequestedAt.Time))
+	case a.State != Kept:
+	case f.Seen.State == tombstone.Reappeared:
+		a.addMessage(nil, "version %s deleted it, and it exists again: made by %s; only an update deletes it once more", cmp.Or(printable.Line(f.PendingDelete.Version), "-"), f.Seen.MadeBy)
+	case f.PendingDelete != nil && !isLeft:
+		a.addMessage(nil, "version %s requested its delete %s ago, and it is not terminating: the apply did not reach it, or it was created again since", cmp.Or(printable.Line(f.PendingDelete.Version), "-"), f.age(f.PendingDelete.RequestedAt.Time))
+	default:
+		a.addMessage(nil, "the release deletes it, and its delete was not requested yet")
+	}
+}
+
+// explainUnserved adds why the cluster does not serve the kind of an object.
+func explainUnserved(f *ObjectFacts, a *Answer) {
+	if f.Unserved == nil || a.Done {
+		return
+	}
+	kind := f.Object.GroupKind().String()
+	switch {
+	case f.Unserved.Definition == "" && f.pendingDefinition() != "":
+		a.addMessage(nil, "the cluster has no kind %s: the release brings it, in %s, and has not done so yet", kind, f.pendingDefinition())
+	case f.Unserved.Definition == "":
+		a.addMessage(nil, "the cluster has no kind %s, and no CustomResourceDefinition for it", kind)
+	case f.Unserved.Verdict.State != ready.Ready:
+		a.addMessage(nil, "the cluster does not serve kind %s yet: CustomResourceDefinition %s waits: %s", kind, printable.Line(f.Unserved.Definition), f.Unserved.Verdict.Message)
+	default:
+		a.addMessage(nil, "the cluster does not serve kind %s yet, although CustomResourceDefinition %s is established: it takes a moment, unless no version is served", kind, printable.Line(f.Unserved.Definition))
+	}
+}
+
+// pendingDefinition names the CustomResourceDefinition of the object's kind that the run has still to apply; "" if there is none.
+func (f *ObjectFacts) pendingDefinition() string {
+	if f.Record == nil {
+		return ""
+	}
+	for node, step := range f.Record.Run.Steps() {
+		_, group, _ := strings.Cut(step.Name, ".")
+		if step.GroupKind() == kinds.CustomResourceDefinition && group == f.Object.Group && !step.Deletes {
+			return step.ID.String() + " (" + cmp.Or(nodeOf(step.File), f.Record.Run.Nodes[node].Name) + ")"
+		}
+	}
+	return ""
+}
+
+// explainNamespace adds that the namespace of an object does not exist, or is terminating.
+func explainNamespace(f *ObjectFacts, a *Answer) {
+	if f.ObjectNamespace == nil || a.Done {
+		return
+	}
+	if f.ObjectNamespace.State == tombstone.Absent {
+		a.addMessage(nil, "namespace %s is not there", f.Object.Namespace)
+		return
+	}
+	a.addMessage(nil, "nothing can be made in namespace %s: it is %s", f.Object.Namespace, f.ObjectNamespace.Describe(f.Now))
+}
+
+// explainPlace adds the place of the object in the release of the query, and the objects that it
+// needs.
+func explainPlace(f *ObjectFacts, a *Answer) {
+	if f.Plan == nil || a.Done {
+		return
+	}
+	if f.Plan.File == "" {
+		a.addMessage(nil, "the named release does not contain it")
+		return
+	}
+	where := "it is in " + printable.Line(f.Plan.File)
+	if f.Plan.Node != "" {
+		where += ", " + f.Plan.Node
+	}
+	if _, _, found := f.step(); !found && len(f.Plan.After) > 0 {
+		where += ", which comes after " + few(f.Plan.After, 0)
+	}
+	var needs []string
+	for _, need := range f.Plan.Needs {
+		needs = append(needs, fmt.Sprintf("needs %s (%s): %s", need.Object, cmp.Or(need.Node, printable.Line(need.File)), need.Why))
+	}
+	a.addMessage(needs, "%s", where)
+}
+
+// explainGate adds the findings that would block the release.
+func explainGate(f *ObjectFacts, a *Answer) {
+	if len(f.Gate) == 0 || a.Done {
+		return
+	}
+	var lines []string
+	for _, finding := range f.Gate {
+		lines = append(lines, finding.String())
+	}
+	a.addMessage(lines, "an apply of the release would be refused")
+}
+
+// explainOwner adds the release that the object belongs to.
+func explainOwner(f *ObjectFacts, a *Answer) {
+	switch {
+	case f.Live == nil:
+	case f.Owner == "" && f.Drift != nil: // which explainDrift has added
+	case f.Owner == "":
+		a.addMessage(nil, "it is of no release: neither its label nor its managedFields name one")
+	case f.Plan != nil && f.Plan.Release != "" && f.Plan.Release != f.Owner:
+		a.addMessage(nil, "it is of release %s, not of %s", printable.Line(f.Owner), f.Plan.Release)
+	case f.Applied.IsZero():
+		a.addMessage(nil, "it is of release %s", printable.Line(f.Owner))
+	default:
+		a.addMessage(nil, "it is of release %s, which changed it last %s ago", printable.Line(f.Owner), f.age(f.Applied))
+	}
+}
+
+// few returns the first names, and how many more there are.
+func few(names []string, more int) string {
+	const most = 3
+	if len(names) > most+1 || more > 0 && len(names) > most {
+		names, more = names[:most], more+len(names)-most
+	}
+	text := strings.Join(names, "; ")
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
