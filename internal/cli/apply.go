@@ -142,7 +142,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	if report.isDry = f.dryRun.isAsked(); report.isDry {
 		run = report.preview
 	}
-	options.OnBegin, options.Apply.Tell, options.Lock.OnHeld = report.onBegin(ctx, c, release.Manifests), report.event, report.onHeld
+	options.OnBegin, options.Apply.OnEvent, options.Lock.OnHeld = report.onBegin(ctx, c, release.Manifests), report.event, report.onHeld
 	report.configure(&options.Apply)
 	var kept *keptReporter
 	if f.watch.isAsked {

@@ -81,7 +81,7 @@ func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *pay
 		return place[source{*event.Object, event.File}]
 	}
 	var events []apply.Event
-	options.Apply.Tell = func(event apply.Event) { events = append(events, event) }
+	options.Apply.OnEvent = func(event apply.Event) { events = append(events, event) }
 	outcome := session.Preview(ctx, c, release, options)
 	slices.SortStableFunc(events, func(a, b apply.Event) int { return of(a) - of(b) })
 	for _, event := range events {

@@ -46,7 +46,7 @@ func terminalOf(out io.Writer) *os.File {
 // configure makes an apply report as often as the live view shows it, if there is one.
 func (r *reporter) configure(options *apply.Options) {
 	if r.terminal != nil {
-		options.TellWaits, options.AskWhy, options.FollowHooks = liveWaits, liveAsks, true
+		options.ReportWaits, options.AskWhy, options.FollowHooks = liveWaits, liveAsks, true
 	}
 }
 

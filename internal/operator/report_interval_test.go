@@ -13,7 +13,7 @@ import (
 // TestNoWaitIsForgottenBeforeItIsToldAgain: Progressing would name what is waited for at times, and at other times not.
 func TestNoWaitIsForgottenBeforeItIsToldAgain(t *testing.T) {
 	const usual = 10 * time.Second // of package apply
-	every := cmp.Or((&applier{}).sessionOptions(&target{}).Apply.TellWaits, usual)
+	every := cmp.Or((&applier{}).sessionOptions(&target{}).Apply.ReportWaits, usual)
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	fold := progress.New(progress.Intent{Began: began})
 	fold.Event(apply.Event{Time: began, Type: apply.Waiting, Object: &kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"}, Message: "0 of 1 replicas are available"})

@@ -163,7 +163,7 @@ func (r *running) options() session.Options {
 		releaseMemory()
 	}
 	o.OnInterrupted = func(err error) { r.update(func() { r.err = err }) }
-	o.Apply.Tell = func(e apply.Event) {
+	o.Apply.OnEvent = func(e apply.Event) {
 		r.applier.monitor.applied(r.release.Version, e)
 		r.mu.Lock()
 		if r.fold != nil {
@@ -216,7 +216,7 @@ func (a *applier) sessionOptions(t *target) session.Options {
 	return session.Options{
 		Namespace: a.options.Namespace, Source: t.Image, Own: a.options.Payload, Force: t.Force,
 		Apply: apply.Options{
-			Standard: a.options.Standard, DropUnknownFields: true, PauseHooks: pauseHooks, TellWaits: progress.ReportEvery, AskWhy: explainEvery,
+			Standard: a.options.Standard, DropUnknownFields: true, PauseHooks: pauseHooks, ReportWaits: progress.ReportEvery, AskWhy: explainEvery,
 		},
 	}
 }

@@ -30,7 +30,7 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 	a := newApplier(c, Options{})
 	a.session = &session.Session{}
 	r := newRunning(t.Context(), a, &target{}, release)
-	onEvent := r.options().Apply.Tell
+	onEvent := r.options().Apply.OnEvent
 	event := func(kind apply.EventType, action object.Action) apply.Event {
 		id := release.Manifests[0].ID()
 		return apply.Event{Time: c.Now(), Type: kind, Action: action, Object: &id, File: release.Manifests[0].Path, Message: "none of its pods is ready"}

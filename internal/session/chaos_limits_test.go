@@ -112,7 +112,7 @@ func TestTheClockIsAnHourOff(t *testing.T) {
 			}).wrap, clockOff(off))
 			retried := 0
 			o := options()
-			o.Apply.Tell = func(event apply.Event) {
+			o.Apply.OnEvent = func(event apply.Event) {
 				if event.Type == apply.Retrying {
 					retried++
 				}
@@ -251,7 +251,7 @@ func TestThousandsOfObjects(t *testing.T) {
 		runtime.GC()
 		highest, told := uint64(0), 0
 		o := options()
-		o.Apply.Tell = func(apply.Event) {
+		o.Apply.OnEvent = func(apply.Event) {
 			if told++; told%250 == 0 {
 				var now runtime.MemStats
 				runtime.ReadMemStats(&now)

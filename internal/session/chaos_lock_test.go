@@ -134,7 +134,7 @@ spec:
     spec: {containers: [{name: web, image: registry.example/web}]}
 `)
 	o := options()
-	o.Lock, o.Apply.TellWaits = lock.Options{Holder: "first", Duration: 10 * time.Second}, 100*time.Millisecond
+	o.Lock, o.Apply.ReportWaits = lock.Options{Holder: "first", Duration: 10 * time.Second}, 100*time.Millisecond
 	ended := make(chan *session.Outcome, 1)
 	c := connectAs(t, name)
 	go func() { ended <- session.Run(t.Context(), c, release, o) }()

@@ -51,7 +51,7 @@ func TestARealReleaseTwice(t *testing.T) {
 	labelNodes(t, c)
 	o := options()
 	o.Apply.DropUnknownFields = true
-	o.Apply.Tell = func(event apply.Event) {
+	o.Apply.OnEvent = func(event apply.Event) {
 		if event.Type == apply.Applied && event.Object.Kind == "ClusterOperator" && event.Action == object.Created {
 			operate(t, c, release, *event.Object)
 		}

@@ -57,7 +57,7 @@ spec:
 	o := options()
 	o.Lock.Duration = time.Minute
 	retried := 0
-	o.Apply.Tell = func(event apply.Event) {
+	o.Apply.OnEvent = func(event apply.Event) {
 		if event.Type == apply.Retrying {
 			retried++
 		}
@@ -181,7 +181,7 @@ func TestARightIsLostHalfWay(t *testing.T) {
 	})
 	o := options()
 	o.Namespace, o.Apply.Workers = namespace, 1
-	o.Apply.Tell = func(event apply.Event) {
+	o.Apply.OnEvent = func(event apply.Event) {
 		if event.Type == apply.Retrying {
 			t.Errorf("it is tried again: %s", event.Message)
 		}

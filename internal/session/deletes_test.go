@@ -157,7 +157,7 @@ func TestAnUpdateThatCouldNotSeeAnObjectAsksAgain(t *testing.T) {
 		}
 		return nil
 	}).roll(ctx, "1.0.1", neither, func(o *session.Options) {
-		o.Apply.Tell = func(e apply.Event) {
+		o.Apply.OnEvent = func(e apply.Event) {
 			if e.Type == apply.Retrying {
 				cancel()
 			}

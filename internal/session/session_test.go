@@ -69,7 +69,7 @@ func TestANewPayloadSupersedesTheOneThatIsApplied(t *testing.T) {
 			t.Parallel()
 			s := hold(t, name, lock.Options{Duration: 10 * time.Second})
 			waits := make(chan struct{}, 100)
-			first := session.Options{Keep: keeping, Apply: apply.Options{TellWaits: 100 * time.Millisecond, Tell: func(event apply.Event) {
+			first := session.Options{Keep: keeping, Apply: apply.Options{ReportWaits: 100 * time.Millisecond, OnEvent: func(event apply.Event) {
 				if event.Type == apply.Waiting {
 					waits <- struct{}{}
 				}

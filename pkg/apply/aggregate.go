@@ -17,7 +17,7 @@ var severity = []reason.Effect{reason.Report, reason.None, reason.FailAfterInter
 // operatorReasons begin the reasons of operators that fail.
 const operatorReasons = "ClusterOperator"
 
-// plurals say of several operators what is wrong with all of them.
+// plurals are the messages about several operators with the same problem.
 var plurals = map[string]string{
 	ready.ReasonNoVersions:   "do not declare which versions they are to report",
 	ready.ReasonNotAvailable: "are not available",
@@ -27,7 +27,7 @@ var plurals = map[string]string{
 
 // aggregate makes one error of several, as the cluster-version operator does: operators
 // with the same trouble are one, and what is still more than one is object.MultipleErrors. It
-// says everything that each of them said; of objects with one cause, for the first of them. What
+// has the whole message of each of them; of objects with one cause, that of the first. What
 // was cut off has no trouble of its own.
 func aggregate(failures []error) error {
 	var others []error

@@ -37,7 +37,7 @@ import (
 // ErrTimeout is the cause of a run that has passed its deadline.
 var ErrTimeout = errors.New("the time is up")
 
-// Options say how to apply.
+// Options are how to apply.
 type Options struct {
 	Release  string     // the value of the label that objects get
 	Version  string     // of the payload, for the record
@@ -59,8 +59,8 @@ type Options struct {
 	AdoptFrom []string
 	// Hooks are what a user wants of the lifecycle hooks of Deployments in this run.
 	Hooks map[kinds.ID]deploymenthook.Override
-	// TellWaits is how often waits are reported; every 10 seconds if it is 0.
-	TellWaits time.Duration
+	// ReportWaits is how often waits are reported; every 10 seconds if it is 0.
+	ReportWaits time.Duration
 	// AskWhy is how often it is found out why pods don't become ready, which costs requests; as
 	// often as waits are reported if it is 0.
 	AskWhy time.Duration
@@ -68,8 +68,8 @@ type Options struct {
 	Lock *lock.Hold
 	// Journal keeps what must outlive this run.
 	Journal *object.Journal
-	// Tell is called with each event, one after the other. It may be nil.
-	Tell func(Event)
+	// OnEvent is called with each event, one after the other. It may be nil.
+	OnEvent func(Event)
 	// Fingerprints are where those of applied objects go; a new set if it is nil. A Repairer shares
 	// them.
 	Fingerprints *fingerprint.Cache
@@ -83,10 +83,10 @@ type Options struct {
 
 	// PauseHooks is how long a rollout is left alone that a lifecycle hook has stopped; not at all if it is 0.
 	PauseHooks time.Duration
-	// FollowHooks tells each line that the pod of a hook logs.
+	// FollowHooks reports each line that the pod of a hook logs.
 	FollowHooks bool
 
-	lookCounts time.Duration          // object.LookCounts, unless a test says otherwise
+	lookCounts time.Duration          // object.LookCounts, unless a test sets another one
 	newSteps   func(r *run) stepMaker // of a test; nil else
 }
 
@@ -111,14 +111,14 @@ func (o Options) withDefaults() Options {
 	if o.lookCounts == 0 {
 		o.lookCounts = object.LookCounts
 	}
-	if o.TellWaits == 0 {
-		o.TellWaits = 10 * time.Second
+	if o.ReportWaits == 0 {
+		o.ReportWaits = 10 * time.Second
 	}
 	if o.AskWhy == 0 {
-		o.AskWhy = o.TellWaits
+		o.AskWhy = o.ReportWaits
 	}
-	if o.Tell == nil {
-		o.Tell = func(Event) {}
+	if o.OnEvent == nil {
+		o.OnEvent = func(Event) {}
 	}
 	if o.Fingerprints == nil {
 		o.Fingerprints = fingerprint.Read(nil)

@@ -89,7 +89,7 @@ func TestJobIsRunOnce(t *testing.T) {
 		merge(t, cluster, configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
 	}}
 	release := load(t, namespace, namespace, files)
-	did := run(t, t.Context(), release, apply.Options{Tell: audience.tell(namespace)})
+	did := run(t, t.Context(), release, apply.Options{OnEvent: audience.tell(namespace)})
 	if did.Err != nil {
 		t.Fatal(did.Err)
 	}
@@ -119,7 +119,7 @@ func TestWhatIsDeletedAgainAndAgainIsSaid(t *testing.T) {
 			cancel()
 		}
 	}}
-	did := run(t, ctx, release, apply.Options{Mode: graph.Install, TellWaits: quickly, Tell: audience.tell(namespace)})
+	did := run(t, ctx, release, apply.Options{Mode: graph.Install, ReportWaits: quickly, OnEvent: audience.tell(namespace)})
 	if !errors.Is(did.Err, context.Canceled) {
 		t.Errorf("%v; said last: %s", did.Err, audience.last)
 	}

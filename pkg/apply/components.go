@@ -23,7 +23,7 @@ type components struct {
 type component struct {
 	left, running int // parts
 	began         time.Time
-	isRunning     bool          // an event has told that it began
+	isRunning     bool          // an event has reported that it began
 	outcome       object.Action // what came of it, where it is not all done
 }
 

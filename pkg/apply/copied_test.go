@@ -24,7 +24,7 @@ metadata:
   managedFields: [{manager: somebody, operation: Apply, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {}}]
 `)
 	for _, action := range []string{"created", "unchanged"} {
-		did := run(t, t.Context(), release, apply.Options{Mode: graph.Install, Tell: func(event apply.Event) {
+		did := run(t, t.Context(), release, apply.Options{Mode: graph.Install, OnEvent: func(event apply.Event) {
 			if event.Type == apply.Failing || event.Type == apply.Retrying {
 				t.Error(event.Message)
 			}

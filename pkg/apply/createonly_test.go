@@ -21,7 +21,7 @@ func TestCreateOnlyObjectThatGoesDuringTheRunIsMadeAnew(t *testing.T) {
 	if did := run(t, t.Context(), release, apply.Options{}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
-	did := run(t, t.Context(), release, apply.Options{Full: true, Tell: func(event apply.Event) {
+	did := run(t, t.Context(), release, apply.Options{Full: true, OnEvent: func(event apply.Event) {
 		if event.Type != apply.Applied || event.Object.Name != "first" {
 			return
 		}

@@ -43,7 +43,7 @@ func TestWhatGoesBeforeItsTurnIsMissed(t *testing.T) {
 	must(t, err)
 	var gone, back sync.Once
 	var waits []string
-	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, TellWaits: 10 * time.Millisecond, Tell: func(event apply.Event) {
+	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, ReportWaits: 10 * time.Millisecond, OnEvent: func(event apply.Event) {
 		switch {
 		case event.Type == apply.Applied && event.Object.Name == "early":
 			gone.Do(func() { _ = their.objects().Delete(context.Background(), "it", metav1.DeleteOptions{}) })

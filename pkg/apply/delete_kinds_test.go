@@ -135,7 +135,7 @@ spec: {group: %s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, 
 		t.Errorf("what deletes nothing should go on: %+v, %v", did.Changes[0], did.Err)
 	}
 	var tries int
-	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, Tell: func(e apply.Event) {
+	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, OnEvent: func(e apply.Event) {
 		if e.Type != apply.Retrying {
 			return
 		}

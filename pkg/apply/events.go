@@ -15,14 +15,14 @@ type EventType string
 
 // The events.
 const (
-	Applied  EventType = "applied"  // an object, or a tombstone: Action says what was done
+	Applied  EventType = "applied"  // an object, or a tombstone: Action is what was done
 	BeReady  EventType = "ready"    // an object that was waited for
 	Waiting  EventType = "waiting"  // for an object, again and again
 	Retrying EventType = "retrying" // after a failure, as another try may succeed
 	Failing  EventType = "failed"   // for good
 	Warned   EventType = "warning"  // by the server, once for each text
 	Began    EventType = "began"    // a node
-	Ended    EventType = "ended"    // a node; Action says what came of it, unless it is all done
+	Ended    EventType = "ended"    // a node; Action is its result, unless it is all done
 
 	Adopted   EventType = "adopted"   // fields that other tools had set
 	Overruled EventType = "overruled" // fields that others had set otherwise
@@ -63,22 +63,22 @@ func (e Event) Name() string {
 
 // An emitter passes on the events of a run, one after the other.
 type emitter struct {
-	now  func() time.Time // by the server's clock
-	tell func(Event)
+	now     func() time.Time // by the server's clock
+	onEvent func(Event)
 
 	mu    sync.Mutex
 	waits map[object.StepID]bool // waits that were reported, and whose end was not
 }
 
-func newEmitter(now func() time.Time, tell func(Event)) *emitter {
-	return &emitter{now: now, tell: tell, waits: map[object.StepID]bool{}}
+func newEmitter(now func() time.Time, onEvent func(Event)) *emitter {
+	return &emitter{now: now, onEvent: onEvent, waits: map[object.StepID]bool{}}
 }
 
 // close has nothing passed on any more: the log of a pod may have another line when the run has ended.
 func (e *emitter) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.tell = func(Event) {}
+	e.onEvent = func(Event) {}
 }
 
 // emit passes on an event.
@@ -86,7 +86,7 @@ func (e *emitter) emit(event Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	event.Time = e.now().UTC()
-	e.tell(event)
+	e.onEvent(event)
 }
 
 // about passes on an event about a step.
@@ -103,7 +103,7 @@ func (e *emitter) waiting(wait Wait, hasEnded func(Wait) bool) {
 		return
 	}
 	e.waits[wait.step] = true
-	e.tell(Event{
+	e.onEvent(Event{
 		Time: e.now().UTC(), Type: Waiting, Object: &wait.ID, Hook: wait.Hook, File: wait.File, Node: wait.Node,
 		Reason: wait.Reason, Effect: wait.Effect, Message: wait.For, Since: &wait.Since, IsRetry: wait.IsRetry, Why: wait.Why,
 	})

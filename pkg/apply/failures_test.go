@@ -154,7 +154,7 @@ func TestTransientFailuresAreRetried(t *testing.T) {
 			repairIt := sync.OnceFunc(row.prepare(t, namespace))
 			options := row.options
 			options.NoWait = true
-			options.Tell = func(event apply.Event) {
+			options.OnEvent = func(event apply.Event) {
 				if event.Type == apply.Retrying {
 					repairIt()
 				}

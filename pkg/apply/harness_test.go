@@ -114,11 +114,11 @@ func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *paylo
 		options.Timeout = patience
 	}
 	options.Release, options.Journal = release.Name, object.NewJournal(store, known)
-	tell := options.Tell
-	options.Tell = func(event apply.Event) {
+	onEvent := options.OnEvent
+	options.OnEvent = func(event apply.Event) {
 		did.events = append(did.events, event)
-		if tell != nil {
-			tell(event)
+		if onEvent != nil {
+			onEvent(event)
 		}
 	}
 	did.Report = apply.Run(ctx, c, release, before, options)

@@ -22,7 +22,7 @@ func TestLogsOfHooksAreFollowed(t *testing.T) {
 	s := newHookedShop(t)
 	pod := ""
 	var once sync.Once
-	options := apply.Options{Mode: graph.Install, FollowHooks: true, TellWaits: quickly, Tell: func(event apply.Event) {
+	options := apply.Options{Mode: graph.Install, FollowHooks: true, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		switch {
 		case event.Type == apply.Logged && event.Message == "table 1 of 2":
 			test.LogPod(t, s.namespace, pod, "begins\ntable 1 of 2\ntable 2 of 2")

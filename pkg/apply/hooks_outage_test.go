@@ -43,7 +43,7 @@ func TestServerIsKilledWhileAHookRuns(t *testing.T) {
 	must(t, err)
 	var once sync.Once
 	var outage sync.WaitGroup
-	options := apply.Options{Mode: graph.Install, TellWaits: quickly, Tell: func(event apply.Event) {
+	options := apply.Options{Mode: graph.Install, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		if event.Type == apply.Waiting && strings.HasSuffix(event.Message, " runs") {
 			once.Do(func() {
 				outage.Go(func() {

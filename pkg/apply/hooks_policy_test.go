@@ -19,7 +19,7 @@ import (
 // onceRunning returns options whose hooks' pods are each given to a function, once they run.
 func onceRunning(did func(pod string)) apply.Options {
 	seen := map[string]bool{}
-	return apply.Options{TellWaits: quickly, Tell: func(event apply.Event) {
+	return apply.Options{ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		words := strings.Fields(event.Message)
 		if event.Type == apply.Waiting && event.Hook != "" && len(words) == 3 && words[2] == "runs" && !seen[words[1]] {
 			seen[words[1]] = true

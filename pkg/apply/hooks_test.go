@@ -375,7 +375,7 @@ func TestARolloutOfADeploymentThatIsNoMoreEnds(t *testing.T) {
 	release.image, release.hooks = "two", hookThat("mid", "Abort", `{name: SANDBOX_POD, value: run}`)
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	run(t, ctx, load(t, s.namespace, s.namespace, release.files()), apply.Options{Mode: graph.Update, TellWaits: quickly, Tell: func(event apply.Event) {
+	run(t, ctx, load(t, s.namespace, s.namespace, release.files()), apply.Options{Mode: graph.Update, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		if event.Hook == "mid" && strings.HasSuffix(event.Message, " runs") {
 			interrupt()
 		}

@@ -198,7 +198,7 @@ func (s hookedShop) troubledBy(trouble hookTrouble) {
 			trouble.disturb(s, s.hookPodNames()[0])
 		}
 	})
-	did := run(s.T, s.Context(), load(s.T, s.namespace, s.namespace, files), apply.Options{Mode: graph.Install, TellWaits: quickly, Tell: func(event apply.Event) {
+	did := run(s.T, s.Context(), load(s.T, s.namespace, s.namespace, files), apply.Options{Mode: graph.Install, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		if event.Hook == "pre" && (event.Type == apply.Waiting || event.Type == apply.Retrying) {
 			said = append(said, s.general(event.Message))
 		}

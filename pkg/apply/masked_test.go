@@ -21,7 +21,7 @@ const secret = "hunter2-hunter2-hunter2"
 
 var encoded = base64.StdEncoding.EncodeToString([]byte(secret))
 
-const notShown = "; what it says is not shown, for it may quote the Secret"
+const notShown = "; its message is not shown, since it may quote the Secret"
 
 var secretRows = map[string]struct {
 	given   string

@@ -43,8 +43,8 @@ func TestWhatIsDeletedDuringTheRunIsAppliedAgain(t *testing.T) {
 				run(t, t.Context(), release, apply.Options{Mode: graph.Update, NoWait: true})
 			}
 			maps := test.Client(t).CoreV1().ConfigMaps(namespace)
-			waits, options := 0, apply.Options{Mode: row.mode, Workers: 1, TellWaits: quickly}
-			options.Tell = func(event apply.Event) {
+			waits, options := 0, apply.Options{Mode: row.mode, Workers: 1, ReportWaits: quickly}
+			options.OnEvent = func(event apply.Event) {
 				if event.Type != apply.Waiting || strings.Contains(event.Message, "deleted") {
 					return
 				}
@@ -75,7 +75,7 @@ func TestWhatIsDeletedAndCantBeAppliedAgainEndsTheRun(t *testing.T) {
 	may := grant(t, namespace)
 	may("configmaps")
 	did := runOn(t, t.Context(), as(t, namespace), load(t, namespace, namespace, gate), apply.Options{
-		Mode: graph.Install, TellWaits: quickly, Tell: func(event apply.Event) {
+		Mode: graph.Install, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 			if event.Type == apply.Waiting && !strings.Contains(event.Message, "deleted") {
 				may("services")
 				_ = test.Client(t).CoreV1().ConfigMaps(namespace).Delete(context.Background(), "gate", metav1.DeleteOptions{})

@@ -214,7 +214,7 @@ func TestRightThatIsLostAndComesBack(t *testing.T) {
 {apiVersion: v1, kind: ConfigMap, metadata: {name: last, namespace: NS}}
 `
 	release := load(t, namespace, namespace, files)
-	did := runOn(t, t.Context(), as(t, namespace), release, apply.Options{Tell: func(event apply.Event) {
+	did := runOn(t, t.Context(), as(t, namespace), release, apply.Options{OnEvent: func(event apply.Event) {
 		if event.Type == apply.Applied && event.Object.Name == "first" {
 			may("configmaps")
 		}

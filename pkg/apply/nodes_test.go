@@ -81,7 +81,7 @@ func TestANodeThatIsInterruptedIsNotDone(t *testing.T) {
 	release := load(t, namespace, namespace, "-- 0000_10_web_web.yaml --\n"+workload("Deployment", "web", "run", ""))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	did := run(t, ctx, release, apply.Options{TellWaits: quickly, Tell: func(event apply.Event) {
+	did := run(t, ctx, release, apply.Options{ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		if event.Type == apply.Waiting {
 			cancel()
 		}

@@ -15,7 +15,7 @@ type order struct {
 	graph *graph.Graph
 	tasks []task
 	steps []object.WalkStep
-	// isUnawaited says of a task that its object can't be ready before something that comes later is there:
+	// isUnawaited is true for a task whose object can't be ready before something that comes later is there:
 	// nothing in between waits for it.
 	isUnawaited []bool
 	// holds are the tasks whose objects must be ready before a step begins, beside those that the step itself needs.
@@ -180,7 +180,7 @@ func (o *order) inPayload(changes []object.Change) []object.Change {
 	return all
 }
 
-// nodeOf names the level and the component at whose place a step is; "" if its file says none.
+// nodeOf names the level and the component at whose place a step is; "" if its file names none.
 func (o *order) nodeOf(step int) string { return graph.ParseName(o.tasks[o.taskOf[step]].file).Words() }
 
 // parts returns where the steps of a node of the graph change from one level or component to the next, and where

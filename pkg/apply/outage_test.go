@@ -40,7 +40,7 @@ func TestServerIsKilledWhileARunWaits(t *testing.T) {
 			merge(t, c, configMaps, "default/last", `{"data":{"state":"on"}}`)
 		}
 	}}
-	did := runOn(t, t.Context(), c, release, apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
+	did := runOn(t, t.Context(), c, release, apply.Options{ReportWaits: quickly, OnEvent: audience.tell(namespace)})
 	if did.Err != nil || !isKilled {
 		t.Errorf("%v; said last: %s", did.Err, audience.last)
 	}
@@ -153,7 +153,7 @@ func TestWaitingTakesTheRightsOfANamespace(t *testing.T) {
 			merge(t, owner, configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
 		}
 	}}
-	did := runOn(t, t.Context(), c, release, apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
+	did := runOn(t, t.Context(), c, release, apply.Options{ReportWaits: quickly, OnEvent: audience.tell(namespace)})
 	if did.Err != nil {
 		t.Errorf("%v; said last: %s", did.Err, audience.last)
 	}
@@ -182,7 +182,7 @@ func TestWaitingSaysWhichRightIsMissing(t *testing.T) {
 		}
 		merge(t, connect(t), configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
 	}}
-	did := runOn(t, t.Context(), c, release, apply.Options{TellWaits: time.Hour, Tell: audience.tell(namespace)})
+	did := runOn(t, t.Context(), c, release, apply.Options{ReportWaits: time.Hour, OnEvent: audience.tell(namespace)})
 	if did.Err != nil || !isGranted {
 		t.Errorf("%v; said last: %s", did.Err, audience.last)
 	}

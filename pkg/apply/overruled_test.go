@@ -53,7 +53,7 @@ func TestWhoIsOverruledIsTold(t *testing.T) {
 	if have := a.field("Deployment.apps", key, "spec", "replicas") + a.field("Deployment.apps", key, "spec", "paused"); have != "3true" {
 		t.Error("replicas and paused are", have)
 	}
-	wantEvent := "Deployment Warning FieldsOverruled: release NS says otherwise, and has set again: metadata.annotations.is (kubectl-edit), spec.replicas (kubectl-edit)\n"
+	wantEvent := "Deployment Warning FieldsOverruled: release NS has other values, and has set again: metadata.annotations.is (kubectl-edit), spec.replicas (kubectl-edit)\n"
 	if diff := cmp.Diff(wantEvent, warningsOn(t, namespace, "web")); diff != "" {
 		t.Error(diff)
 	}

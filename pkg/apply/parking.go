@@ -46,7 +46,7 @@ func (w *walk) interrupt() {
 }
 
 // waits parks a step until what it waits for has come. If the walk has to end before, the step is not done, and the
-// report says what it waited for.
+// report has what it waited for.
 func (w *walk) waits(step int, wait *object.StepWait) {
 	w.forgetFailure(step)
 	w.run.waits.stepWaits(step, w.run.order.steps[step].ID(), wait)
@@ -81,7 +81,7 @@ func (w *walk) awaitNeeds(step int) (isParked bool) {
 		if isReady {
 			w.continued = append(w.continued, step)
 		} else {
-			w.ended(step, false) // the report says which it was
+			w.ended(step, false) // the report has which it was
 		}
 	})
 	return true

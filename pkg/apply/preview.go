@@ -16,14 +16,14 @@ import (
 
 // Preview finds out what Run would do, by dry runs on the server. It changes nothing, waits
 // for nothing and tries nothing again for long: what depends on what is not there yet is
-// said not to be checked, or held against the definition that the payload itself brings.
+// reported as not checked, or compared with the definition in the payload itself.
 //
 // A failure holds up nothing here: each object is looked at.
 func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory, options Options) *Report {
 	options = options.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
 	defer cancel()
-	p := &preview{results: newResults(newEmitter(c.Now, options.Tell))}
+	p := &preview{results: newResults(newEmitter(c.Now, options.OnEvent))}
 	p.requests, p.cut = context.WithCancel(ctx)
 	defer p.cut()
 	applier := object.New(p.requests, c, before, options.objects(release.Manifests), p.results.handler(nil))
@@ -45,7 +45,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 		})
 	}
 	_ = group.Wait() // which has no errors: failures are part of the report
-	p.sayWhyNotDone(ctx)
+	p.explainNotDone(ctx)
 	return &Report{
 		Mode: options.Mode, Changes: order.inPayload(p.results.changes), Warnings: p.results.allWarnings(), Err: p.results.err(ctx, nil),
 	}
@@ -87,8 +87,8 @@ func (p *preview) step(i int, s object.WalkStep, m *payload.Manifest) {
 	}
 }
 
-// sayWhyNotDone says of the steps that were not looked at why.
-func (p *preview) sayWhyNotDone(ctx context.Context) {
+// explainNotDone adds the reason to the steps that were not checked.
+func (p *preview) explainNotDone(ctx context.Context) {
 	why := ""
 	switch {
 	case ctx.Err() != nil:

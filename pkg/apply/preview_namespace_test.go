@@ -41,7 +41,7 @@ func TestAPreviewTriesObjectsOfNewNamespaces(t *testing.T) {
 		},
 		"with a Secret in it": {
 			files: space + secret, done: "nothing",
-			want: "created Namespace NS-new\nfailed Secret NS-new/web: UpdatePayloadResourceInvalid: the server refuses it with 422 Invalid (invalid), for metadata.labels (FieldValueInvalid); what it says is not shown, for it may quote the Secret\n",
+			want: "created Namespace NS-new\nfailed Secret NS-new/web: UpdatePayloadResourceInvalid: the server refuses it with 422 Invalid (invalid), for metadata.labels (FieldValueInvalid); its message is not shown, since it may quote the Secret\n",
 		},
 		"denied there": {
 			prepare: func(t *testing.T, namespace string) {

@@ -38,7 +38,7 @@ webhooks:
 	merge(t, c, endpoints, slice, `{"endpoints":[{"addresses":["10.1.2.3"],"conditions":{"ready":false}}]}`)
 	var again sync.Once
 	hasWaited := false
-	did := run(t, t.Context(), release, apply.Options{TellWaits: 10 * time.Millisecond, Tell: func(event apply.Event) {
+	did := run(t, t.Context(), release, apply.Options{ReportWaits: 10 * time.Millisecond, OnEvent: func(event apply.Event) {
 		if event.Type == apply.Waiting {
 			hasWaited = true
 			again.Do(func() {

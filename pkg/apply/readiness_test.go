@@ -262,7 +262,7 @@ func TestWhatBreaksAfterItWasReadyIsWaitedForAgain(t *testing.T) {
 			defer cancel()
 			b.end = cancel
 			audience := &spectator{hears: b.hears}
-			did := run(t, ctx, release, apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
+			did := run(t, ctx, release, apply.Options{ReportWaits: quickly, OnEvent: audience.tell(namespace)})
 			if !b.isOver || (did.Err != nil) != (s.breaks != nil && s.fixes == nil) {
 				t.Errorf("told %d times, over: %t, and the run ended with %v; said last: %s", b.told, b.isOver, did.Err, audience.last)
 			}
@@ -350,7 +350,7 @@ func TestTimeoutListsEverything(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	missing := maps.Clone(want)
-	run(t, ctx, release, apply.Options{Mode: graph.Install, TellWaits: quickly, Tell: func(event apply.Event) {
+	run(t, ctx, release, apply.Options{Mode: graph.Install, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		if event.Type != apply.Waiting {
 			return
 		}

@@ -175,7 +175,7 @@ func TestWhatIsHeldIsRecreatedWhenItIsGone(t *testing.T) {
 	t.Cleanup(func() {
 		_, _ = jobs.Patch(context.Background(), "a", "application/merge-patch+json", []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
 	})
-	did = change(t, namespace, "", after, apply.Options{NoWait: true, Tell: func(event apply.Event) {
+	did = change(t, namespace, "", after, apply.Options{NoWait: true, OnEvent: func(event apply.Event) {
 		if event.Type == apply.Retrying {
 			letGo()
 		}

@@ -386,7 +386,7 @@ func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			var once sync.Once
-			did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, Tell: func(event apply.Event) {
+			did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, OnEvent: func(event apply.Event) {
 				if event.Type == apply.Retrying {
 					once.Do(func() { their.write("bob", `{"metadata":{"finalizers":null}}`) })
 				}
@@ -412,7 +412,7 @@ func TestWhatIsUntouchedIsAwaited(t *testing.T) {
 	mustApply(t, release, apply.Options{NoWait: true})
 	c, log := connectLogged(t, release)
 	var once sync.Once
-	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update, TellWaits: 10 * time.Millisecond, Tell: func(event apply.Event) {
+	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update, ReportWaits: 10 * time.Millisecond, OnEvent: func(event apply.Event) {
 		if event.Type == apply.Waiting {
 			once.Do(func() { _ = quotas.Delete(context.Background(), "none", metav1.DeleteOptions{}) })
 		}

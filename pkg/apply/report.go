@@ -27,7 +27,7 @@ func (r *run) report(ctx context.Context) *Report {
 	r.results.mu.Lock()
 	r.explainer.explainCalls(r.requests)
 	r.keepFingerprints()
-	r.sayWhyNotDone(report.Waits)
+	r.explainNotDone(report.Waits)
 	report.Changes, report.Warnings = r.order.inPayload(r.results.changes), r.results.allWarnings()
 	report.Err = r.results.err(ctx, report.Waits)
 	r.results.mu.Unlock()
@@ -53,8 +53,8 @@ func (r *run) keepFingerprints() {
 	}
 }
 
-// sayWhyNotDone names what the steps that were never done waited for.
-func (r *run) sayWhyNotDone(waits []Wait) {
+// explainNotDone names what the steps that were never done waited for.
+func (r *run) explainNotDone(waits []Wait) {
 	awaited := byStep(waits)
 	for node, steps := range r.order.nodes {
 		why := r.nodesBefore(node)

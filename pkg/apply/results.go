@@ -36,7 +36,7 @@ func newResults(events *emitter) *results {
 	}
 }
 
-// handler returns what an Applier tells of what it meets.
+// handler returns what handles the reports of an Applier.
 func (r *results) handler(readiness object.Readiness) object.Handler {
 	return object.Handler{Readiness: readiness, Warned: r.warned, Adopted: r.hasAdopted}
 }
@@ -115,7 +115,7 @@ func (r *results) waiting(i int, step object.StepID, what *object.StepWait, now 
 	return wait, !before.isOfStep || before.For != wait.For
 }
 
-// isWaiting reports whether a step is still tried again as a wait says.
+// isWaiting reports whether a step is still tried again as a wait reports.
 func (r *results) isWaiting(wait Wait) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

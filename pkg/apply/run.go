@@ -22,7 +22,7 @@ import (
 )
 
 // Run applies a payload. Before is what the cluster had until then, of the kinds of the
-// payload. A run that ends early says what is not done. The end of ctx lets requests that
+// payload. A run that ends early reports what is not done. The end of ctx lets requests that
 // are on their way arrive, unless the lock is lost.
 func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory, options Options) *Report {
 	options = options.withDefaults()
@@ -71,7 +71,7 @@ type run struct {
 
 // newRun begins to send requests.
 func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, manifests []*payload.Manifest, options Options) *run {
-	events := newEmitter(c.Now, options.Tell)
+	events := newEmitter(c.Now, options.OnEvent)
 	r := &run{cluster: c, options: options, results: newResults(events)}
 	r.requests, r.cut = object.Requests(ctx, options.Lock)
 	r.tracker = await.New(r.requests, c, await.Options{
@@ -83,7 +83,7 @@ func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory
 	})
 	r.applier = object.New(r.requests, c, before, options.objects(manifests), r.results.handler(r.tracker))
 	r.explainer = &explainer{cluster: c, results: r.results}
-	r.waits = &waits{cluster: c, tracker: r.tracker, results: r.results, explainer: r.explainer, tellEvery: options.TellWaits, askEvery: options.AskWhy}
+	r.waits = &waits{cluster: c, tracker: r.tracker, results: r.results, explainer: r.explainer, reportEvery: options.ReportWaits, askEvery: options.AskWhy}
 	return r
 }
 
@@ -129,9 +129,9 @@ func (r *run) close() {
 
 // attempt walks the graph and waits until everything is ready. It reports whether all is done.
 func (r *run) attempt(ctx context.Context) (isDone bool) {
-	stopTelling, stopNoting := r.waits.reportAll(ctx), r.noteStanding(ctx)
+	stopReporting, stopNoting := r.waits.reportAll(ctx), r.noteStanding(ctx)
 	defer stopNoting()
-	defer stopTelling()
+	defer stopReporting()
 	w := newWalk(ctx, r)
 	r.setWalk(w)
 	defer r.setWalk(nil)

@@ -56,7 +56,7 @@ func TestWhatWasThereBeforeIsWaitedForToo(t *testing.T) {
 			merge(t, c, configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
 		}
 	}}
-	did := run(t, t.Context(), release, apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
+	did := run(t, t.Context(), release, apply.Options{ReportWaits: quickly, OnEvent: audience.tell(namespace)})
 	if did.Err != nil || did.Changes[0].Action != object.Kept {
 		t.Errorf("%v, %s", did.Err, did.actions())
 	}
@@ -118,7 +118,7 @@ func TestClusterOperatorIsAwaited(t *testing.T) {
 		}
 	}
 	release := load(t, namespace, namespace, prepare(t, c, namespace, "-- 0000_10_web_operator.yaml --"+operator))
-	did := run(t, t.Context(), release, apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
+	did := run(t, t.Context(), release, apply.Options{ReportWaits: quickly, OnEvent: audience.tell(namespace)})
 	if did.Err != nil || len(step) > 0 {
 		t.Errorf("%v; never said: %v; said last: %v", did.Err, step, audience.last)
 	}
@@ -130,7 +130,7 @@ func TestClusterOperatorIsAwaited(t *testing.T) {
 		}
 	}
 	did = run(t, t.Context(), release, apply.Options{
-		Mode: graph.Install, Standard: ready.Upstream, TellWaits: quickly, Tell: audience.tell(namespace), Timeout: 2 * time.Second,
+		Mode: graph.Install, Standard: ready.Upstream, ReportWaits: quickly, OnEvent: audience.tell(namespace), Timeout: 2 * time.Second,
 	})
 	if !errors.Is(did.Err, apply.ErrTimeout) || len(did.Waits) != 1 || did.Waits[0].For != "it is degraded: a cold" {
 		t.Errorf("%v, reported %v", did.Err, did.Waits)
@@ -148,7 +148,7 @@ func TestWaitsAreDatedByTheServer(t *testing.T) {
 			config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dated{next, wrong} })
 			c, err := cluster.Connect(config)
 			must(t, err)
-			did := runOn(t, t.Context(), c, load(t, namespace, namespace, last), apply.Options{Timeout: 2 * time.Second, TellWaits: quickly})
+			did := runOn(t, t.Context(), c, load(t, namespace, namespace, last), apply.Options{Timeout: 2 * time.Second, ReportWaits: quickly})
 			told := 0
 			for _, event := range did.events {
 				if off := time.Until(event.Time) - wrong; off.Abs() > patience {
@@ -175,7 +175,7 @@ func TestAWaitHasOneAge(t *testing.T) {
 	t.Parallel()
 	namespace, c := test.Namespace(t), connect(t)
 	began := c.Now()
-	did := runOn(t, t.Context(), c, load(t, namespace, namespace, last), apply.Options{Timeout: 2 * time.Second, TellWaits: quickly})
+	did := runOn(t, t.Context(), c, load(t, namespace, namespace, last), apply.Options{Timeout: 2 * time.Second, ReportWaits: quickly})
 	moments := map[string]time.Time{} // by what is waited for
 	note := func(cause string, since time.Time) {
 		since = since.Round(0)

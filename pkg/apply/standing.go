@@ -25,7 +25,7 @@ const (
 	noteEvery = 10 * time.Second
 )
 
-// How much the record is given: enough to say of any object of a large release what it waits for, and
+// How much the record is given: enough for what any object of a large release waits for, and
 // a tenth of what a record may hold.
 const (
 	mostSteps  = 500
@@ -122,7 +122,7 @@ func (r *run) levels(left map[int][]record.RunStep) []record.RunLevel {
 }
 
 // blockers returns the nodes with something left to do that a node waits for: first those that run or have failed, which
-// tell most.
+// report most.
 func (r *run) blockers(node int, left map[int][]record.RunStep) []int {
 	blockers := slices.DeleteFunc(r.nodes.blockers(node), func(blocker int) bool { return len(left[blocker]) == 0 })
 	isBlocked := func(node int) int {

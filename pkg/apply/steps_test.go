@@ -107,7 +107,7 @@ func TestWhatComesAfterAWaitingStepBeginsOnlyThen(t *testing.T) {
 	namespace := test.Namespace(t)
 	var pre, post latch
 	var told atomic.Int32
-	options := apply.Options{Mode: graph.Update, TellWaits: quickly, Tell: func(event apply.Event) {
+	options := apply.Options{Mode: graph.Update, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		if event.Type != apply.Waiting {
 			return
 		}
@@ -150,7 +150,7 @@ func TestStepsThatWaitHoldNoWorker(t *testing.T) {
 	fmt.Fprintln(&files, "-- 0000_10_zzz_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: last, namespace: NS}}")
 	var all latch
 	waiting := map[string]bool{}
-	options := apply.Options{Mode: graph.Update, Workers: 1, TellWaits: quickly, Tell: func(event apply.Event) {
+	options := apply.Options{Mode: graph.Update, Workers: 1, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		if event.Type == apply.Waiting {
 			waiting[event.Name()] = true
 		}
@@ -242,7 +242,7 @@ func TestAStepNeedsItsOwnObject(t *testing.T) {
 		return "", nil
 	}}
 	var once sync.Once
-	options := apply.Options{Mode: graph.Install, NoWait: true, TellWaits: quickly, Tell: func(event apply.Event) {
+	options := apply.Options{Mode: graph.Install, NoWait: true, ReportWaits: quickly, OnEvent: func(event apply.Event) {
 		if event.Type == apply.Waiting && event.Hook == "" {
 			once.Do(func() {
 				_, err := secrets.Patch(context.Background(), "web", types.MergePatchType, []byte(`{"stringData":{"is":"there"}}`), metav1.PatchOptions{})

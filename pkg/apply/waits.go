@@ -40,11 +40,11 @@ func (w Wait) Name() string { return w.ID.OrHook(w.Hook) }
 
 // waits are what a run waits for: steps that wait or are tried again, and objects that are not ready.
 type waits struct {
-	cluster             *cluster.Cluster
-	tracker             *await.Tracker
-	results             *results
-	explainer           *explainer
-	tellEvery, askEvery time.Duration
+	cluster               *cluster.Cluster
+	tracker               *await.Tracker
+	results               *results
+	explainer             *explainer
+	reportEvery, askEvery time.Duration
 }
 
 // all returns everything that is waited for now: steps that wait or are tried again, and then the objects that are not
@@ -78,7 +78,7 @@ func (w *waits) stepWaits(place int, step object.StepID, what *object.StepWait) 
 }
 
 // explained returns everything that is waited for now, each with why it is not ready, as far as pods, or what the API
-// server has called in vain, can say so.
+// server has called in vain, can be reported.
 func (w *waits) explained(ctx context.Context) []Wait {
 	all, objects := w.all()
 	w.explainer.explain(ctx, all, objects)
@@ -103,7 +103,7 @@ func (w *waits) cached(explained []Wait) []Wait {
 // reportAll reports waits from time to time, until the function that it returns is called.
 func (w *waits) reportAll(ctx context.Context) (stop func()) {
 	return inBackground(ctx, func(ctx context.Context) {
-		ticker := time.NewTicker(w.tellEvery)
+		ticker := time.NewTicker(w.reportEvery)
 		defer ticker.Stop()
 		var explained []Wait
 		next := time.Now().Add(w.askEvery)
@@ -114,7 +114,7 @@ func (w *waits) reportAll(ctx context.Context) (stop func()) {
 				return
 			}
 			all := w.cached(explained)
-			if now := time.Now(); !now.Add(w.tellEvery / 2).Before(next) { // else it would be a tick late
+			if now := time.Now(); !now.Add(w.reportEvery / 2).Before(next) { // else it would be a tick late
 				all = w.explained(ctx)
 				explained, next = all, now.Add(w.askEvery)
 			}

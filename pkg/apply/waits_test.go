@@ -79,7 +79,7 @@ func runUntil(t *testing.T, namespace string, release *payload.Payload, options 
 			cancel()
 		}
 	}}
-	options.TellWaits, options.Tell = quickly, audience.tell(namespace)
+	options.ReportWaits, options.OnEvent = quickly, audience.tell(namespace)
 	did := run(t, ctx, release, options)
 	if !heard {
 		t.Errorf("never said of %s: %s\nbut last:\n%s\nand at the end: %v", object, wanted, audience.last[object], did.Err)
@@ -189,7 +189,7 @@ func TestEachWaitEnds(t *testing.T) {
 		fmt.Fprintf(&files, "-- 0000_10_%s_10.yaml --\n%s", name, strings.Replace(workload("Deployment", name, "run", ""), "minReadySeconds: 300", "replicas: 1", 1))
 	}
 	open := map[string]bool{}
-	did := run(t, t.Context(), load(t, "ends", namespace, files.String()), apply.Options{Mode: graph.Install, TellWaits: time.Millisecond, Tell: func(event apply.Event) {
+	did := run(t, t.Context(), load(t, "ends", namespace, files.String()), apply.Options{Mode: graph.Install, ReportWaits: time.Millisecond, OnEvent: func(event apply.Event) {
 		switch event.Type {
 		case apply.Waiting:
 			open[event.Object.Name] = true

@@ -32,7 +32,7 @@ type explainer struct {
 	mu      sync.Mutex // so that nothing is explained twice
 }
 
-// failed notes that an object will never be ready, once. What its pods say is in the failure itself, since they may be
+// failed notes that an object will never be ready, once. The messages of its pods are in the failure itself, since they may be
 // gone when a user looks.
 func (e *explainer) failed(ctx context.Context, o await.Object) {
 	e.mu.Lock()

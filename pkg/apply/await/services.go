@@ -12,7 +12,7 @@ import (
 
 // A service is one that the API server calls for some of our objects.
 type service struct {
-	itself, slices related // the Service, and the endpoint slices that say where it leads to
+	itself, slices related // the Service, and its endpoint slices
 	watches        []*watch
 }
 

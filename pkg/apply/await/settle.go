@@ -17,8 +17,8 @@ import (
 // containers start, also if they crash at once and start again.
 const settleTime = 3 * time.Second
 
-// settle returns the verdict on an object that is what its status says. One that has just become ready, and has no probe
-// that says so, is watched for a while. What was ready when it was first seen is not: this run has not changed it.
+// settle returns the verdict on an object by its status. One that has just become ready, and has no probe
+// that shows it, is watched for a while. What was ready when it was first seen is not: this run has not changed it.
 func (o *tracked) settle(t *Tracker, verdict ready.Verdict) ready.Verdict {
 	if verdict.State != ready.Ready {
 		o.hasBroken = o.hasBroken || !o.readySince.IsZero()

@@ -225,7 +225,7 @@ func (t *Tracker) becameReady(o *tracked) {
 	}
 }
 
-// stalledSince returns since when a rollout has exceeded its progress deadline, if it has. A Deployment says so until
+// stalledSince returns since when a rollout has exceeded its progress deadline, if it has. A Deployment reports it until
 // its controller has seen some progress, which may be long after the object was changed.
 func stalledSince(object *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
@@ -243,7 +243,7 @@ func stalledSince(object *unstructured.Unstructured) string {
 // extendDeadline ignores a ProgressDeadlineExceeded that is older than this run, until the deadline has passed once
 // more: what the rollout lacked may have come since.
 func (t *Tracker) extendDeadline(o *tracked, object *unstructured.Unstructured) {
-	const usual = 600 // what Kubernetes takes where nothing is said
+	const usual = 600 // the default of Kubernetes
 	seconds, found, _ := unstructured.NestedInt64(object.Object, "spec", "progressDeadlineSeconds")
 	if !found {
 		seconds = usual

@@ -1,5 +1,5 @@
 // Package await tracks whether the objects of a release are ready: it watches those that are waited for,
-// and tells when each becomes ready, fails, or can't be seen.
+// and reports when each becomes ready, fails, or can't be seen.
 //
 // Nothing is watched before it is waited for, since each change of an object comes with its body: an install
 // applies everything first. There is one watch for all objects of a resource. When an object is ready, is
@@ -27,25 +27,25 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Options say what ready means.
+// Options define what ready means.
 type Options struct {
 	Release    string                                 // the value of the label that its objects have
 	Standard   func(*payload.Manifest) ready.Standard // by which an object is awaited
 	Installing bool
 }
 
-// A Handler is told what a Tracker sees.
+// A Handler handles what a Tracker observes.
 type Handler struct {
-	// Extended is told that a definition or an APIService is ready, before those who wait for it go on. It
+	// Extended is called when a definition or an APIService is ready, before those who wait for it go on. It
 	// must not call the Tracker.
 	Extended func(object *unstructured.Unstructured)
-	// Ready is told how long it took.
+	// Ready is called with the time that it took.
 	Ready func(m *payload.Manifest, waited time.Duration)
-	// Finished is told of a Job that has succeeded.
+	// Finished is called with a Job that has succeeded.
 	Finished func(job *payload.Manifest, uid types.UID)
-	// Invisible is told of an object that can't be watched. The verdict says why.
+	// Invisible is called with an object that can't be watched. The verdict has the reason.
 	Invisible func(Object)
-	// Missing is told of an object, as its manifest names it, that was deleted after it was applied.
+	// Missing is called with an object, as its manifest names it, that was deleted after it was applied.
 	Missing func(kinds.ID)
 }
 
@@ -56,7 +56,7 @@ type Object struct {
 	Live     *unstructured.Unstructured // as it was last seen, without what readiness does not depend on; nil if it was not
 	Verdict  ready.Verdict
 	Since    time.Time // when it was first not ready, by this machine's clock
-	// CallsServices says that it is ready only while Services are that the API server calls for it.
+	// CallsServices is true if it is ready only while Services are that the API server calls for it.
 	CallsServices bool
 }
 
@@ -138,7 +138,7 @@ func (t *Tracker) Expect(m *payload.Manifest, resource cluster.Resource) {
 		}
 		id := m.ID()
 		if !resource.Namespaced {
-			id.Namespace = "" // whatever the manifest says
+			id.Namespace = "" // even if the manifest has one
 		}
 		o.resource = resource
 		t.objects[id] = o
@@ -161,7 +161,7 @@ func (t *Tracker) Applied(m *payload.Manifest, live *unstructured.Unstructured) 
 }
 
 // Assume notes that an object needs not be applied. One that was ready before, and was not written since, is
-// taken for ready; how another one stands, its watch will tell.
+// taken for ready; the watch shows the state of others.
 func (t *Tracker) Assume(m *payload.Manifest, wasReady bool) {
 	t.do(func() {
 		o := t.known[m.ID()]
@@ -192,7 +192,7 @@ func (t *Tracker) TolerateFailures() { t.do(func() { t.toleratesFailures = true 
 // Notify calls a function once, when some objects are all ready at the same time, or when some of
 // them have failed, which it is given. It may be called at once. The function that is returned ends that.
 // By the standard of the cluster-version operator, an install goes on beyond a degraded ClusterOperator, and is not
-// complete before that is well: isEnd says that the objects are waited for at its end.
+// complete before that is well: isEnd is true if the objects are waited for at its end.
 func (t *Tracker) Notify(ids []kinds.ID, isEnd bool, call func(failed []Object)) (cancel func()) {
 	w := &waiter{call: call, isEnd: isEnd}
 	var objects []*tracked
@@ -266,7 +266,7 @@ func (t *Tracker) Ready() []Object {
 }
 
 // Waiting returns the objects that are waited for, in the order of the payload. Of one that can't be seen,
-// the verdict says why.
+// the verdict has the reason.
 func (t *Tracker) Waiting() []Object {
 	t.mu.Lock()
 	defer t.mu.Unlock()

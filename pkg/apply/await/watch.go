@@ -40,17 +40,17 @@ type watch struct {
 	stop    context.CancelFunc
 
 	// These are guarded by the tracker.
-	err      error                                   // why nothing is seen with it
-	isTold   bool                                    // of that
-	isListed bool                                    // it has shown all that there is
-	early    map[kinds.ID]*unstructured.Unstructured // what it has shown of objects that are not expected yet
+	err        error                                   // why nothing is seen with it
+	isReported bool                                    // of that
+	isListed   bool                                    // it has shown all that there is
+	early      map[kinds.ID]*unstructured.Unstructured // what it has shown of objects that are not expected yet
 }
 
-// A watchHandler is told what a watch sees.
+// A watchHandler handles what a watch shows.
 type watchHandler interface {
-	// seen is told of an object, or how one was when it went out of sight.
+	// seen is called with an object, or with its last state when it is gone from the watch.
 	seen(object *unstructured.Unstructured, exists bool)
-	// listed is told all that there is, by a version of the resource.
+	// listed is called with all objects, by a version of the resource.
 	listed(objects []*unstructured.Unstructured, version string)
 }
 
@@ -119,7 +119,7 @@ func (t *Tracker) watchObject(o *tracked, alone bool) {
 func (t *Tracker) catchUp(o *tracked) {
 	id := o.manifest.ID()
 	if !o.resource.Namespaced {
-		id.Namespace = "" // whatever the manifest says
+		id.Namespace = "" // even if the manifest has one
 	}
 	object, exists := o.watch.early[id]
 	delete(o.watch.early, id)
@@ -224,8 +224,8 @@ func (t *Tracker) broke(s *watch, err error) {
 		return
 	}
 	t.do(func() {
-		isNew := !s.isTold && !apierrors.IsNotFound(err) // which one of several servers may say of a new kind, for a moment
-		s.err, s.isTold = err, s.isTold || isNew
+		isNew := !s.isReported && !apierrors.IsNotFound(err) // which one of several servers may answer for a new kind, for a moment
+		s.err, s.isReported = err, s.isReported || isNew
 		for _, o := range t.objects {
 			switch {
 			case o.watch != s && !slices.Contains(t.watchesOf(o.calls), s):
@@ -256,7 +256,7 @@ func (t *Tracker) whyUnwatched(o *tracked) string {
 	return ""
 }
 
-// cantSee says which right is missing, if that is why.
+// cantSee returns which right is missing, if that is the reason.
 func cantSee(what string, s *watch) string {
 	if !apierrors.IsForbidden(s.err) {
 		return fmt.Sprintf("how %s stands is not known, since it can't be watched: %s", what, printable.Line(s.err.Error()))
@@ -269,7 +269,7 @@ func cantSee(what string, s *watch) string {
 }
 
 // trimmedCopy returns an object without what readiness does not depend on: its managed fields, and the template of its
-// pods, unless an expression of the release says when it is ready. The object that is given stays whole.
+// pods, unless an expression of the release defines when it is ready. The object that is given stays whole.
 func trimmedCopy(object *unstructured.Unstructured) *unstructured.Unstructured {
 	kept := &unstructured.Unstructured{Object: maps.Clone(object.Object)}
 	for _, field := range []string{"metadata", "spec"} {

@@ -103,7 +103,7 @@ func (r *runner) save(ctx context.Context, stage deploymenthook.Stage, seen depl
 	return nil
 }
 
-// clearCondition says that no hook has failed, once the one that did has another result, or the rollout is over. It is
+// clearCondition sets the condition to False: no hook has failed, once the one that did has another result, or the rollout is over. It is
 // done before the state is saved: a process that is killed in between does both again. A failure that is ignored stays.
 func (r *runner) clearCondition(ctx context.Context, live *appsv1.Deployment, next deploymenthook.State, result deploymenthook.HookResult) error {
 	isOver := next.Rollout == ""
@@ -157,7 +157,7 @@ func (r *runner) patch(ctx context.Context, how types.PatchType, body map[string
 	return r.Cluster.Client.AppsV1().Deployments(r.id.Namespace).Patch(ctx, r.id.Name, how, text, metav1.PatchOptions{FieldManager: deploymenthook.FieldManager}, subresources...)
 }
 
-// report tells of an attempt that has failed: by an event and a condition of the Deployment, and to the settings.
+// report reports an attempt that has failed: by an event and a condition of the Deployment, and to the settings.
 func (r *runner) report(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) error {
 	r.logs.drain()
 	r.log = nil
@@ -166,21 +166,21 @@ func (r *runner) report(ctx context.Context, stage deploymenthook.Stage, seen de
 	}
 	action = action.WithLastLine(stage, r.log)
 	message := fmt.Sprintf("the %s hook, attempt %d: %s", stage, action.Attempt, action.Message)
-	if err := r.tell(ctx, seen.Live, action.Reason, message, r.log); err != nil {
+	if err := r.reportFailure(ctx, seen.Live, action.Reason, message, r.log); err != nil {
 		return err
 	}
 	if err := r.write(ctx, seen.Live, action); err != nil {
 		return err
 	}
 	r.refused = nil
-	if r.rollout.Hooks.Of(stage).Policy() != deploymenthook.Abort { // else the end of the step says so
+	if r.rollout.Hooks.Of(stage).Policy() != deploymenthook.Abort { // else the end of the step reports it
 		r.Failed(r.nameOf(stage), action.Reason, fmt.Sprintf("attempt %d failed: %s", action.Attempt, action.Message), indented(r.log))
 	}
 	return nil
 }
 
-// tell tells of a failure by a condition of the Deployment and an event.
-func (r *runner) tell(ctx context.Context, live *appsv1.Deployment, why, message string, log []string) error {
+// reportFailure reports a failure by a condition of the Deployment and an event.
+func (r *runner) reportFailure(ctx context.Context, live *appsv1.Deployment, why, message string, log []string) error {
 	if live == nil {
 		return nil
 	}
@@ -212,7 +212,7 @@ func (r *runner) recordEvent(ctx context.Context, live *appsv1.Deployment, why, 
 	}
 }
 
-// setCondition sets the condition that says whether a hook has failed. Its list is merged by type, so that it stays
+// setCondition sets the condition for hooks that have failed. Its list is merged by type, so that it stays
 // when the deployment controller writes others. It is no failure that the user may not set it.
 func (r *runner) setCondition(ctx context.Context, live *appsv1.Deployment, status corev1.ConditionStatus, why, message string) error {
 	now := metav1.NewTime(r.Cluster.Now())
@@ -250,8 +250,8 @@ func (r *runner) giveUp(ctx context.Context, seen deploymenthook.RolloutFacts, a
 		return err
 	}
 	if action.State != nil && action.Reason != deploymenthook.HookFailed {
-		if err := r.tell(ctx, seen.Live, action.Reason, action.Message, nil); err != nil {
-			r.warn("it can't be said at the Deployment why its rollout has stopped: " + printable.Line(err.Error()))
+		if err := r.reportFailure(ctx, seen.Live, action.Reason, action.Message, nil); err != nil {
+			r.warn("the reason why its rollout has stopped can't be written to the Deployment: " + printable.Line(err.Error()))
 		}
 	}
 	return &givenUp{&reason.Error{Reason: action.Reason, Message: action.Message}, r.log}

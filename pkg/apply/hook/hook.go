@@ -39,9 +39,9 @@ type Settings struct {
 	Pause     time.Duration // how long a rollout is left alone that a hook has stopped; not at all if it is 0
 	IsPreview bool
 
-	// Failed is told of an attempt that has failed, and of the last lines of its pod, unless the end of the step says so.
+	// Failed is called with an attempt that has failed, and the last lines of its pod, unless the end of the step reports it.
 	Failed func(step object.StepID, reason, message string, log []string)
-	// Logged is told of each line that the pod of a hook logs; logs are not followed if it is nil.
+	// Logged is called with each line that the pod of a hook logs; logs are not followed if it is nil.
 	Logged func(step object.StepID, line string)
 }
 
@@ -85,13 +85,13 @@ func (s Settings) runnerOf(m *payload.Manifest) *runner {
 	if m.IsTombstone() || m.GroupVersionKind().GroupKind() != kinds.Deployment {
 		return nil
 	}
-	hooks, _ := deploymenthook.Parse(m.Object()) // what is wrong with them was said when the release was read
+	hooks, _ := deploymenthook.Parse(m.Object()) // their problems were reported when the release was read
 	if hooks == nil && !s.isRemembered(m) {
 		return nil
 	}
 	desired := &appsv1.Deployment{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object().Object, desired); err != nil {
-		return nil // the API server refuses it, and says why
+		return nil // the API server refuses it, with the reason
 	}
 	return s.newRunner(m.ID(), m, deploymenthook.Rollout{
 		Release: s.Release, Hooks: hooks, Desired: desired, Template: deploymenthook.HashTemplate(desired), IsCreateOnly: m.IsCreateOnly(),

@@ -48,7 +48,7 @@ func (l *podLogs) follow(ctx context.Context, stage deploymenthook.Stage, pod *c
 		defer close(s.ended)
 		body, err := l.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: l.container(stage), Follow: true}).Stream(ctx)
 		if err != nil {
-			return // its last lines are told if it fails
+			return // its last lines are reported if it fails
 		}
 		defer body.Close()
 		lines := bufio.NewScanner(body)

@@ -37,7 +37,7 @@ func (r *runner) look(ctx context.Context, stage deploymenthook.Stage) (deployme
 	return seen, err
 }
 
-// state returns the state of the hooks: what the Deployment says counts, and the record follows it.
+// state returns the state of the hooks: the Deployment's counts, and the record follows it.
 func (r *runner) state(live *appsv1.Deployment) (deploymenthook.State, error) {
 	recorded, _ := r.stateOf(r.id)
 	if live == nil {

@@ -18,7 +18,7 @@ import (
 type preview struct {
 	once    sync.Once
 	stages  []deploymenthook.Stage
-	refused map[deploymenthook.Stage]error // what the cluster says of their pods
+	refused map[deploymenthook.Stage]error // the error of the cluster for their pods
 	err     error
 }
 

@@ -89,7 +89,7 @@ func (r *runner) takeScaled() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: object}
 }
 
-// change returns what has come of the hook of a stage, with why it has not run, or what else there is to say of it.
+// change returns the result of the hook of a stage, with the reason why it has not run, or a message.
 func (r *runner) change(stage deploymenthook.Stage, proceed deploymenthook.HookAction) object.Change {
 	switch r.ran[stage] {
 	case deploymenthook.Succeeded:

@@ -96,13 +96,13 @@ func number(value any) any {
 
 // warnOfAdmission warns of fields that admission has changed: no apply can change them back, so each would find them
 // again.
-func (w writer) warnOfAdmission(o *target, sent, now *unstructured.Unstructured) {
+func (w writer) warnOfAdmission(o *liveObject, sent, now *unstructured.Unstructured) {
 	if holdsSecrets(o.Manifest) {
 		return
 	}
 	for _, field := range mutated(now, sent) {
 		if !strings.HasSuffix(field, "?") {
-			w.handler.Warned(o.Manifest, []string{"admission makes " + field + " something else than the manifest says: a mutating policy or webhook does that"})
+			w.handler.Warned(o.Manifest, []string{"admission makes " + field + " something else than in the manifest: a mutating policy or webhook does that"})
 		}
 	}
 }

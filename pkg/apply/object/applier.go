@@ -1,4 +1,4 @@
-// Package object makes single objects of a cluster what the manifests of a release say: it applies and deletes
+// Package object brings single objects of a cluster to the state in the manifests of a release: it applies and deletes
 // them, previews that, and repairs them. There is one code path for every kind.
 //
 // It knows nothing of an order, waits for nothing and tries nothing again: what a failure means for another try
@@ -6,8 +6,8 @@
 //
 // An Applier is where to start: Apply, in apply.go, looks at what is known of an object and decides what to do;
 // target.go and delete.go do it, with scaled.go, leftovers.go and immutable.go for what servers do not take as it
-// is. definitions.go and the fingerprints of the record say what needs no apply. A Previewer, in
-// preview.go, says what an Applier would do, and a Repairer, in repair.go, keeps an object as it is.
+// is. definitions.go and the fingerprints of the record show what needs no apply. A Previewer, in
+// preview.go, returns what an Applier would do, and a Repairer, in repair.go, keeps an object as it is.
 package object
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// What manifests may say of how they are applied.
+// Annotations of manifests for how they are applied.
 const (
 	// RecreateAnnotation allows to delete an object and make it again, where it has to
 	// change and can't.
@@ -45,7 +45,7 @@ const (
 // to later are applied, whatever was seen.
 const LookCounts = 30 * time.Second
 
-// Options say how to apply.
+// Options are how to apply.
 type Options struct {
 	Release  string     // the value of the label that objects get
 	Version  string     // of the payload, for the record
@@ -74,13 +74,13 @@ type Handler struct {
 	Adopted   func(m *payload.Manifest, managers []string) // whose fields were taken over
 }
 
-// A Readiness is told of objects whose readiness may matter.
+// A Readiness tracks objects whose readiness may matter.
 type Readiness interface {
-	// Expect is told of an object that is about to be applied, or found not to need it.
+	// Expect is called with an object that is about to be applied, or found not to need it.
 	Expect(m *payload.Manifest, resource cluster.Resource)
-	// Assume is told of one that needs no apply.
+	// Assume is called with one that needs no apply.
 	Assume(m *payload.Manifest, wasReady bool)
-	// Applied is told of one as the server has returned it.
+	// Applied is called with one as the server has returned it.
 	Applied(m *payload.Manifest, live *unstructured.Unstructured)
 }
 
@@ -197,7 +197,7 @@ func (k *knowledge) Before(m *payload.Manifest) metav1.Object {
 	return head.Object()
 }
 
-// KeepFingerprint keeps the fingerprint of an object that was not applied. It says as what the object was applied
+// KeepFingerprint keeps the fingerprint of an object that was not applied. It has what the object was applied as
 // before, and not how it is now, so it does not matter how long ago the object was seen.
 func (k *knowledge) KeepFingerprint(m *payload.Manifest) {
 	head, exists := k.before.Find(m.ID())

@@ -25,7 +25,7 @@ const hasFinished = "it has finished before, and is not run again"
 // Delete deletes the object of a tombstone, in an update, and waits for nothing.
 func (a *Applier) Delete(m *payload.Manifest) (Change, error) { return a.deleter.Delete(m) }
 
-// Apply makes the object of a manifest what the manifest says. What was seen of the object before the run counts once.
+// Apply applies the manifest of an object. What was seen of the object before the run counts once.
 func (a *Applier) Apply(m *payload.Manifest) (Change, error) {
 	resource, err := a.place(m)
 	if err != nil {
@@ -35,7 +35,7 @@ func (a *Applier) Apply(m *payload.Manifest) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	o := &target{Manifest: m, resource: resource, head: head, isThere: exists}
+	o := &liveObject{Manifest: m, resource: resource, head: head, exists: exists}
 	change, err := a.putKnown(o)
 	if err != nil {
 		return Change{}, err
@@ -46,7 +46,7 @@ func (a *Applier) Apply(m *payload.Manifest) (Change, error) {
 	if len(change.Lost) > 0 {
 		a.logUnwritten(m.ID(), a.cluster.RecordEvent(a.requests, cluster.ObjectEvent{
 			ID: m.ID(), UID: change.UID, Reason: "FieldsOverruled", IsWarning: true,
-			Message: "release " + a.options.Release + " says otherwise, and has set again: " + LossesInWords(change.Lost),
+			Message: "release " + a.options.Release + " has other values, and has set again: " + LossesInWords(change.Lost),
 		}))
 	}
 	change.Version = o.version()
@@ -67,7 +67,7 @@ func (k *knowledge) place(m *payload.Manifest) (cluster.Resource, error) {
 }
 
 // putKnown is put for an object whose metadata is known.
-func (a *Applier) putKnown(o *target) (Change, error) {
+func (a *Applier) putKnown(o *liveObject) (Change, error) {
 	f := a.gather(o, true)
 	what := decide(f)
 	if what == refuse {
@@ -136,7 +136,7 @@ func (k *knowledge) head(resource cluster.Resource, id kinds.ID) (objectmeta.Liv
 		return k.headNow(resource, id)
 	}
 	if !resource.Namespaced {
-		id.Namespace = "" // which manifests may say all the same
+		id.Namespace = "" // which manifests may have all the same
 	}
 	if head, found := k.before.Find(id); found || k.before.Covers(id) {
 		return head, found, nil
@@ -161,9 +161,9 @@ const wasThere = "it is create-only, and was there"
 
 // create makes a create-only object, if it is not there. An object that was there when the run began may be gone, and
 // one may have been made since.
-func (a *Applier) create(o *target) (Change, error) {
+func (a *Applier) create(o *liveObject) (Change, error) {
 	draft := ownership.Draft(o.Object(), objectmeta.ReleaseLabel, a.options.Release)
-	if !o.isThere {
+	if !o.exists {
 		made, err := a.cluster.Create(a.requests, o.resource, draft)
 		a.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, made.Warnings))
 		if err == nil {
@@ -176,8 +176,8 @@ func (a *Applier) create(o *target) (Change, error) {
 	}
 	live, err := a.cluster.In(o.resource, draft.GetNamespace()).Get(a.requests, draft.GetName(), metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) && o.isThere:
-		o.isThere = false
+	case apierrors.IsNotFound(err) && o.exists:
+		o.exists = false
 		return a.create(o)
 	case apierrors.IsNotFound(err):
 		return Change{}, terminating{"it was in the way when it was to be made, and is gone: it can be made now"}
@@ -194,7 +194,7 @@ func (a *Applier) create(o *target) (Change, error) {
 }
 
 // settled takes in an object as the apply has left it.
-func (a *Applier) settled(o *target, now *unstructured.Unstructured) {
+func (a *Applier) settled(o *liveObject, now *unstructured.Unstructured) {
 	o.now = now
 	a.handler.Readiness.Applied(o.Manifest, now)
 }

@@ -37,7 +37,7 @@ const (
 	Failed  Action = "failed"
 	NotDone Action = "not done" // it was never its turn
 
-	NotChecked Action = "not checkable" // of previews only: Message says why
+	NotChecked Action = "not checkable" // of previews only: Message is the reason
 
 	// Of lifecycle hooks.
 	Ran       Action = "ran"
@@ -55,7 +55,7 @@ type StepID struct {
 	ID   kinds.ID
 	Path string // of the file
 	Line int
-	Node string // the level and the component, as the name of the file says
+	Node string // the level and the component, from the name of the file
 	Hook string // the stage of the object's lifecycle hook that the step runs; "" if it is about the object itself
 }
 
@@ -84,7 +84,7 @@ type Change struct {
 // A Look is what a preview has seen of an object that would change.
 type Look struct {
 	Live *unstructured.Unstructured // as it is; nil if it is not there
-	// Would is what it would be: as the server says, or, where it could not be asked, as
+	// Would is what it would be: as the server returns it, or, without an answer, as
 	// the release does.
 	Would *unstructured.Unstructured
 	// Unchecked is why the server could not be asked; "" if it was.
@@ -134,7 +134,7 @@ func NewFailure(m *payload.Manifest, err error) *Failure {
 	failure := FailureOf(StepOf(m), err)
 	failure.Err = masked(m, err)
 	if tooLarge(err) {
-		failure.Err = fmt.Errorf("it is too large: %w", failure.Err) // what etcd says is only for those who know it
+		failure.Err = fmt.Errorf("it is too large: %w", failure.Err) // the message of etcd is only for those who know it
 	}
 	return failure
 }

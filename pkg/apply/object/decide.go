@@ -19,14 +19,14 @@ const (
 	keepDone decision = "keep done" // a Job that has run
 	keep     decision = "keep"      // it is there, and only ever made
 	create   decision = "create"
-	set      decision = "set" // what its manifest says
+	set      decision = "set" // apply its manifest
 )
 
 // facts are what is known of an object before anything is done about it.
 type facts struct {
 	owner        string // the other release that has it
-	isThere      bool
-	isTrusted    bool // what was seen before the first apply says how it is
+	exists       bool
+	isTrusted    bool // what was seen before the first apply is its current state
 	isUntouched  bool // it was applied from the same manifest, and not written since
 	hasFinished  bool // it is a Job that has run to its end, and is gone
 	isCreateOnly bool
@@ -40,7 +40,7 @@ func decide(f facts) decision {
 		return skip
 	case f.hasFinished:
 		return keepDone
-	case f.isCreateOnly && f.isThere && f.isTrusted:
+	case f.isCreateOnly && f.exists && f.isTrusted:
 		return keep
 	case f.isCreateOnly:
 		return create
@@ -51,14 +51,14 @@ func decide(f facts) decision {
 
 // gather finds out the facts of an object that was looked at. Whether it is untouched does not count where its
 // definition will be another one.
-func (a *Applier) gather(o *target, isUntouchedEnough bool) facts {
+func (a *Applier) gather(o *liveObject, isUntouchedEnough bool) facts {
 	if owner := a.otherOwner(o.head); owner != "" {
 		return facts{owner: owner}
 	}
 	return facts{
-		isThere: o.isThere, isTrusted: a.trusts(o.head), isCreateOnly: o.Manifest.IsCreateOnly(),
-		isUntouched: isUntouchedEnough && a.isUntouched(o.Manifest, o.head, o.isThere),
-		hasFinished: !o.isThere && o.GroupVersionKind().GroupKind() == kinds.Job && a.options.Journal.hasFinished(o.Manifest),
+		exists: o.exists, isTrusted: a.trusts(o.head), isCreateOnly: o.Manifest.IsCreateOnly(),
+		isUntouched: isUntouchedEnough && a.isUntouched(o.Manifest, o.head, o.exists),
+		hasFinished: !o.exists && o.GroupVersionKind().GroupKind() == kinds.Job && a.options.Journal.hasFinished(o.Manifest),
 	}
 }
 

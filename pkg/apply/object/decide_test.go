@@ -14,13 +14,13 @@ func TestDecide(t *testing.T) {
 		want  decision
 	}{
 		"new":                        {facts{}, set},
-		"there":                      {facts{isThere: true, isTrusted: true}, set},
-		"of another release":         {facts{owner: "shop", isUntouched: true, isThere: true}, refuse},
-		"as it was applied":          {facts{isThere: true, isTrusted: true, isUntouched: true}, skip},
-		"create-only, as applied":    {facts{isThere: true, isTrusted: true, isUntouched: true, isCreateOnly: true}, skip},
+		"there":                      {facts{exists: true, isTrusted: true}, set},
+		"of another release":         {facts{owner: "shop", isUntouched: true, exists: true}, refuse},
+		"as it was applied":          {facts{exists: true, isTrusted: true, isUntouched: true}, skip},
+		"create-only, as applied":    {facts{exists: true, isTrusted: true, isUntouched: true, isCreateOnly: true}, skip},
 		"create-only, new":           {facts{isCreateOnly: true}, create},
-		"create-only, there":         {facts{isCreateOnly: true, isThere: true, isTrusted: true}, keep},
-		"create-only, there perhaps": {facts{isCreateOnly: true, isThere: true}, create},
+		"create-only, there":         {facts{isCreateOnly: true, exists: true, isTrusted: true}, keep},
+		"create-only, there perhaps": {facts{isCreateOnly: true, exists: true}, create},
 		"a Job that has run":         {facts{hasFinished: true}, keepDone},
 		"a create-only Job, too":     {facts{hasFinished: true, isCreateOnly: true}, keepDone},
 	} {

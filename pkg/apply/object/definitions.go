@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// definitions tell versions of CustomResourceDefinitions apart, as far as custom resources may notice.
+// definitions distinguish versions of CustomResourceDefinitions, as far as custom resources may notice.
 type definitions struct {
 	*knowledge
 

@@ -168,7 +168,7 @@ func (d deleter) ask(m *payload.Manifest, uid types.UID) error {
 	})
 }
 
-// delete asks for the end of the object with a UID, and says whether it hit it. That it is
+// delete requests the delete of the object with a UID, and returns whether it hit it. That it is
 // gone already, or another one has come in its place, is as good.
 func (d deleter) delete(id kinds.ID, uid types.UID) (isHit bool, err error) {
 	resource, err := d.cluster.FindKind(d.requests, id.GroupKind())

@@ -58,7 +58,7 @@ type cause struct {
 	retry  retry
 }
 
-// A retry says when another try may succeed.
+// A retry is when another try may succeed.
 type retry string
 
 const (
@@ -68,7 +68,7 @@ const (
 	justAfter retry = "if this run has just written the definition"
 )
 
-// causes is looked through from the top: the first row that fits, counts. Rows that tell
+// causes is looked through from the top: the first row that fits, counts. Rows that distinguish
 // one cause from others with the same code come before those.
 var causes = []cause{
 	{"ours", func(err error) bool { return errors.As(err, new(refusal)) }, "", never},
@@ -76,13 +76,13 @@ var causes = []cause{
 	{"object that is being deleted", func(err error) bool { return errors.As(err, new(terminating)) }, ResourceConflict, later},
 	{"unknown field", func(err error) bool { return len(unknownFields(err)) > 0 }, ResourceInvalid, whileNew},
 	{"denied by a webhook", isDeniedByWebhook, ResourceForbidden, never},
-	{"denied by a policy", says("AdmissionPolicy", "denied request"), ResourceForbidden, never},
-	{"webhook that does not answer", says("failed calling webhook"), ClusterError, later},
-	{"quota", both(apierrors.IsForbidden, says("exceeded quota")), ResourceForbidden, later},
-	{"quota that is not computed yet", both(apierrors.IsForbidden, says("status unknown for quota")), ResourceForbidden, later},
+	{"denied by a policy", hasMessage("AdmissionPolicy", "denied request"), ResourceForbidden, never},
+	{"webhook that does not answer", hasMessage("failed calling webhook"), ClusterError, later},
+	{"quota", both(apierrors.IsForbidden, hasMessage("exceeded quota")), ResourceForbidden, later},
+	{"quota that is not computed yet", both(apierrors.IsForbidden, hasMessage("status unknown for quota")), ResourceForbidden, later},
 	{"namespace that is being deleted", isInTerminating, ResourceForbidden, later},
-	{"service account that is not there yet", both(apierrors.IsForbidden, says("error looking up service account")), ResourceForbidden, later},
-	{"definition that is being deleted", says("create not allowed while custom resource definition is terminating"), ResourceTypeMissing, later},
+	{"service account that is not there yet", both(apierrors.IsForbidden, hasMessage("error looking up service account")), ResourceForbidden, later},
+	{"definition that is being deleted", hasMessage("create not allowed while custom resource definition is terminating"), ResourceTypeMissing, later},
 	{"forbidden", apierrors.IsForbidden, ResourceForbidden, never},
 	{"not logged in", apierrors.IsUnauthorized, ClusterUnauthorized, never},
 	{"too large", tooLarge, ResourceInvalid, never},
@@ -113,8 +113,8 @@ func causeOf(err error) cause {
 	return cause{name: "unknown", reason: PayloadFailed, retry: never}
 }
 
-// says finds failures that only their texts tell apart.
-func says(parts ...string) func(error) bool {
+// hasMessage finds failures that only their messages distinguish.
+func hasMessage(parts ...string) func(error) bool {
 	return func(err error) bool {
 		text := err.Error()
 		for _, part := range parts {
@@ -130,14 +130,16 @@ func both(a, b func(error) bool) func(error) bool {
 	return func(err error) bool { return a(err) && b(err) }
 }
 
-// isDeniedByWebhook reports whether a webhook has refused an object: what the server says is then the webhook's.
-func isDeniedByWebhook(err error) bool { return says("admission webhook", "denied the request")(err) }
+// isDeniedByWebhook reports whether a webhook has refused an object: the message of the server is then the webhook's.
+func isDeniedByWebhook(err error) bool {
+	return hasMessage("admission webhook", "denied the request")(err)
+}
 
-// status returns what the server said.
+// status returns the status in the error of the server.
 func status(err error) metav1.Status {
-	var said apierrors.APIStatus
-	if errors.As(err, &said) {
-		return said.Status()
+	var apiStatus apierrors.APIStatus
+	if errors.As(err, &apiStatus) {
+		return apiStatus.Status()
 	}
 	return metav1.Status{}
 }
@@ -155,20 +157,20 @@ func IsNoNamespace(err error) bool {
 
 // tooLarge reports whether an object is larger than the API server or etcd takes.
 func tooLarge(err error) bool {
-	return apierrors.IsRequestEntityTooLargeError(err) || says("etcdserver: request is too large")(err) || says("trying to send message larger than max")(err)
+	return apierrors.IsRequestEntityTooLargeError(err) || hasMessage("etcdserver: request is too large")(err) || hasMessage("trying to send message larger than max")(err)
 }
 
 // isBadRequest reports whether the server can't read an object. An apply whose object is not as its
 // schema wants it is such a request, too, but is answered with 500 and without a reason.
 func isBadRequest(err error) bool {
 	return apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) ||
-		says("failed to create typed patch object")(err) || says("unable to convert unstructured object")(err)
+		hasMessage("failed to create typed patch object")(err) || hasMessage("unable to convert unstructured object")(err)
 }
 
 // IsInterruption reports whether a request was cut off because the run has to end.
 func IsInterruption(err error) bool { return errors.Is(err, context.Canceled) }
 
-// unknownField is how the API server says that a schema lacks a field.
+// unknownField is the message of the API server for a field that a schema lacks.
 var unknownField = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): field not declared in schema`)
 
 // unknownFields returns the fields that an apply was refused for since the schema lacks them.

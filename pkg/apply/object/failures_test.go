@@ -142,7 +142,7 @@ func releaseOf(t *testing.T, text string) *payload.Payload {
 // No field of a Namespace is fixed today, so no server can be made to say it.
 func TestNamespaceIsNeverMadeAnew(t *testing.T) {
 	m := releaseOf(t, `{apiVersion: v1, kind: Namespace, metadata: {name: shop, annotations: {runlevel.dev/recreate: "true"}}}`).Manifests[0]
-	_, err := applierOf(t).recreate(&target{Manifest: m, resource: cluster.Resource{Kind: "Namespace"}}, []string{"spec"})
+	_, err := applierOf(t).recreate(&liveObject{Manifest: m, resource: cluster.Resource{Kind: "Namespace"}}, []string{"spec"})
 	want := "spec can't be changed, and to recreate a Namespace would lose all that is in it: runlevel.dev/recreate does not hold for it"
 	if err == nil || err.Error() != want {
 		t.Error(err)

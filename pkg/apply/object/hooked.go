@@ -12,12 +12,12 @@ import (
 )
 
 // drafted returns the target of a workload that is applied beside the usual order, and what an apply of it sends.
-func (a *Applier) drafted(m *payload.Manifest) (*target, *unstructured.Unstructured, error) {
+func (a *Applier) drafted(m *payload.Manifest) (*liveObject, *unstructured.Unstructured, error) {
 	resource, err := a.place(m)
 	if err != nil {
 		return nil, nil, err
 	}
-	o := &target{Manifest: m, resource: resource}
+	o := &liveObject{Manifest: m, resource: resource}
 	draft, err := a.draft(o)
 	return o, draft, err
 }
@@ -65,7 +65,7 @@ func (a *Applier) ChangesTemplate(m *payload.Manifest) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	o.head, o.isThere = objectmeta.Of(o.resource, live), true
+	o.head, o.exists = objectmeta.Of(o.resource, live), true
 	would, err := a.writer.apply(o, draft, cluster.Force|cluster.DryRun)
 	if err != nil {
 		return false, err

@@ -13,9 +13,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// howServersSayFixed are the words with which API servers refuse to change a field that
+// immutableMessages are the words with which API servers refuse to change a field that
 // is set for good. There is no reason for it in what they answer.
-var howServersSayFixed = []string{
+var immutableMessages = []string{
 	"immutable", "may not change once set", "cannot change roleRef", "may not be changed", "cannot be changed",
 	"updates to statefulset spec for fields other than", "pod updates may not change fields other than",
 	"updates to provisioner are forbidden", "updates to parameters are forbidden",
@@ -33,7 +33,7 @@ func immutableFields(err error) []string {
 	}
 	var fixed []string
 	for _, cause := range details.Causes {
-		isFixed := slices.ContainsFunc(howServersSayFixed, func(words string) bool { return strings.Contains(cause.Message, words) })
+		isFixed := slices.ContainsFunc(immutableMessages, func(words string) bool { return strings.Contains(cause.Message, words) })
 		if !isFixed {
 			return nil // to make the object again would not help
 		}
@@ -79,7 +79,7 @@ func mayRecreate(resource cluster.Resource, m *payload.Manifest, fixed []string)
 }
 
 // recreate deletes an object that can't be changed and makes it again, if its manifest allows it.
-func (a *Applier) recreate(o *target, fixed []string) (Change, error) {
+func (a *Applier) recreate(o *liveObject, fixed []string) (Change, error) {
 	m, resource := o.Manifest, o.resource
 	if err := mayRecreate(resource, m, fixed); err != nil {
 		return Change{}, err
@@ -99,7 +99,7 @@ func (a *Applier) recreate(o *target, fixed []string) (Change, error) {
 			return Change{}, a.deleter.terminating(m, live.UID)
 		}
 	}
-	o.isThere = false
+	o.exists = false
 	applied, err := a.apply(o, cluster.Force)
 	if err != nil {
 		return Change{}, err

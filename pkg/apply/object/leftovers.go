@@ -18,10 +18,10 @@ import (
 
 // applyOver applies a draft. If the server refuses it since the live object has fields that the draft contradicts, it
 // removes those: as few as dry runs show to be enough.
-func (w writer) applyOver(o *target, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
+func (w writer) applyOver(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	applied, refused := w.applySeen(o, draft, how)
 	details := status(refused).Details
-	if !o.isThere || !apierrors.IsInvalid(refused) || details == nil || says("denied request")(refused) || // by a policy
+	if !o.exists || !apierrors.IsInvalid(refused) || details == nil || hasMessage("denied request")(refused) || // by a policy
 		len(immutableFields(refused)) > 0 {
 		return applied, refused
 	}

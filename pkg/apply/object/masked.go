@@ -27,28 +27,28 @@ func masked(m *payload.Manifest, err error) error {
 	if !errors.As(err, &refused) {
 		return err
 	}
-	said, text := refused.Status(), "the server refuses it"
-	if said.Code != 0 {
-		text += fmt.Sprintf(" with %d", said.Code)
+	status, text := refused.Status(), "the server refuses it"
+	if status.Code != 0 {
+		text += fmt.Sprintf(" with %d", status.Code)
 	}
-	if slices.Contains(serverReasons, said.Reason) {
-		text += " " + string(said.Reason)
+	if slices.Contains(serverReasons, status.Reason) {
+		text += " " + string(status.Reason)
 	}
 	text += " (" + causeOf(err).name + ")"
-	if parts := refusedFields(err, said); len(parts) > 0 {
+	if parts := refusedFields(err, status); len(parts) > 0 {
 		text += ", for " + strings.Join(parts, ", ")
 	}
-	return errors.New(text + "; what it says is not shown, for it may quote the Secret")
+	return errors.New(text + "; its message is not shown, since it may quote the Secret")
 }
 
-// refusedFields returns the fields that the server refuses, and why. What a webhook says of fields is left out.
-func refusedFields(err error, said metav1.Status) []string {
+// refusedFields returns the fields that the server refuses, and why. The messages of webhooks about fields are left out.
+func refusedFields(err error, status metav1.Status) []string {
 	if isDeniedByWebhook(err) {
 		return nil
 	}
 	var parts []string
-	if said.Details != nil {
-		for _, cause := range said.Details.Causes {
+	if status.Details != nil {
+		for _, cause := range status.Details.Causes {
 			if cause.Field != "" {
 				parts = append(parts, fmt.Sprintf("%s (%s)", cause.Field, cause.Type))
 			}
@@ -91,7 +91,7 @@ type hidden struct {
 func (h hidden) Error() string { return h.text }
 func (h hidden) Unwrap() error { return h.err }
 
-// misfit is how a server says where a value is not of the type that it is to have.
+// misfit is the message of a server for a value of another type than that of its field.
 var misfit = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): expected ([a-z]+)\b`)
 
 // holdsSecrets reports whether a manifest is a Secret, or has some in it. A Secret without values may have some on the cluster.
@@ -104,7 +104,7 @@ func maskedWarnings(m *payload.Manifest, warnings []string) []string {
 	if len(warnings) == 0 || !holdsSecrets(m) {
 		return warnings
 	}
-	return []string{"the server warns of a Secret; what it says is not shown, for it may quote it"}
+	return []string{"the server warns of a Secret; its message is not shown, since it may quote it"}
 }
 
 // maskedLosses are fields that others had set otherwise, without what the path of one may

@@ -44,8 +44,8 @@ func TestFailuresShowNoSecrets(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a Secret":                 {emptySecret, quoting(403), "the server refuses it with 403 (denied by a webhook); what it says is not shown, for it may quote the Secret"},
-		"an answer without a code": {emptySecret, quoting(0), "the server refuses it (denied by a webhook); what it says is not shown, for it may quote the Secret"},
+		"a Secret":                 {emptySecret, quoting(403), "the server refuses it with 403 (denied by a webhook); its message is not shown, since it may quote the Secret"},
+		"an answer without a code": {emptySecret, quoting(0), "the server refuses it (denied by a webhook); its message is not shown, since it may quote the Secret"},
 		"no answer":                {emptySecret, errors.New("connection refused"), "connection refused"},
 		"a hook":                   {hookedDeployment, quoting(403), `admission webhook "x" denied the request: PASSWORD is ***`},
 	} {

@@ -98,7 +98,7 @@ func (p *Previewer) tryDelete(id kinds.ID, seen tombstone.Observation) (Change, 
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // gone, or another one, since
 		return change, nil
-	case err != nil && says(noDryRun)(err):
+	case err != nil && hasMessage(noDryRun)(err):
 		return Change{Action: NotChecked, UID: seen.UID, Message: webhookWithoutDryRun}, nil
 	}
 	return change, err

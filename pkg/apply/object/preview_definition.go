@@ -50,7 +50,7 @@ func (p *Previewer) definitionOf(m *payload.Manifest) *comingDefinition {
 }
 
 // isChanged reports whether the cluster would go by another definition after the apply, so that
-// what it says of custom resources before is not enough.
+// its result for custom resources before is not enough.
 func (d *comingDefinition) isChanged() bool {
 	if d == nil {
 		return false

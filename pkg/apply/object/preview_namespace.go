@@ -20,7 +20,7 @@ const StandIn = "kube-public"
 // tryElsewhere asks the server about an object whose namespace does not exist yet, by a dry run in another namespace. An
 // error is a refusal that holds for each namespace. Anything else that is refused there is unknown: it may be by the
 // rights, the quotas, the security standard or the webhooks of that namespace.
-func (p *Previewer) tryElsewhere(o *target, lacking unmet) (unmet, error) {
+func (p *Previewer) tryElsewhere(o *liveObject, lacking unmet) (unmet, error) {
 	resource := o.resource
 	isBuiltIn := kinds.ScopeOf(resource.GroupKind()) != kinds.Unknown
 	if p.definitionOf(o.Manifest).isChanged() || !isBuiltIn && !p.isCustom(resource) { // the server of an aggregated API might create it
@@ -47,7 +47,7 @@ func (p *Previewer) tryElsewhere(o *target, lacking unmet) (unmet, error) {
 }
 
 // tryIn returns why the server would not create an object in a namespace and by a name that are not its own.
-func (p *Previewer) tryIn(namespace string, o *target, name string) error {
+func (p *Previewer) tryIn(namespace string, o *liveObject, name string) error {
 	draft := p.desired(o.Manifest, nil)
 	if o.sent != nil { // without the fields that are left out
 		draft = o.sent.DeepCopy()
@@ -72,7 +72,7 @@ func nameOfItsOwn(m *payload.Manifest) string {
 	return strings.TrimRight(name[:max(1, len(name)-len(suffix))], "-.") + suffix
 }
 
-// IsAboutObject reports whether a server finds fault with an object itself, wherever it is. What admission says may be
+// IsAboutObject reports whether a server finds fault with an object itself, wherever it is. The answer of admission may be
 // about the namespace: webhooks and policies select those that they judge.
 func IsAboutObject(err error) bool {
 	return causeOf(err).reason == ResourceInvalid

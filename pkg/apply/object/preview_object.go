@@ -36,7 +36,7 @@ func (p *Previewer) object(m *payload.Manifest) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	f := p.gather(&target{Manifest: m, resource: resource, head: head, isThere: exists}, !p.definitionOf(m).isChanged())
+	f := p.gather(&liveObject{Manifest: m, resource: resource, head: head, exists: exists}, !p.definitionOf(m).isChanged())
 	switch what := decide(f); what {
 	case refuse:
 		return Change{}, ownedBy(f.owner)
@@ -55,11 +55,11 @@ func (p *Previewer) compareLive(m *payload.Manifest, resource cluster.Resource) 
 		if err != nil && !apierrors.IsNotFound(err) {
 			return Change{}, err
 		}
-		o := &target{Manifest: m, resource: resource}
+		o := &liveObject{Manifest: m, resource: resource}
 		if err != nil {
 			live = nil
 		} else {
-			o.head, o.isThere = objectmeta.Of(resource, live), true
+			o.head, o.exists = objectmeta.Of(resource, live), true
 		}
 		change, err := p.compare(o, live)
 		if err != nil || try == tries || isSameState(live, change.Look) || !Pause(p.requests, time.Duration(try)*100*time.Millisecond) {
@@ -77,7 +77,7 @@ func isSameState(live *unstructured.Unstructured, look *Look) bool {
 }
 
 // compare returns what would come of an object that is there, or is not if live is nil.
-func (p *Previewer) compare(o *target, live *unstructured.Unstructured) (Change, error) {
+func (p *Previewer) compare(o *liveObject, live *unstructured.Unstructured) (Change, error) {
 	if live == nil {
 		return p.creation(o)
 	}
@@ -94,7 +94,7 @@ func (p *Previewer) compare(o *target, live *unstructured.Unstructured) (Change,
 }
 
 // creation returns what would come of an object that is not there.
-func (p *Previewer) creation(o *target) (Change, error) {
+func (p *Previewer) creation(o *liveObject) (Change, error) {
 	var would cluster.WriteResult
 	var err error
 	if o.Manifest.IsCreateOnly() {
@@ -113,7 +113,7 @@ func (p *Previewer) creation(o *target) (Change, error) {
 }
 
 // update returns what would come of an object that is there.
-func (p *Previewer) update(o *target, live *unstructured.Unstructured) (Change, error) {
+func (p *Previewer) update(o *liveObject, live *unstructured.Unstructured) (Change, error) {
 	would, adopted, err := p.wouldBe(o, live)
 	if err == nil {
 		err = p.validateChanged(p.definitionOf(o.Manifest), o.Manifest, live, would)
@@ -132,7 +132,7 @@ func (p *Previewer) update(o *target, live *unstructured.Unstructured) (Change, 
 
 // storable makes a change not checked that makes an object too large for etcd, which no dry run comes to.
 func storable(change Change) Change {
-	const limit = 3 << 19 // bytes, unless it is told otherwise
+	const limit = 3 << 19 // bytes, by default
 	if body, err := json.Marshal(change.Look.Would); err == nil && len(body) > limit {
 		change.Action, change.Message = NotChecked, fmt.Sprintf("it would be %d bytes, and most clusters store no more than %d", len(body), limit)
 		change.Look.Unchecked = change.Message
@@ -142,7 +142,7 @@ func storable(change Change) Change {
 
 // wouldBe returns what the server would make of an object that is there, and the managers whose fields would be adopted
 // before. A dry run can't adopt anything: the fields that would go with that are taken out of its answer.
-func (p *Previewer) wouldBe(o *target, live *unstructured.Unstructured) (would *unstructured.Unstructured, adopted []string, err error) {
+func (p *Previewer) wouldBe(o *liveObject, live *unstructured.Unstructured) (would *unstructured.Unstructured, adopted []string, err error) {
 	isNew := o.head.IsNeverApplied()
 	if isNew {
 		adopted = ownership.Adoptable(live, p.options.AdoptFrom)
@@ -161,7 +161,7 @@ func (p *Previewer) wouldBe(o *target, live *unstructured.Unstructured) (would *
 }
 
 // tryApply asks the server what an apply would make of an object.
-func (p *Previewer) tryApply(o *target, live *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
+func (p *Previewer) tryApply(o *liveObject, live *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	draft := p.desired(o.Manifest, nil)
 	if live != nil {
 		isScaled, err := p.scaling.isScaled(o.Manifest, live)
@@ -180,7 +180,7 @@ func (p *Previewer) tryApply(o *target, live *unstructured.Unstructured, how clu
 }
 
 // dry sends a dry run. A field that is new in its definition is not dropped because the cluster does not know it yet.
-func (p *Previewer) dry(o *target, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
+func (p *Previewer) dry(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	if !p.definitionOf(o.Manifest).isChanged() {
 		return p.writer.apply(o, draft, how)
 	}

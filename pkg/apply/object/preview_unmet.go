@@ -19,7 +19,7 @@ import (
 )
 
 // refused returns what it means that the server, or the definition of the payload, does not take an object.
-func (p *Previewer) refused(o *target, live *unstructured.Unstructured, err error) (Change, error) {
+func (p *Previewer) refused(o *liveObject, live *unstructured.Unstructured, err error) (Change, error) {
 	if fixed := immutableFields(err); len(fixed) > 0 && live != nil {
 		if err := mayRecreate(o.resource, o.Manifest, fixed); err != nil {
 			return Change{}, err
@@ -55,10 +55,10 @@ func (p *Previewer) refused(o *target, live *unstructured.Unstructured, err erro
 // An unmet is what an object needs before the server can judge it.
 type unmet struct {
 	why   string // it can't be judged; "" if it was
-	comes bool   // with this release: then the object is expected to be as the release says
+	comes bool   // with this release: then the object is expected to match the release
 }
 
-// noDryRun is how servers say that a webhook which they have to call can't be called for dry runs.
+// noDryRun is the message of servers for a webhook that can't be called for dry runs.
 const (
 	noDryRun             = "does not support dry run"
 	webhookWithoutDryRun = "a webhook that would be called does not support dry runs"
@@ -71,7 +71,7 @@ func (p *Previewer) unmetBy(m *payload.Manifest, err error) unmet {
 		return unmet{"it needs " + needed.ID().String() + ", which is new, too", true}
 	}
 	switch {
-	case says(noDryRun)(err):
+	case hasMessage(noDryRun)(err):
 		return unmet{webhookWithoutDryRun, false}
 	case isServersInvalid(err) && definition.isChanged():
 		return unmet{"the cluster has another version of its definition: it was held against that of this release", true}
@@ -102,7 +102,7 @@ func isTransient(err error) bool {
 	case cause.retry != later:
 		return false
 	case cause.reason == ClusterError:
-		return says("failed calling webhook")(err)
+		return hasMessage("failed calling webhook")(err)
 	default:
 		return cause.reason == ResourceForbidden || cause.reason == ResourceConflict || cause.reason == ResourceTypeMissing
 	}
@@ -132,7 +132,7 @@ func (p *Previewer) lacks(m *payload.Manifest, err error) *payload.Manifest {
 		return nil
 	}
 	if ref, _, _ := unstructured.NestedStringMap(m.Object().Object, "roleRef"); ref["name"] == details.Name && ref["name"] != "" {
-		role := schema.GroupKind{Group: ref["apiGroup"], Kind: ref["kind"]} // though servers say that the binding is not there
+		role := schema.GroupKind{Group: ref["apiGroup"], Kind: ref["kind"]} // though servers answer that the binding is not found
 		return p.brings(m, details.Name, func(kind schema.GroupKind) bool { return kind == role })
 	}
 	return p.brings(m, details.Name, func(kind schema.GroupKind) bool {
@@ -208,7 +208,7 @@ func (p *Previewer) desired(m *payload.Manifest, live *unstructured.Unstructured
 
 // keepReplicas gives an object that the server could not be asked about the replicas that it has, if an autoscaler sets
 // them.
-func (p *Previewer) keepReplicas(o *target, look *Look) {
+func (p *Previewer) keepReplicas(o *liveObject, look *Look) {
 	if look.Live == nil || !p.scaling.has(o.ID()) {
 		return
 	}

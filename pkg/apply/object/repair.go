@@ -62,7 +62,7 @@ func (r *Repairer) IsUntouched(manifest *payload.Manifest, head objectmeta.LiveM
 	return manifest.IsCreateOnly() || a.fingerprints.CarryOver(a.fingerprints, head, text, countsChanges)
 }
 
-// Redefine takes in a definition as it is now, and says whether it is another than before: then
+// Redefine records a definition as it is now, and reports whether it is another than before: then
 // nothing is known of its objects. That it is to go, changes nothing of them yet.
 func (r *Repairer) Redefine(definition objectmeta.LiveMetadata) bool {
 	return !definition.Terminating && definition.ID.GroupKind() == kinds.CustomResourceDefinition && r.applier.definitions.note(definition.ID, definition.Object())
@@ -75,18 +75,18 @@ type Repaired struct {
 	IsLooked    bool                    // else how it was is not known
 }
 
-// Repair makes an object again what its manifest says. If its metadata is not known, the server is asked for it. The
-// failure names the object, and says nothing that is secret; how the object was is returned with it.
+// Repair applies the manifest of an object again. If its metadata is not known, the server is asked for it. The
+// failure names the object, and has nothing that is secret; the state before is returned with it.
 func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMetadata) (Repaired, error) {
 	a := r.applier
-	o, isLooked := &target{Manifest: manifest}, false
+	o, isLooked := &liveObject{Manifest: manifest}, false
 	change, err := func() (change Change, err error) {
 		if o.resource, err = a.place(manifest); err != nil {
 			return change, err
 		}
 		if known != nil {
-			o.head, o.isThere = *known, true
-		} else if o.head, o.isThere, err = a.headNow(o.resource, manifest.ID()); err != nil {
+			o.head, o.exists = *known, true
+		} else if o.head, o.exists, err = a.headNow(o.resource, manifest.ID()); err != nil {
 			return change, err
 		}
 		isLooked = true
@@ -137,7 +137,7 @@ func (r *Repairer) NoteFinished(job *payload.Manifest) error {
 
 // taken returns the fields that others had set otherwise, or, if the server has found no conflict, those that were not
 // the release's any more.
-func (a *Applier) taken(o *target, repaired Repaired) []ownership.Conflict {
+func (a *Applier) taken(o *liveObject, repaired Repaired) []ownership.Conflict {
 	before := repaired.Before.Object()
 	if len(repaired.Lost) > 0 || before == nil || repaired.Before.UID != repaired.Now.UID {
 		return repaired.Lost

@@ -96,16 +96,16 @@ func (s *scaling) ask() error {
 	return nil
 }
 
-// scale makes a draft say how many replicas an object has that is scaled. A new one begins with what the manifest
-// says.
-func (s *scaling) scale(o *target, draft *unstructured.Unstructured) error {
+// scale sets the replicas of a draft to those of an object that is scaled. A new one begins with those of the
+// manifest.
+func (s *scaling) scale(o *liveObject, draft *unstructured.Unstructured) error {
 	s.mu.Lock()
 	count, wasDeleted := s.counts[o.ID()]
 	s.mu.Unlock()
 	if wasDeleted {
 		ownership.SetReplicas(draft, count)
 	}
-	if !o.isThere || wasDeleted {
+	if !o.exists || wasDeleted {
 		return nil
 	}
 	if !ownership.AreReplicasOurs(o.head.Object()) {
@@ -123,7 +123,7 @@ func (s *scaling) scale(o *target, draft *unstructured.Unstructured) error {
 }
 
 // keep notes the replicas of an object that is deleted to be made again.
-func (s *scaling) keep(o *target) error {
+func (s *scaling) keep(o *liveObject) error {
 	if !s.has(o.ID()) {
 		return nil
 	}

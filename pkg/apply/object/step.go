@@ -13,7 +13,7 @@ type WalkStep interface {
 	// ID names the step: events, changes, waits and failures go by it.
 	ID() StepID
 	// Needs returns the tasks whose objects must be ready before this step begins, by their places in the order. It is
-	// asked when it is the step's turn, and whenever the run tells how it stands.
+	// asked when it is the step's turn, and whenever the run reports its progress.
 	Needs() []int
 	// Do tries the step once. The context ends when the run has to end, by its deadline or by Ctrl-C; requests that are
 	// to arrive all the same have the run's own.
@@ -58,14 +58,14 @@ func (s StepBase) ID() StepID { return s.Name }
 // Needs returns what comes before the step.
 func (s StepBase) Needs() []int { return s.After }
 
-// A manifestStep makes an object what its manifest says, or deletes the object of a tombstone.
+// A manifestStep applies the manifest of an object, or deletes the object of a tombstone.
 type manifestStep struct {
 	StepBase
 	applier  *Applier
 	manifest *payload.Manifest
 }
 
-// NewStep returns the step that does what a manifest says about its object.
+// NewStep returns the step of a manifest.
 func (a *Applier) NewStep(m *payload.Manifest, needs []int) WalkStep {
 	return manifestStep{StepBase{StepOf(m), needs}, a, m}
 }

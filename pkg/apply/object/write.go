@@ -18,7 +18,7 @@ import (
 type writer struct{ *knowledge }
 
 // apply applies a draft, without the fields that the cluster does not know if that is allowed.
-func (w writer) apply(o *target, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
+func (w writer) apply(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	applied, err := w.write(o, draft, how)
 	w.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
 	if err == nil {
@@ -66,7 +66,7 @@ func removeFields(object *unstructured.Unstructured, paths []string) bool {
 
 // write applies a draft. Fields that other managers have set otherwise are set again, and reported; but some fields are
 // left to them.
-func (w writer) write(o *target, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
+func (w writer) write(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	o.sent = draft
 	applied, err := w.applyOver(o, draft, how)
 	lost := ownership.Conflicts(err)
@@ -89,7 +89,7 @@ func (w writer) write(o *target, draft *unstructured.Unstructured, how cluster.A
 }
 
 // ofOthers returns those of some fields that count as taken from another manager.
-func (o *target) ofOthers(lost []ownership.Conflict) []ownership.Conflict {
+func (o *liveObject) ofOthers(lost []ownership.Conflict) []ownership.Conflict {
 	return slices.DeleteFunc(lost, func(loss ownership.Conflict) bool {
 		return slices.Contains(o.adopts, loss.Manager) || loss.Manager == deploymenthook.FieldManager
 	})
@@ -98,8 +98,8 @@ func (o *target) ofOthers(lost []ownership.Conflict) []ownership.Conflict {
 // applySeen applies a draft to the object that was seen. If that has been written since, it is looked
 // at once more before it is written, so that a request which was held up in a process that slept
 // changes nothing that another applier has done meanwhile.
-func (w writer) applySeen(o *target, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
-	if !o.isThere || o.head.ResourceVersion == "" || how&cluster.DryRun != 0 {
+func (w writer) applySeen(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
+	if !o.exists || o.head.ResourceVersion == "" || how&cluster.DryRun != 0 {
 		return w.cluster.Apply(w.requests, o.resource, draft, how)
 	}
 	applied, err := w.cluster.Apply(w.requests, o.resource, cluster.AtVersion(draft, o.head.UID, o.head.ResourceVersion), how)
@@ -116,9 +116,9 @@ func (w writer) applySeen(o *target, draft *unstructured.Unstructured, how clust
 	return w.cluster.Apply(w.requests, o.resource, draft, how)
 }
 
-// yield takes those fields out of a draft that are left to others, and says whether there
+// yield takes those fields out of a draft that are left to others, and reports whether there
 // were any.
-func (w writer) yield(o *target, draft *unstructured.Unstructured, lost []ownership.Conflict, how cluster.ApplyMode) (hasYielded bool, err error) {
+func (w writer) yield(o *liveObject, draft *unstructured.Unstructured, lost []ownership.Conflict, how cluster.ApplyMode) (hasYielded bool, err error) {
 	isScaled := w.scaling.has(o.ID())
 	for _, loss := range lost {
 		switch {
@@ -136,7 +136,7 @@ func (w writer) yield(o *target, draft *unstructured.Unstructured, lost []owners
 
 // share adds to a list that others add to, too, and takes it out of a draft. A dry run adds
 // nothing.
-func (w writer) share(o *target, draft *unstructured.Unstructured, how cluster.ApplyMode) error {
+func (w writer) share(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) error {
 	missing, err := ownership.Unshare(w.requests, w.cluster, o.resource, draft)
 	if err != nil || len(missing) == 0 {
 		return err

@@ -18,12 +18,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A target is an object that is to become what its manifest says.
-type target struct {
+// A liveObject is an object of the cluster with the manifest that is applied to it.
+type liveObject struct {
 	*payload.Manifest
 	resource  cluster.Resource
 	head      objectmeta.LiveMetadata // as it was before, if it was there
-	isThere   bool
+	exists    bool
 	isMade    bool                 // by this run, in a request whose answer was lost
 	isPartial bool                 // fields were left out that the cluster does not know
 	lost      []ownership.Conflict // fields that others had set otherwise
@@ -35,7 +35,7 @@ type target struct {
 }
 
 // version returns the resourceVersion of an object that was dealt with.
-func (o *target) version() string {
+func (o *liveObject) version() string {
 	if o.now != nil {
 		return o.now.GetResourceVersion()
 	}
@@ -82,13 +82,13 @@ func (k *knowledge) standard() string {
 	return fmt.Sprint(k.options.Standard, k.options.Standard == ready.Upstream && k.options.Mode == graph.Install)
 }
 
-// countsChanges reports whether the generation of a resource's objects tells of each change of
+// countsChanges reports whether the generation of a resource's objects counts each change of
 // their bodies.
 func (k *knowledge) countsChanges(resource cluster.Resource) bool {
 	return kinds.CountsChanges(resource.GroupKind()) || k.isCustom(resource)
 }
 
-// trusts reports whether what was seen of an object before says how it is.
+// trusts reports whether what was seen of an object before is its current state.
 func (k *knowledge) trusts(head objectmeta.LiveMetadata) bool {
 	return !k.options.Full && k.before.Age() < k.options.LookCounts && head.Release == k.options.Release && head.IsApplied && !head.Terminating
 }
@@ -101,7 +101,7 @@ func (k *knowledge) isCustom(resource cluster.Resource) bool {
 }
 
 // set applies an object.
-func (a *Applier) set(o *target) (Change, error) {
+func (a *Applier) set(o *liveObject) (Change, error) {
 	began := a.cluster.Now()
 	applied, err := a.applyFirst(o)
 	if fixed := immutableFields(err); len(fixed) > 0 {
@@ -118,7 +118,7 @@ func (a *Applier) set(o *target) (Change, error) {
 }
 
 // applied takes in what came of an object.
-func (a *Applier) applied(o *target, applied cluster.WriteResult, head objectmeta.LiveMetadata, action Action) Change {
+func (a *Applier) applied(o *liveObject, applied cluster.WriteResult, head objectmeta.LiveMetadata, action Action) Change {
 	a.settled(o, applied.Object)
 	a.definitions.note(o.ID(), applied.Object)
 	text, isKnown := a.text(o.Manifest, o.resource)
@@ -133,17 +133,17 @@ func (a *Applier) applied(o *target, applied cluster.WriteResult, head objectmet
 // applyFirst applies an object. One that is not known of is made; if it is there all the
 // same, another client has made it, and the fields of its tool are adopted first: a field that
 // the tool has set, and the release does not, is to go.
-func (a *Applier) applyFirst(o *target) (cluster.WriteResult, error) {
-	if !o.isThere {
+func (a *Applier) applyFirst(o *liveObject) (cluster.WriteResult, error) {
+	if !o.exists {
 		applied, refused := a.apply(o, cluster.CreateOnly|cluster.Force)
 		if !apierrors.IsConflict(refused) && !apierrors.IsAlreadyExists(refused) {
 			return applied, refused
 		}
 		var err error
-		if o.head, o.isThere, err = a.headNow(o.resource, o.ID()); err != nil {
+		if o.head, o.exists, err = a.headNow(o.resource, o.ID()); err != nil {
 			return cluster.WriteResult{}, err
 		}
-		if !o.isThere { // it is gone, or what is counted with it was written, such as a quota
+		if !o.exists { // it is gone, or what is counted with it was written, such as a quota
 			return cluster.WriteResult{}, refused
 		}
 		if err := a.refuseOwned(o.head); err != nil {
@@ -158,13 +158,13 @@ func (a *Applier) applyFirst(o *target) (cluster.WriteResult, error) {
 }
 
 // adopt makes the fields of other tools ours, before we apply an object for the first time.
-func (a *Applier) adopt(o *target) error {
+func (a *Applier) adopt(o *liveObject) error {
 	if !o.head.IsNeverApplied() || o.head.Terminating {
 		return nil
 	}
 	now, adopted, err := ownership.Adopt(a.requests, a.cluster, o.resource, o.head.Object(), a.options.AdoptFrom)
 	if apierrors.IsNotFound(err) { // it was just deleted, and the apply makes it
-		o.head, o.isThere = objectmeta.LiveMetadata{}, false
+		o.head, o.exists = objectmeta.LiveMetadata{}, false
 		return nil
 	}
 	if err != nil {
@@ -178,7 +178,7 @@ func (a *Applier) adopt(o *target) error {
 }
 
 // apply applies an object.
-func (a *Applier) apply(o *target, how cluster.ApplyMode) (cluster.WriteResult, error) {
+func (a *Applier) apply(o *liveObject, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	draft, err := a.draft(o)
 	if err != nil {
 		return cluster.WriteResult{}, err
@@ -187,10 +187,10 @@ func (a *Applier) apply(o *target, how cluster.ApplyMode) (cluster.WriteResult, 
 }
 
 // draft returns what an apply sends.
-func (a *Applier) draft(o *target) (*unstructured.Unstructured, error) {
+func (a *Applier) draft(o *liveObject) (*unstructured.Unstructured, error) {
 	draft := ownership.Draft(o.Object(), objectmeta.ReleaseLabel, a.options.Release)
 	var live metav1.Object
-	if o.isThere {
+	if o.exists {
 		live = o.head.Object()
 	}
 	isScaled, err := a.scaling.isScaled(o.Manifest, live)
@@ -201,15 +201,15 @@ func (a *Applier) draft(o *target) (*unstructured.Unstructured, error) {
 }
 
 // action returns what an apply has done that was begun at a time, by the server's clock.
-func (a *Applier) action(o *target, applied cluster.WriteResult, after objectmeta.LiveMetadata, began time.Time) Action {
+func (a *Applier) action(o *liveObject, applied cluster.WriteResult, after objectmeta.LiveMetadata, began time.Time) Action {
 	before := o.head
 	switch {
-	case applied.Created && o.isThere: // when the run began
+	case applied.Created && o.exists: // when the run began
 		return Recreated
 	case applied.Created || o.isMade:
 		return Created
 	}
-	if !o.isThere || before.UID != after.UID || len(o.added) > 0 {
+	if !o.exists || before.UID != after.UID || len(o.added) > 0 {
 		return Configured
 	}
 	if before.ResourceVersion == after.ResourceVersion {
@@ -217,7 +217,7 @@ func (a *Applier) action(o *target, applied cluster.WriteResult, after objectmet
 	}
 	// It was written since the look: by this apply, or its status by a controller, for example. An
 	// apply that changes anything renews our entry, to the second: where the entry was that
-	// young already, only the generation and the metadata may tell.
+	// young already, only the generation and the metadata may show it.
 	if !before.Entry.Same(after.Entry) {
 		return Configured
 	}
@@ -228,6 +228,6 @@ func (a *Applier) action(o *target, applied cluster.WriteResult, after objectmet
 	return Configured
 }
 
-// entryDoubt is how old an entry must be to tell whether it was renewed: it has whole
+// entryDoubt is how old an entry must be to show whether it was renewed: it has whole
 // seconds, and what we know of the server's clock may be two seconds off.
 const entryDoubt = 4 * time.Second
