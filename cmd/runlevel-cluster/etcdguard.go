@@ -20,10 +20,10 @@ func newQuorumGuard() *cobra.Command {
 		Long: `The guard puts the lifecycle hook EtcdQuorumOperator onto each machine of the control plane. When such a machine is
 deleted, the guard waits for the learner on its replacement, promotes it, removes the member of the machine, and then the hook.
 
-Of several replicas, one works: the one that holds the Lease "etcd-quorum-guard". It remembers nothing, and can be killed at
-any moment. It reports how it stands as ClusterOperator "etcd-quorum-guard", where that kind is served.
+Of several replicas, one works: the one that holds the Lease "etcd-quorum-guard". It has no state, and can be killed at
+any moment. It reports its status as ClusterOperator "etcd-quorum-guard", where that kind is served.
 
-Environment: RELEASE_VERSION is the version that is reported; POD_NAME and POD_NAMESPACE say who and where the guard is; KUBECONFIG names a cluster other than the one it runs in.`,
+Environment: RELEASE_VERSION is the version that is reported; POD_NAME and POD_NAMESPACE are the pod of the guard; KUBECONFIG names a cluster other than the one it runs in.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			config, err := startup.ConfigOf("etcd-quorum-guard")
 			if err != nil {

@@ -23,32 +23,32 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
-// coveredOfMachine and coveredOfNode are the fields that change in place: of a Machine's spec, and of a KwokMachine's. A label or a version
-// that is taken away is not covered: what the Node would be without it is not known.
+// coveredOfMachine and coveredOfNode are the fields that change in place: of a Machine's spec, and of a KwokMachine's. The removal of a
+// label or a version is not covered: the value of the Node without it is not known.
 var (
 	coveredOfMachine = []string{"version"}
 	coveredOfNode    = []string{"node.kubeletVersion", "node.osImage", "node.labels"}
 )
 
-func canUpdateMachineSet(_ context.Context, asked *hooksv1.CanUpdateMachineSetRequest, told *hooksv1.CanUpdateMachineSetResponse) error {
-	machines, err := covers(asked.Desired.MachineSet, "spec.template.spec.", coveredOfMachine)
-	told.MachineSetPatch = machines
+func canUpdateMachineSet(_ context.Context, request *hooksv1.CanUpdateMachineSetRequest, response *hooksv1.CanUpdateMachineSetResponse) error {
+	machines, err := covers(request.Desired.MachineSet, "spec.template.spec.", coveredOfMachine)
+	response.MachineSetPatch = machines
 	if err == nil {
-		told.InfrastructureMachineTemplatePatch, err = covers(asked.Desired.InfrastructureMachineTemplate, "spec.template.spec.", coveredOfNode)
+		response.InfrastructureMachineTemplatePatch, err = covers(request.Desired.InfrastructureMachineTemplate, "spec.template.spec.", coveredOfNode)
 	}
 	return err
 }
 
-func canUpdateMachine(_ context.Context, asked *hooksv1.CanUpdateMachineRequest, told *hooksv1.CanUpdateMachineResponse) error {
-	machine, err := covers(asked.Desired.Machine, "spec.", coveredOfMachine)
-	told.MachinePatch = machine
+func canUpdateMachine(_ context.Context, request *hooksv1.CanUpdateMachineRequest, response *hooksv1.CanUpdateMachineResponse) error {
+	machine, err := covers(request.Desired.Machine, "spec.", coveredOfMachine)
+	response.MachinePatch = machine
 	if err == nil {
-		told.InfrastructureMachinePatch, err = covers(asked.Desired.InfrastructureMachine, "spec.", coveredOfNode)
+		response.InfrastructureMachinePatch, err = covers(request.Desired.InfrastructureMachine, "spec.", coveredOfNode)
 	}
 	return err
 }
 
-// covers returns the patch that sets fields to what a desired object has.
+// covers returns the patch that sets fields to the values of the desired object.
 func covers(desired any, prefix string, fields []string) (hooksv1.Patch, error) {
 	text, err := json.Marshal(desired)
 	var object map[string]any
@@ -62,7 +62,7 @@ func covers(desired any, prefix string, fields []string) (hooksv1.Patch, error) 
 	for _, field := range fields {
 		path := strings.Split(prefix+field, ".")
 		if value, isSet, err := unstructured.NestedFieldNoCopy(object, path...); err == nil && isSet {
-			_ = unstructured.SetNestedField(patch, runtime.DeepCopyJSONValue(value), path...) // which has maps only
+			_ = unstructured.SetNestedField(patch, runtime.DeepCopyJSONValue(value), path...) // patch has maps only
 		}
 	}
 	text, err = json.Marshal(patch)
@@ -82,9 +82,9 @@ const (
 )
 
 // updateMachine changes the Node of a machine, once the delay is over that begins with the first call.
-func (e *extension) updateMachine(ctx context.Context, asked *hooksv1.UpdateMachineRequest, told *hooksv1.UpdateMachineResponse) error {
+func (e *extension) updateMachine(ctx context.Context, request *hooksv1.UpdateMachineRequest, response *hooksv1.UpdateMachineResponse) error {
 	var machine v1alpha1.KwokMachine
-	if err := json.Unmarshal(asked.Desired.InfrastructureMachine.Raw, &machine); err != nil {
+	if err := json.Unmarshal(request.Desired.InfrastructureMachine.Raw, &machine); err != nil {
 		return fmt.Errorf("the infrastructure is no KwokMachine: %w", err)
 	}
 	node, err := e.nodes.Get(ctx, machine.Name, metav1.GetOptions{})
@@ -96,21 +96,21 @@ func (e *extension) updateMachine(ctx context.Context, asked *hooksv1.UpdateMach
 	case node.Spec.ProviderID != machine.Spec.ProviderID:
 		return fmt.Errorf("the Node %s is of another machine: its providerID is %q", node.Name, node.Spec.ProviderID)
 	}
-	wanted := wantedNode(node, &machine, asked.Desired.Machine.Spec.Version)
-	if message := asked.Settings[failSetting]; message != "" && !isShown(node, wanted) {
+	wanted := wantedNode(node, &machine, request.Desired.Machine.Spec.Version)
+	if message := request.Settings[failSetting]; message != "" && !isUpToDate(node, wanted) {
 		return errors.New(message)
 	}
-	left, err := e.wait(ctx, node, wanted, asked.Settings[delaySetting])
+	left, err := e.wait(ctx, node, wanted, request.Settings[delaySetting])
 	if err != nil || left > 0 {
-		told.RetryAfterSeconds = int32(left.Seconds()) + 1 // in full seconds, and never 0, which is done
-		told.Message = fmt.Sprintf("takes %s", asked.Settings[delaySetting])
+		response.RetryAfterSeconds = int32(left.Seconds()) + 1 // in full seconds; 0 means done
+		response.Message = fmt.Sprintf("takes %s", request.Settings[delaySetting])
 		return err
 	}
-	return e.show(ctx, node, wanted)
+	return e.update(ctx, node, wanted)
 }
 
-// wantedNode returns the Node as the machine is to have it. As at the machine's start, what the KwokMachine says counts for more than
-// the Machine's version.
+// wantedNode returns the desired Node of a machine. As when a machine starts, the fields of the KwokMachine take precedence over the
+// Machine's version.
 func wantedNode(node *corev1.Node, machine *v1alpha1.KwokMachine, version string) *corev1.Node {
 	wanted := node.DeepCopy()
 	if wanted.Labels == nil {
@@ -124,17 +124,17 @@ func wantedNode(node *corev1.Node, machine *v1alpha1.KwokMachine, version string
 	return wanted
 }
 
-// isShown says whether a Node is as wanted.
-func isShown(node, wanted *corev1.Node) bool {
+// isUpToDate reports whether a Node has the wanted labels and versions.
+func isUpToDate(node, wanted *corev1.Node) bool {
 	return equality.Semantic.DeepEqual(node.Labels, wanted.Labels) && node.Status.NodeInfo == wanted.Status.NodeInfo
 }
 
-// beganAnnotation is on the Node of a machine that is being updated: when that began, so that a restart does not start over.
+// beganAnnotation on a Node is when the update of its machine began, so that a restart of the extension does not start over.
 const beganAnnotation = "infrastructure.runlevel.dev/update-began"
 
-// wait returns how long an update is still to take.
+// wait returns how long an update still takes.
 func (e *extension) wait(ctx context.Context, node, wanted *corev1.Node, delay string) (time.Duration, error) {
-	if delay == "" || isShown(node, wanted) {
+	if delay == "" || isUpToDate(node, wanted) {
 		return 0, nil
 	}
 	takes, err := time.ParseDuration(delay)
@@ -148,15 +148,15 @@ func (e *extension) wait(ctx context.Context, node, wanted *corev1.Node, delay s
 	return takes, e.patch(ctx, node.Name, began)
 }
 
-// show has the Node be as wanted: the status first, so that the annotation goes when all is done.
-func (e *extension) show(ctx context.Context, node, wanted *corev1.Node) error {
+// update patches the Node: the status first, so that the annotation is removed when all is done.
+func (e *extension) update(ctx context.Context, node, wanted *corev1.Node) error {
 	info := map[string]any{"kubeletVersion": wanted.Status.NodeInfo.KubeletVersion, "osImage": wanted.Status.NodeInfo.OSImage}
 	if node.Status.NodeInfo != wanted.Status.NodeInfo {
 		if err := e.patch(ctx, node.Name, map[string]any{"status": map[string]any{"nodeInfo": info}}, "status"); err != nil {
 			return err
 		}
 	}
-	if _, hasBegun := node.Annotations[beganAnnotation]; !hasBegun && isShown(node, wanted) {
+	if _, hasBegun := node.Annotations[beganAnnotation]; !hasBegun && isUpToDate(node, wanted) {
 		return nil
 	}
 	return e.patch(ctx, node.Name, map[string]any{"metadata": map[string]any{

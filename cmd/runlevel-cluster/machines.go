@@ -22,11 +22,11 @@ func newMachineController() *cobra.Command {
 deletes it phase by phase: it waits for hooks, drains the node, and deletes infrastructure and Node. With --dialects it
 does so for Machines of Cluster API (cluster.x-k8s.io/v1beta2).
 
-Of several replicas, one works: the one that holds the Lease "machine-controller". It reports how it stands as ClusterOperator
+Of several replicas, one works: the one that holds the Lease "machine-controller". It reports its status as ClusterOperator
 "machine-controller", where that kind is served.
 
-Environment: RELEASE_VERSION is the version that is reported; POD_NAME and POD_NAMESPACE say who and where the controller
-is; KUBECONFIG names a cluster other than the one it runs in.`,
+Environment: RELEASE_VERSION is the version that is reported; POD_NAME and POD_NAMESPACE are the pod of the
+controller; KUBECONFIG names a cluster other than the one it runs in.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, dialect := range dialects {
 				o.Dialects = append(o.Dialects, manager.MachineDialect(dialect))

@@ -23,7 +23,7 @@ func newOperator() *cobra.Command {
 	o := operator.Options{Name: os.Getenv("POD_NAME")}
 	command := &cobra.Command{
 		Use:   "operator",
-		Short: "apply the release, keep it in place, and update it when the ClusterVersion says so",
+		Short: "apply the release, keep it in place, and update it as the ClusterVersion requests",
 		Long: `The operator applies a release to the cluster, keeps it in place, and writes its progress into the
 status of the ClusterVersion named "version", which it makes if there is none. An update begins when
 spec.desiredUpdate of the ClusterVersion names one, as "oc adm upgrade" does.
@@ -32,7 +32,7 @@ The release is that of --release-image or --payload-dir, until the ClusterVersio
 replicas, one applies: the one that holds the lock of the release.
 
 Environment: CLUSTER_PROFILE, EXCLUDE_MANIFESTS and PAYLOAD_OVERRIDE are the defaults of --profile, --exclude and
---payload-dir, as for the cluster-version operator; POD_NAME and POD_NAMESPACE say who and where the operator is;
+--payload-dir, as for the cluster-version operator; POD_NAME and POD_NAMESPACE are the pod of the operator;
 KUBECONFIG names a cluster other than the one it runs in.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch o.Payload, o.Standard = cmp.Or(image, folder), ready.Standard(standard); {

@@ -171,7 +171,7 @@ func awaitGone(ts *testscript.TestScript, _ bool, args []string) {
 // awaitRemains waits until a Namespace or a definition that goes says what is left in it:
 // await-remains KIND KEY
 func awaitRemains(ts *testscript.TestScript, _ bool, args []string) {
-	says := map[string]bool{"NamespaceContentRemaining": true, "NamespaceFinalizersRemaining": true, "Terminating": true}
+	messages := map[string]bool{"NamespaceContentRemaining": true, "NamespaceFinalizersRemaining": true, "Terminating": true}
 	until(ts, args, func(o *unstructured.Unstructured) bool {
 		if o == nil {
 			return false
@@ -180,7 +180,7 @@ func awaitRemains(ts *testscript.TestScript, _ bool, args []string) {
 		return slices.ContainsFunc(conditions, func(item any) bool {
 			condition, _ := item.(map[string]any)
 			kind, _ := condition["type"].(string)
-			return says[kind] && condition["status"] == "True"
+			return messages[kind] && condition["status"] == "True"
 		})
 	})
 }

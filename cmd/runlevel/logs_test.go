@@ -84,10 +84,10 @@ func watchedRepair(t *testing.T, name string, args []string) string {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var told strings.Builder
+	var response strings.Builder
 	for lines := bufio.NewReader(stderr); ; {
 		line, err := lines.ReadString('\n')
-		told.WriteString(line)
+		response.WriteString(line)
 		if strings.HasPrefix(line, "keeping ") {
 			setSecret(t, name)
 		}
@@ -98,10 +98,10 @@ func watchedRepair(t *testing.T, name string, args []string) string {
 			break
 		}
 	}
-	if err := command.Wait(); err != nil || !strings.Contains(told.String(), "\nrepaired ") {
-		t.Errorf("%v ends with %v, and says\n%s", args, err, told.String())
+	if err := command.Wait(); err != nil || !strings.Contains(response.String(), "\nrepaired ") {
+		t.Errorf("%v ends with %v, and says\n%s", args, err, response.String())
 	}
-	return out.String() + told.String()
+	return out.String() + response.String()
 }
 
 // showsNoSecret looks for the value of Secrets in what a command has said.

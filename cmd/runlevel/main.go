@@ -15,13 +15,13 @@ import (
 	"github.com/runlevel/runlevel/internal/cli"
 )
 
-// oneWish is how long signals mean the same as the first: timeout(1) sends its own twice,
-// and a shell may pass on a Ctrl-C that we have got already.
-const oneWish = 300 * time.Millisecond
+// signalGrace is how long further signals count as the first one: timeout(1) sends its signal
+// twice, and a shell may forward a Ctrl-C that the program has received already.
+const signalGrace = 300 * time.Millisecond
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, func() { time.AfterFunc(oneWish, stop) }) // a second signal ends the program at once
+	context.AfterFunc(ctx, func() { time.AfterFunc(signalGrace, stop) }) // a second signal ends the program at once
 	code := cli.Run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 	stop()
 	os.Exit(code)

@@ -57,8 +57,8 @@ func onTerminal(ts *testscript.TestScript, args []string, connect func(*exec.Cmd
 	if !s.emulator.CursorVisible() {
 		ts.Fatalf("the cursor is hidden")
 	}
-	if asked := questions.FindString(s.raw.String()); asked != "" {
-		ts.Fatalf("the terminal is sent %q", asked)
+	if requested := questions.FindString(s.raw.String()); requested != "" {
+		ts.Fatalf("the terminal is sent %q", requested)
 	}
 	fmt.Fprintf(ts.Stdout(), "== at the end ==\n%s", s.text())
 }

@@ -1,9 +1,9 @@
 // Command extension-external is a runtime extension of Cluster API that hands the update of a machine to a script: for a shop with
 // hosts of its own, which has scripts for that already.
 //
-// It is an example of an extension. Package extensionserver does the HTTP; what is left is below: hand over, and read exit codes.
+// It is an example of an extension. Package extensionserver serves HTTP; this program calls the script and reads its exit code.
 // The script gets the hook's request, as JSON, on its standard input, and in its environment HOOK, NAMESPACE and MACHINE (of
-// CanUpdateMachineSet the MachineSet), and of UpdateMachine VERSION and PROVIDER_ID. README.md says what it has to answer.
+// CanUpdateMachineSet the MachineSet), and of UpdateMachine VERSION and PROVIDER_ID. README.md lists its exit codes.
 package main
 
 import (
@@ -30,7 +30,7 @@ import (
 // again is the exit code (EX_TEMPFAIL) of a script that is to be called again.
 const again = 75
 
-// timeout is how long the script may take for one call: a little less than the caller waits.
+// timeout is how long a call of the script may take: a little less than the timeout of the hook.
 const timeout = 25 * time.Second
 
 func main() {
@@ -53,7 +53,7 @@ func main() {
 // A script is the program that does the work.
 type script struct{ path string }
 
-// run calls the script, and returns what it has said and its exit code. Of a failure, what was said is the error.
+// run calls the script, and returns its output and its exit code. If the script fails, its output is the error.
 func (s *script) run(ctx context.Context, request any, environment ...string) (string, int, error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -64,8 +64,8 @@ func (s *script) run(ctx context.Context, request any, environment ...string) (s
 	command := exec.CommandContext(limited, s.path)
 	command.Env, command.Stdin = append(os.Environ(), environment...), bytes.NewReader(text)
 	command.WaitDelay = time.Second // for children that outlive it
-	said, err := command.CombinedOutput()
-	message := strings.TrimSpace(string(said))
+	output, err := command.CombinedOutput()
+	message := strings.TrimSpace(string(output))
 	var ended *exec.ExitError
 	switch {
 	case limited.Err() != nil:
@@ -78,33 +78,33 @@ func (s *script) run(ctx context.Context, request any, environment ...string) (s
 	return message, 0, err
 }
 
-// canUpdateMachineSet asks the script whether it can do all of a change: exit code 0 says so, 75 that machines are to be replaced.
-func (s *script) canUpdateMachineSet(ctx context.Context, asked *hooksv1.CanUpdateMachineSetRequest, told *hooksv1.CanUpdateMachineSetResponse) error {
-	set := asked.Desired.MachineSet
-	message, code, err := s.run(ctx, asked, "HOOK=CanUpdateMachineSet", "NAMESPACE="+set.Namespace, "MACHINE="+set.Name)
-	if told.Message = message; err != nil || code != 0 {
+// canUpdateMachineSet calls the script to check a change: exit code 0 if it can do all of it in place, 75 if machines are to be replaced.
+func (s *script) canUpdateMachineSet(ctx context.Context, request *hooksv1.CanUpdateMachineSetRequest, response *hooksv1.CanUpdateMachineSetResponse) error {
+	set := request.Desired.MachineSet
+	message, code, err := s.run(ctx, request, "HOOK=CanUpdateMachineSet", "NAMESPACE="+set.Namespace, "MACHINE="+set.Name)
+	if response.Message = message; err != nil || code != 0 {
 		return err
 	}
-	told.MachineSetPatch = specOf(set)
-	told.InfrastructureMachineTemplatePatch = specOf(asked.Desired.InfrastructureMachineTemplate)
-	told.BootstrapConfigTemplatePatch = specOf(asked.Desired.BootstrapConfigTemplate)
+	response.MachineSetPatch = specOf(set)
+	response.InfrastructureMachineTemplatePatch = specOf(request.Desired.InfrastructureMachineTemplate)
+	response.BootstrapConfigTemplatePatch = specOf(request.Desired.BootstrapConfigTemplate)
 	return nil
 }
 
 // canUpdateMachine is the same for one machine.
-func (s *script) canUpdateMachine(ctx context.Context, asked *hooksv1.CanUpdateMachineRequest, told *hooksv1.CanUpdateMachineResponse) error {
-	machine := asked.Desired.Machine
-	message, code, err := s.run(ctx, asked, "HOOK=CanUpdateMachine", "NAMESPACE="+machine.Namespace, "MACHINE="+machine.Name)
-	if told.Message = message; err != nil || code != 0 {
+func (s *script) canUpdateMachine(ctx context.Context, request *hooksv1.CanUpdateMachineRequest, response *hooksv1.CanUpdateMachineResponse) error {
+	machine := request.Desired.Machine
+	message, code, err := s.run(ctx, request, "HOOK=CanUpdateMachine", "NAMESPACE="+machine.Namespace, "MACHINE="+machine.Name)
+	if response.Message = message; err != nil || code != 0 {
 		return err
 	}
-	told.MachinePatch = specOf(machine)
-	told.InfrastructureMachinePatch = specOf(asked.Desired.InfrastructureMachine)
-	told.BootstrapConfigPatch = specOf(asked.Desired.BootstrapConfig)
+	response.MachinePatch = specOf(machine)
+	response.InfrastructureMachinePatch = specOf(request.Desired.InfrastructureMachine)
+	response.BootstrapConfigPatch = specOf(request.Desired.BootstrapConfig)
 	return nil
 }
 
-// specOf returns the patch that sets the spec of an object to the desired one: all of the change is covered. There may be no object.
+// specOf returns the patch that sets the spec of an object to the desired one, which covers all of the change. There may be no object.
 func specOf(desired any) hooksv1.Patch {
 	var object struct {
 		Spec json.RawMessage `json:"spec"`
@@ -117,19 +117,19 @@ func specOf(desired any) hooksv1.Patch {
 	return hooksv1.Patch{PatchType: hooksv1.JSONPatchType, Patch: patch}
 }
 
-// updateMachine has the script begin an update, or go on with it. Exit code 75 says that it is not done; a number at the beginning of
-// what the script says then is in how many seconds it is to be called again.
-func (s *script) updateMachine(ctx context.Context, asked *hooksv1.UpdateMachineRequest, told *hooksv1.UpdateMachineResponse) error {
+// updateMachine calls the script to begin an update, or to go on with it. Exit code 75 means that the update is not done; a number at
+// the beginning of the output is the number of seconds until the next call.
+func (s *script) updateMachine(ctx context.Context, request *hooksv1.UpdateMachineRequest, response *hooksv1.UpdateMachineResponse) error {
 	var host struct{ Spec struct{ ProviderID string } }
-	_ = json.Unmarshal(asked.Desired.InfrastructureMachine.Raw, &host) // which may have none
-	machine := asked.Desired.Machine
-	message, code, err := s.run(ctx, asked, "HOOK=UpdateMachine", "NAMESPACE="+machine.Namespace, "MACHINE="+machine.Name,
+	_ = json.Unmarshal(request.Desired.InfrastructureMachine.Raw, &host) // there may be no host
+	machine := request.Desired.Machine
+	message, code, err := s.run(ctx, request, "HOOK=UpdateMachine", "NAMESPACE="+machine.Namespace, "MACHINE="+machine.Name,
 		"VERSION="+machine.Spec.Version, "PROVIDER_ID="+cmp.Or(machine.Spec.ProviderID, host.Spec.ProviderID))
-	if told.Message = message; code == again {
+	if response.Message = message; code == again {
 		first, rest, _ := strings.Cut(message, " ")
-		told.RetryAfterSeconds = 10
+		response.RetryAfterSeconds = 10
 		if seconds, err := strconv.ParseInt(first, 10, 32); err == nil && seconds > 0 {
-			told.RetryAfterSeconds, told.Message = int32(seconds), rest
+			response.RetryAfterSeconds, response.Message = int32(seconds), rest
 		}
 	}
 	return err

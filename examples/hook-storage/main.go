@@ -1,8 +1,8 @@
 // Command hook-storage keeps the machines of a cluster from being terminated until the volumes of their nodes are
 // detached: a volume whose node is gone without that can't be attached elsewhere for minutes, or is damaged.
 //
-// It is an example of a controller that implements a lifecycle hook with package machinehook, which does all but the question
-// when the hook's part is done. main has the connection; storage is the hook. Volumes of pods that a drain leaves, those
+// It is an example of a controller that implements a lifecycle hook with package machinehook, which does everything except decide
+// when the hook may be removed. main has the connection; storage is the hook. Volumes of pods that a drain leaves, those
 // of DaemonSets, hold the machine as well: leave them out if your cluster has such.
 package main
 
@@ -29,7 +29,7 @@ import (
 
 func main() {
 	isClusterAPI := flag.Bool("cluster-api", false, "serve Machines of Cluster API instead of OpenShift's")
-	namespace := flag.String("namespace", "hook-storage", "where the Lease is that one of several replicas holds")
+	namespace := flag.String("namespace", "hook-storage", "the namespace of the Lease for leader election")
 	flag.Parse()
 	ctrl.SetLogger(klog.Background())
 	var machines client.Object = &machinev1beta1.Machine{}

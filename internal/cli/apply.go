@@ -135,17 +135,17 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 		return err
 	}
 	addUser(ctx, c, hooks)
-	signal.Ignore(syscall.SIGPIPE) // who reads what we tell may end before we do
+	signal.Ignore(syscall.SIGPIPE) // the reader of standard output may end before the apply does
 	report := newReporter(streams, f.format, f.noProgress, c.Now)
 	options, run := f.options(ref), session.Run
 	options.Apply.Hooks = hooks
-	if report.isDry = f.dryRun.isAsked(); report.isDry {
+	if report.isDry = f.dryRun.isEnabled(); report.isDry {
 		run = report.preview
 	}
 	options.OnBegin, options.Apply.OnEvent, options.Lock.OnHeld = report.onBegin(ctx, c, release.Manifests), report.event, report.onHeld
 	report.configure(&options.Apply)
 	var kept *keptReporter
-	if f.watch.isAsked {
+	if f.watch.isEnabled {
 		kept = report.keep(f.watch.every, &options)
 	}
 	outcome := run(ctx, c, release, options)
@@ -159,7 +159,7 @@ func (f *applyFlags) check() error {
 	switch {
 	case f.timeout <= 0:
 		return misuse{fmt.Errorf("--timeout: %s is no time to wait", f.timeout)}
-	case f.lockFor > 24*time.Hour: // longer than a user waits; and a Lease counts to 68 years only
+	case f.lockFor > 24*time.Hour: // longer than a user waits; a Lease can only express 68 years
 		return misuse{fmt.Errorf("--lock-duration: %s is too long: a day is the most", f.lockFor)}
 	case f.lockFor < time.Second:
 		return misuse{fmt.Errorf("--lock-duration: %s is too short: a second is the least", f.lockFor)}

@@ -32,7 +32,7 @@ func addDryRun(command *cobra.Command, d *dryRun) {
 	_ = command.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{dryRunOfServer, noDryRun}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// checkSource takes one argument. A value of --dry-run that is a word of its own is taken for another one.
+// checkSource accepts one argument. A value of --dry-run that follows after a space counts as another argument.
 func checkSource(command *cobra.Command, args []string) error {
 	if len(args) == 2 && command.Flags().Changed("dry-run") {
 		for _, value := range args {
@@ -44,7 +44,7 @@ func checkSource(command *cobra.Command, args []string) error {
 	return cobra.ExactArgs(1)(command, args)
 }
 
-func (d dryRun) isAsked() bool { return d == dryRunOfServer }
+func (d dryRun) isEnabled() bool { return d == dryRunOfServer }
 
 func (d *dryRun) String() string { return string(*d) }
 func (d *dryRun) Type() string   { return "name" }
@@ -57,14 +57,14 @@ func (d *dryRun) Set(value string) error {
 	return nil
 }
 
-// A dryEvent is an event that says whether it is of a dry run.
+// A dryEvent is an event, marked if it belongs to a dry run.
 type dryEvent struct {
 	apply.Event
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// preview previews an apply, and reports the events in the order of the release: the objects are previewed at the same
-// time.
+// preview previews an apply, and reports the events in the order of the release: the objects are previewed in
+// parallel.
 func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options session.Options) *session.Outcome {
 	type source struct {
 		object kinds.ID
@@ -90,7 +90,7 @@ func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *pay
 	return outcome
 }
 
-// wouldRefuse returns whether the gate would refuse the apply of a dry run, which goes on all the same.
+// wouldRefuse reports whether the gate would refuse the apply. The dry run continues nevertheless.
 func (r *reporter) wouldRefuse(o *session.Outcome) bool {
 	return r.isDry && len(o.Forced) == 0 && len(precondition.Blocking(o.Findings)) > 0
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// hookFlags say which lifecycle hooks of Deployments are skipped, and which run again.
+// hookFlags select the lifecycle hooks of Deployments that are skipped, and those that run again.
 type hookFlags struct{ skip, rerun []string }
 
 // The names of the flags.
@@ -35,25 +35,25 @@ func addHookFlags(command *cobra.Command, f *hookFlags, release *releaseFlags) {
 	}
 }
 
-// isAsked reports whether there is any such flag.
-func (f *hookFlags) isAsked() bool { return len(f.skip)+len(f.rerun) > 0 }
+// isSet reports whether any of the flags is set.
+func (f *hookFlags) isSet() bool { return len(f.skip)+len(f.rerun) > 0 }
 
 // checkHooks refuses flags that contradict each other.
 func (f *applyFlags) checkHooks() error {
 	switch {
-	case !f.hooks.isAsked():
+	case !f.hooks.isSet():
 		return nil
-	case f.dryRun.isAsked():
+	case f.dryRun.isEnabled():
 		return misuse{fmt.Errorf("--%s, --%s: a dry run runs no hooks: leave them out", skipHook, rerunHook)}
-	case f.watch.isAsked && len(f.hooks.rerun) > 0: // which may apply it again after an outage
+	case f.watch.isEnabled && len(f.hooks.rerun) > 0: // --watch may apply the release again after an outage
 		return misuse{fmt.Errorf("--%s: it is for one apply, and --watch goes on: apply without --watch first", rerunHook)}
 	}
 	return nil
 }
 
-// overrides returns what the flags want of the hooks of a release.
+// overrides returns the overrides of the hooks of a release.
 func (f *hookFlags) overrides(release *payload.Payload) (map[kinds.ID]deploymenthook.Override, error) {
-	if !f.isAsked() {
+	if !f.isSet() {
 		return nil, nil
 	}
 	hooked, overrides := hookedDeployments(release), map[kinds.ID]deploymenthook.Override{}
@@ -78,7 +78,7 @@ func (f *hookFlags) overrides(release *payload.Payload) (map[kinds.ID]deployment
 	return overrides, checkOverrides(overrides)
 }
 
-// checkOverrides refuses hooks that are both to be skipped and to run again.
+// checkOverrides returns an error if a hook is both skipped and run again.
 func checkOverrides(overrides map[kinds.ID]deploymenthook.Override) error {
 	for id, override := range overrides {
 		for _, stage := range override.Skip {
@@ -90,7 +90,7 @@ func checkOverrides(overrides map[kinds.ID]deploymenthook.Override) error {
 	return nil
 }
 
-// union returns what is in either list, in the order of a rollout.
+// union returns the stages that are in either list, in the order of a rollout.
 func union(a, b []deploymenthook.Stage) []deploymenthook.Stage {
 	return slices.DeleteFunc(slices.Clone(deploymenthook.Stages), func(stage deploymenthook.Stage) bool {
 		return !slices.Contains(a, stage) && !slices.Contains(b, stage)
@@ -103,10 +103,10 @@ type hookedDeployment struct {
 	stages []deploymenthook.Stage
 }
 
-// flag is the Deployment as the flags name it.
+// flag returns the Deployment as NAMESPACE/NAME.
 func (h hookedDeployment) flag() string { return h.id.Namespace + "/" + h.id.Name }
 
-// String is the Deployment with the stages of its hooks.
+// String returns the Deployment with the stages of its hooks.
 func (h hookedDeployment) String() string {
 	return printable.Line(h.flag()) + " (" + joined(h.stages) + ")"
 }
@@ -134,7 +134,7 @@ func findHooks(release *payload.Payload, hooked []hookedDeployment, value string
 	}
 	at := slices.IndexFunc(hooked, func(deployment hookedDeployment) bool { return deployment.flag() == of })
 	if at < 0 {
-		return kinds.ID{}, nil, fmt.Errorf("%s: %s", whyNotHooked(release, namespace, name), listHooked(hooked))
+		return kinds.ID{}, nil, fmt.Errorf("%s: %s", unhookedReason(release, namespace, name), listHooked(hooked))
 	}
 	found := hooked[at]
 	if !hasStage {
@@ -146,8 +146,8 @@ func findHooks(release *payload.Payload, hooked []hookedDeployment, value string
 	return found.id, []deploymenthook.Stage{deploymenthook.Stage(stage)}, nil
 }
 
-// whyNotHooked says why a name is not that of a Deployment with hooks.
-func whyNotHooked(release *payload.Payload, namespace, name string) string {
+// unhookedReason returns why there is no Deployment of that name with hooks.
+func unhookedReason(release *payload.Payload, namespace, name string) string {
 	id := kinds.ID{Group: kinds.Deployment.Group, Kind: kinds.Deployment.Kind, Namespace: namespace, Name: name}
 	for _, m := range release.Manifests {
 		if m.ID() == id && !m.IsTombstone() {
@@ -157,7 +157,7 @@ func whyNotHooked(release *payload.Payload, namespace, name string) string {
 	return "the release has no " + id.String()
 }
 
-// listHooked names the Deployments with hooks.
+// listHooked lists the Deployments with hooks as text.
 func listHooked(hooked []hookedDeployment) string {
 	if len(hooked) == 0 {
 		return "no Deployment of the release has any"
@@ -169,7 +169,7 @@ func listHooked(hooked []hookedDeployment) string {
 	return "these have: " + printable.Few(names, 5)
 }
 
-// addUser adds to overrides who wants them: the user as the API server knows it.
+// addUser adds the user to overrides, by the name that the API server knows.
 func addUser(ctx context.Context, c *cluster.Cluster, overrides map[kinds.ID]deploymenthook.Override) {
 	if len(overrides) == 0 {
 		return
@@ -181,9 +181,9 @@ func addUser(ctx context.Context, c *cluster.Cluster, overrides map[kinds.ID]dep
 	}
 }
 
-// completeHooks completes hooks of the release that the command line names, also behind a comma.
+// completeHooks completes the hooks of the release on the command line, also after a comma.
 func (f *releaseFlags) completeHooks(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(command.Context(), completesWithin)
+	ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
 	defer cancel()
 	if len(args) == 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -21,7 +21,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// intentFlags are the flags of apply, and of the verbs that preview it: what is applied to which cluster, and how.
+// intentFlags are the flags that apply and the verbs that preview it have in common: release, cluster and options.
 type intentFlags struct {
 	release   releaseFlags
 	cluster   clusterFlags
@@ -30,7 +30,7 @@ type intentFlags struct {
 	adoptFrom []string
 }
 
-// addIntentFlags adds them, without those of the release.
+// addIntentFlags adds the flags, except those of the release.
 func addIntentFlags(command *cobra.Command, f *intentFlags) {
 	f.unknown = "refuse"
 	addClusterFlags(command, &f.cluster)
@@ -66,15 +66,15 @@ func (f *intentFlags) options(ref string) session.Options {
 	}
 }
 
-// A previewed is a release, and what an apply of it would do to a cluster.
-type previewed struct {
+// A previewResult is a release and the outcome of its preview on a cluster.
+type previewResult struct {
 	*session.Outcome
 	release *payload.Payload
 	cluster *cluster.Cluster
 }
 
 // preview previews an apply of a release to the cluster, and changes nothing.
-func (f *intentFlags) preview(ctx context.Context, ref string, standard ready.Standard, progress io.Writer) (*previewed, error) {
+func (f *intentFlags) preview(ctx context.Context, ref string, standard ready.Standard, progress io.Writer) (*previewResult, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -93,18 +93,18 @@ func (f *intentFlags) preview(ctx context.Context, ref string, standard ready.St
 	case !isWhole(outcome.Report):
 		return nil, outcome.Report.Err
 	}
-	return &previewed{outcome, release, c}, nil
+	return &previewResult{outcome, release, c}, nil
 }
 
 // plan returns the plan of an apply, and prints the warnings of the server.
-func (p *previewed) plan(ctx context.Context, progress io.Writer) (*plan.Plan, error) {
+func (p *previewResult) plan(ctx context.Context, progress io.Writer) (*plan.Plan, error) {
 	for _, warning := range p.Report.Warnings {
 		fmt.Fprintf(progress, "warning of the cluster: %s (%s)\n", printable.Line(warning.Text), printable.Line(printable.Few(warning.Files, mostFiles)))
 	}
 	return p.Plan(ctx, p.cluster, p.release), ctx.Err()
 }
 
-// isWhole returns whether a preview has looked at each object.
+// isWhole reports whether a preview covers every object.
 func isWhole(report *apply.Report) bool {
 	isNotDone := func(change object.Change) bool { return change.Action == object.NotDone }
 	return report.Err == nil || len(report.Changes) > 0 && !slices.ContainsFunc(report.Changes, isNotDone)

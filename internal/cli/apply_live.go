@@ -20,11 +20,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// How often the live view is told of waits: often of what a watch has seen anyway, rarely of what costs requests.
+// The intervals of the live view: a short one for waits, which a watch sees, a long one for what takes requests.
 const (
-	liveWaits   = time.Second
-	liveAsks    = 10 * time.Second
-	liveDeletes = 20 // the most that are read at a time
+	liveWaitInterval = time.Second
+	liveReadInterval = 10 * time.Second
+	maxLiveDeletes   = 20 // pending deletes, per interval
 )
 
 // terminalOf returns the terminal for a live view; nil if there is none, if it can only print lines or has no size, or
@@ -43,10 +43,10 @@ func terminalOf(out io.Writer) *os.File {
 	return file
 }
 
-// configure makes an apply report as often as the live view shows it, if there is one.
+// configure makes an apply report as often as the live view needs, if there is one.
 func (r *reporter) configure(options *apply.Options) {
 	if r.terminal != nil {
-		options.ReportWaits, options.AskWhy, options.FollowHooks = liveWaits, liveAsks, true
+		options.ReportWaits, options.AskWhy, options.FollowHooks = liveWaitInterval, liveReadInterval, true
 	}
 }
 
@@ -82,7 +82,7 @@ func (r *reporter) stopView() {
 	klog.LogToStderr(true)
 }
 
-// isPersistent returns whether an event is printed as a line that stays above the live view.
+// isPersistent reports whether an event is printed as a line that stays above the live view.
 func isPersistent(event apply.Event) bool {
 	switch event.Type {
 	case apply.Failing, apply.Warned, apply.Adopted, apply.Overruled, apply.Logged:
@@ -94,7 +94,7 @@ func isPersistent(event apply.Event) bool {
 
 // followDeletes reads the pending deletes that a live view shows, until the context ends.
 func followDeletes(ctx context.Context, c *cluster.Cluster, view *live.View) {
-	ticker := time.NewTicker(liveAsks)
+	ticker := time.NewTicker(liveReadInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -103,7 +103,7 @@ func followDeletes(ctx context.Context, c *cluster.Cluster, view *live.View) {
 		case <-ticker.C:
 		}
 		pending := view.Pending()
-		for _, id := range pending[:min(liveDeletes, len(pending))] {
+		for _, id := range pending[:min(maxLiveDeletes, len(pending))] {
 			if state := deleteNow(ctx, c, id); ctx.Err() == nil {
 				view.Delete(id, state)
 			}

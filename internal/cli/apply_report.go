@@ -26,13 +26,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// A reporter reports what an apply does: for people a live view or lines on standard error, and a summary on standard
-// output; or one JSON object for each event on standard output.
+// A reporter reports the events of an apply: as a live view or lines on standard error, with a summary on standard
+// output; or as one JSON object for each event on standard output.
 type reporter struct {
 	streams    Streams
 	format     output
 	isQuiet    bool
-	isDry      bool             // a dry run: what would be done is reported
+	isDry      bool             // a dry run
 	now        func() time.Time // by the cluster's clock
 	writeErr   error            // the first error of standard output
 	isFinished bool             // the outcome was reported
@@ -66,11 +66,11 @@ type startEvent struct {
 	DryRun   bool                        `json:"dryRun,omitempty"`
 }
 
-// onBegin returns a function that reports what is about to be done.
+// onBegin returns a function that reports the start of an apply.
 func (r *reporter) onBegin(ctx context.Context, c *cluster.Cluster, manifests []*payload.Manifest) func(*session.Outcome) error {
 	objects := len(manifests)
 	return func(o *session.Outcome) error {
-		r.isFinished = false // it may begin again after an outage
+		r.isFinished = false // an apply may begin again after an outage
 		if r.format == asJSON {
 			r.write(startEvent{
 				Time: r.now().UTC(), Type: "start", Release: o.Release, Version: o.Version, Previous: o.Previous, Mode: string(o.Mode),
@@ -87,11 +87,11 @@ func (r *reporter) onBegin(ctx context.Context, c *cluster.Cluster, manifests []
 		if len(o.Forced) > 0 && !r.isDry {
 			fmt.Fprintf(r.streams.Err, "going on all the same, as --force says; the record keeps it: %s\n", strings.Join(o.Forced, ", "))
 		}
-		how := ""
+		suffix := ""
 		if r.isDry {
-			how = "; a dry run, which changes nothing"
+			suffix = "; a dry run, which changes nothing"
 		}
-		fmt.Fprintf(r.streams.Err, "%s of %s, %s%s\n", o.Mode, titleOf(o), printable.Count(objects, "object"), how)
+		fmt.Fprintf(r.streams.Err, "%s of %s, %s%s\n", o.Mode, titleOf(o), printable.Count(objects, "object"), suffix)
 		if r.terminal != nil && !r.isDry {
 			r.startView(ctx, c, o, manifests)
 		}
@@ -106,7 +106,7 @@ func (r *reporter) findings(o *session.Outcome) {
 	}
 }
 
-// titleOf names what is applied.
+// titleOf returns the release, the version and the previous version as text.
 func titleOf(o *session.Outcome) string {
 	title := "release " + o.Release
 	if o.Version != "" {
@@ -136,12 +136,12 @@ func (r *reporter) event(event apply.Event) {
 		if isPersistent(event) {
 			r.line(r.view, event)
 		}
-	case !r.isQuiet && r.waits.isDue(event) && isWorthALine(event):
+	case !r.isQuiet && r.waits.isDue(event) && isPrinted(event):
 		r.line(r.streams.Err, event)
 	}
 }
 
-// lines returns the writer of lines for people.
+// lines returns the writer of text lines.
 func (r *reporter) lines() io.Writer {
 	if r.view != nil {
 		return r.view
@@ -149,8 +149,8 @@ func (r *reporter) lines() io.Writer {
 	return r.streams.Err
 }
 
-// isWorthALine returns whether an event is printed for people.
-func isWorthALine(event apply.Event) bool {
+// isPrinted reports whether an event is printed as text.
+func isPrinted(event apply.Event) bool {
 	switch event.Type {
 	case apply.Began, apply.Ended:
 		return false
@@ -170,7 +170,7 @@ func (r *reporter) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// line prints an event for people.
+// line prints an event as text.
 func (r *reporter) line(out io.Writer, event apply.Event) {
 	text := printable.Line(live.Line(event))
 	if event.Since != nil {
@@ -187,7 +187,7 @@ func age(now, then time.Time) string {
 	return duration.HumanDuration(max(now.Sub(then), 0))
 }
 
-// An applySummary is the last event of the stream, and the content of the text at the end.
+// An applySummary is the last event of the stream, and the content of the summary in text.
 type applySummary struct {
 	Time      time.Time                   `json:"time"`
 	Type      string                      `json:"type"` // "summary"
@@ -248,7 +248,7 @@ type orphan struct {
 	Tombstone string   `json:"tombstone"`
 }
 
-// finishOnce reports the outcome, if it was not reported before.
+// finishOnce reports the outcome, unless it has been reported.
 func (r *reporter) finishOnce(o *session.Outcome) error {
 	if r.isFinished {
 		return errors.Join(o.Err, r.writeErr)

@@ -23,7 +23,7 @@ func summarize(o *session.Outcome, now time.Time) applySummary {
 		Done: o.Err == nil, Deletes: pendingDeletes(o.Deletes, now), Gate: o.Findings, Notes: o.Notes, Seconds: o.Took.Seconds(),
 	}
 	if o.Err != nil {
-		s.Error, s.Reason = inWords(o.Err), reason.Of(o.Err)
+		s.Error, s.Reason = errorText(o.Err), reason.Of(o.Err)
 	}
 	for _, left := range o.Orphans {
 		s.Orphans = append(s.Orphans, orphan{left.ID, left.Tombstone()})
@@ -59,7 +59,7 @@ func (s *applySummary) count(change object.Change) {
 	s.Hooks[change.Action]++
 }
 
-// own adds the managers whose fields of an object have become the release's.
+// own adds the managers that have lost fields of an object to the release.
 func (s *applySummary) own(change object.Change) {
 	id, file := change.ID, change.Path
 	if len(change.Adopted) > 0 {
@@ -76,7 +76,7 @@ var counted = []object.Action{
 	object.Deleted, object.Pending, object.Absent, object.Reappeared, object.Left, object.NotChecked, object.Failed, object.NotDone,
 }
 
-// countedHooks say what came of hooks, in the order in which they are summed up. Those that were not needed are not.
+// countedHooks are the actions of hooks in the order in which they are summed up. Hooks that were not needed are not counted.
 var countedHooks = []struct {
 	action object.Action
 	words  string
@@ -88,7 +88,7 @@ const (
 	mostFiles  = 3
 )
 
-// print prints the summary for people.
+// print prints the summary as text.
 func (s applySummary) print(out io.Writer, now time.Time) {
 	took := time.Duration(s.Seconds * float64(time.Second)).Round(10 * time.Millisecond)
 	fmt.Fprintf(out, "%s %s: %s\n", s.title(), s.verdict(took), s.counts())
@@ -129,7 +129,7 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 	})
 }
 
-// counts says what came of how many objects, and of how many hooks.
+// counts returns the number of objects and of hooks for each action.
 func (s applySummary) counts() string {
 	var counts []string
 	for _, action := range counted {
@@ -145,7 +145,7 @@ func (s applySummary) counts() string {
 	return strings.Join(counts, ", ")
 }
 
-// printStoppedHooks prints which lifecycle hooks have stopped a rollout, and how to go on without them.
+// printStoppedHooks prints the lifecycle hooks that have stopped a rollout, and the flags that skip them.
 func (s applySummary) printStoppedHooks(out io.Writer) {
 	stopped := slices.DeleteFunc(slices.Clone(s.Failures), func(item failure) bool { return item.Hook == "" || s.DryRun })
 	section(out, "lifecycle hooks that have stopped their rollout, and with which the next apply begins", stopped, func(item failure) sectionLine {
@@ -154,7 +154,7 @@ func (s applySummary) printStoppedHooks(out io.Writer) {
 	})
 }
 
-// verdict returns the result in words.
+// verdict returns the result as text.
 func (s applySummary) verdict(took time.Duration) string {
 	switch {
 	case s.DryRun && s.Done:
@@ -183,7 +183,7 @@ func (s applySummary) title() string {
 	return printable.Line("release " + s.Release + " " + s.Version)
 }
 
-// A sectionLine is a line of a section: a name, and text about it. Of lines with the same cause one is printed.
+// A sectionLine is a line of a section: a name and a text. Lines with the same cause are printed once.
 type sectionLine struct{ name, cause, text string }
 
 func lineOf(id kinds.ID, text string) sectionLine {

@@ -13,29 +13,29 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// watchFlags say how a release is kept in place once it is applied.
+// watchFlags are the flags for keeping a release in place once it is applied.
 type watchFlags struct {
-	isAsked bool
-	every   time.Duration
+	isEnabled bool
+	every     time.Duration
 }
 
 func addWatchFlags(command *cobra.Command, f *watchFlags) {
 	flags := command.Flags()
-	flags.BoolVarP(&f.isAsked, "watch", "w", false, "keep in place what is applied, until Ctrl-C: what is changed or deleted is repaired at once")
-	flags.DurationVar(&f.every, "recheck", everyHour, "with --watch: how often to look at all objects, whatever the watches say; 0 for never")
+	flags.BoolVarP(&f.isEnabled, "watch", "w", false, "keep in place what is applied, until Ctrl-C: what is changed or deleted is repaired at once")
+	flags.DurationVar(&f.every, "recheck", defaultRecheck, "with --watch: how often to look at all objects, whatever the watches say; 0 for never")
 }
 
-// everyHour is the default of --recheck.
-const everyHour = time.Hour
+// defaultRecheck is the default of --recheck.
+const defaultRecheck = time.Hour
 
-// checkWatch refuses flags that contradict each other.
+// checkWatch returns an error if flags contradict each other.
 func (f *applyFlags) checkWatch() error {
 	switch {
-	case !f.watch.isAsked && f.watch.every != everyHour:
+	case !f.watch.isEnabled && f.watch.every != defaultRecheck:
 		return misuse{errors.New("--recheck: only what is kept in place is looked at again: add --watch")}
-	case !f.watch.isAsked:
+	case !f.watch.isEnabled:
 		return nil
-	case f.dryRun.isAsked():
+	case f.dryRun.isEnabled():
 		return misuse{errors.New("--watch: a dry run applies nothing that could be kept in place: leave one of them out")}
 	case f.noWait:
 		return misuse{errors.New("--watch: --no-wait does not wait until all is applied: leave one of them out")}
@@ -49,8 +49,8 @@ func (f *applyFlags) checkWatch() error {
 type keptReporter struct {
 	*reporter
 	summary keptSummary
-	began   time.Time // when it was applied; zero if it is not yet
-	isDone  bool      // all was ready
+	began   time.Time // when the release was applied; zero before that
+	isDone  bool      // all objects were ready
 }
 
 // keep makes an apply keep the release in place, and check all objects every so often.
@@ -68,9 +68,9 @@ func (r *reporter) keep(every time.Duration, options *session.Options) *keptRepo
 	return k
 }
 
-// outcome reports the outcome of an apply whose objects are kept in place from then on, whatever it is.
+// outcome reports the outcome of an apply, failed or not. Its objects are kept in place from then on.
 func (k *keptReporter) outcome(o *session.Outcome) {
-	_ = k.reporter.end(o) // no reader of the output is no reason to stop
+	_ = k.reporter.end(o) // an error of standard output does not end the watch
 	if k.began.IsZero() {
 		k.began = k.now()
 	}
@@ -86,7 +86,7 @@ func (k *keptReporter) interrupted(why error) {
 	fmt.Fprintf(k.streams.Err, "%s: it goes on as soon as the cluster answers\n", printable.Line(why.Error()))
 }
 
-// finish reports the sum of the repairs. A release that was kept in place until Ctrl-C has no error.
+// finish reports the number of repairs. Ctrl-C is not an error if the release was complete.
 func (k *keptReporter) finish(o *session.Outcome) {
 	if k == nil || k.began.IsZero() {
 		return
@@ -137,7 +137,7 @@ type keptSummary struct {
 	Release   string    `json:"release"`
 	Version   string    `json:"version,omitempty"`
 	Repaired  int       `json:"repaired"`
-	Contested int       `json:"contested,omitempty"` // objects that others make otherwise again and again
+	Contested int       `json:"contested,omitempty"` // objects that other managers change again and again
 	Missed    int       `json:"missed,omitempty"`    // by the watches
 	Seconds   float64   `json:"seconds"`
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// checkDefaults has cobra's own commands refuse words that they don't know.
+// checkDefaults makes cobra's own commands return an error for unknown arguments.
 func checkDefaults(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, command := range root.Commands() {
@@ -24,7 +24,7 @@ func checkDefaults(root *cobra.Command) {
 	}
 }
 
-// completeTopic completes commands below those that are there, and nothing behind one that has none below.
+// completeTopic completes subcommands of the arguments, and nothing after a command without subcommands.
 func completeTopic(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(help *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if command, _, err := help.Root().Find(args); len(args) > 0 && (err != nil || !command.HasSubCommands()) {
@@ -34,7 +34,7 @@ func completeTopic(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// checkTopic refuses help on what is no command.
+// checkTopic returns an error if the arguments of help are not a command.
 func checkTopic(help *cobra.Command, args []string) error {
 	parent, rest, err := help.Root().Find(args)
 	if err == nil && len(rest) > 0 {
@@ -43,7 +43,7 @@ func checkTopic(help *cobra.Command, args []string) error {
 	return err
 }
 
-// unknownCommand is the error about a word that is no command, with those that are spelt much like it.
+// unknownCommand returns the error for an unknown command, with the commands that are spelt much like it.
 func unknownCommand(parent *cobra.Command, word string) error {
 	parent.SuggestionsMinimumDistance = 2
 	text := fmt.Sprintf("unknown command %q for %q", word, parent.CommandPath())
@@ -53,8 +53,8 @@ func unknownCommand(parent *cobra.Command, word string) error {
 	return errors.New(text)
 }
 
-// checkArgs makes wrong arguments of every command a misuse, with a hint where
-// to read how it is called. A command that says nothing of arguments takes none.
+// checkArgs makes wrong arguments of every command a misuse that refers to its help.
+// A command without a check of arguments takes none.
 func checkArgs(command *cobra.Command) {
 	for _, child := range command.Commands() {
 		checkArgs(child)
@@ -72,7 +72,7 @@ func checkArgs(command *cobra.Command) {
 	}
 }
 
-// wrongArgs says in our words which arguments a command takes, where cobra's error does not.
+// wrongArgs returns an error with the arguments that a command takes, where cobra's error does not have them.
 func wrongArgs(command *cobra.Command, args []string, err error) error {
 	_, takes, _ := strings.Cut(command.Use, " ")
 	path := command.CommandPath()
@@ -88,25 +88,25 @@ func wrongArgs(command *cobra.Command, args []string, err error) error {
 	}
 }
 
-// whatToWrite says what a flag takes, by the type of its value.
-var whatToWrite = map[string]string{
+// valueHints are hints on the values of flags, by type.
+var valueHints = map[string]string{
 	"bool": "write true or false", "duration": "write a time such as 30s or 5m",
 	"int": "write a whole number", "uint64": "write a whole number", "level": "write a whole number",
 }
 
-// wrongFlag says what is wrong with a flag.
+// wrongFlag returns the misuse for an error of a flag.
 func wrongFlag(command *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
 		return withHelp(command, err)
 	}
-	if what := whatToWrite[invalid.GetFlag().Value.Type()]; what != "" {
+	if what := valueHints[invalid.GetFlag().Value.Type()]; what != "" {
 		return misuse{fmt.Errorf("--%s: %q can't be read: %s", invalid.GetFlag().Name, invalid.GetValue(), what)}
 	}
 	return misuse{fmt.Errorf("--%s: %q: %w", invalid.GetFlag().Name, invalid.GetValue(), invalid.Unwrap())}
 }
 
-// withHelp is misuse, with a hint where to read how a command is called.
+// withHelp returns an error as a misuse that refers to the help of a command.
 func withHelp(command *cobra.Command, err error) error {
 	return misuse{fmt.Errorf("%s\nsee \"%s --help\"", strings.TrimSuffix(err.Error(), "\n"), command.CommandPath())}
 }

@@ -1,8 +1,8 @@
 // Package cli is the runlevel command: its verbs, flags, help and output.
 //
-// It reads flags, calls the package that does the work, and prints what comes
-// back; it decides nothing by itself. What it prints for people and machines
-// goes to standard output; progress, logs and errors go to standard error.
+// It reads flags, calls the package that does the work, and prints the result;
+// it decides nothing by itself. Results in text, JSON and YAML go to standard
+// output; progress, logs and errors go to standard error.
 //
 // Run is the call to start from; each verb has a file of its own.
 package cli
@@ -27,11 +27,11 @@ import (
 // The exit codes, the same for every verb.
 const (
 	exitOK     = 0
-	exitFailed = 1 // findings, a difference asked for, a failed apply
+	exitFailed = 1 // findings, a difference with --exit-code, a failed apply
 	exitMisuse = 2 // wrong flags or arguments, or input that can't be read
 )
 
-// Streams are the three files a command talks through.
+// Streams are the standard input, output and error of a command.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -44,7 +44,7 @@ func Run(ctx context.Context, args []string, streams Streams) int {
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
-	err := root.ExecuteContext(logging(ctx, klog.Background()))
+	err := root.ExecuteContext(withLogger(ctx, klog.Background()))
 	klog.Flush()
 	return exitCode(err, streams.Err)
 }
@@ -82,12 +82,12 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 	return root
 }
 
-// needsVerb is what a command does that only has others below it: called alone
-// it shows its help, and a word that is none of them is misuse.
+// needsVerb runs a command that only has subcommands: called alone it prints
+// its help, and an unknown subcommand is misuse.
 func needsVerb(command *cobra.Command, _ []string) error { return command.Help() }
 
-// checkNotEmptyFlags refuses text flags that are set to nothing, as by an unset variable of a shell:
-// taken for flags that are not set, --context "" would mean another cluster, and --name "" another
+// checkNotEmptyFlags refuses text flags with an empty value, as an unset variable of a shell gives:
+// if they counted as not set, --context "" would mean another cluster, and --name "" another
 // release.
 func checkNotEmptyFlags(flags *pflag.FlagSet) error {
 	var err error
@@ -104,13 +104,13 @@ func addVerbosity(root *cobra.Command) {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
 	_ = flags.Set("logtostderr", "true")
-	_ = flags.Set("stderrthreshold", "FATAL") // where a live view takes logs in, they are not to be beside it
-	_ = flags.Set("one_output", "true")       // nor in it four times
+	_ = flags.Set("stderrthreshold", "FATAL") // else logs that a live view prints would be printed twice
+	_ = flags.Set("one_output", "true")       // one line per log, not one per severity
 	verbosity := flags.Lookup("v")
 	root.PersistentFlags().VarPF(verbosityFlag{verbosity.Value}, "verbosity", "v", "how much to log to standard error: 1 for what is done, 6 also for the URL and duration of each request, 7 also for its headers, without credentials; bodies, which may have Secrets in them, are never logged")
 }
 
-// maxVerbosity is the highest level at which client-go logs no bodies of requests and answers.
+// maxVerbosity is the highest level at which client-go logs no bodies of requests and responses.
 const maxVerbosity = 7
 
 // A verbosityFlag is klog's, bounded by maxVerbosity.
@@ -125,18 +125,18 @@ func (v verbosityFlag) Set(text string) error {
 	return v.Value.Set(text)
 }
 
-// A misuse is an error in how the command was called, or in what it was to read.
+// A misuse is an error in the command line, or in the input.
 type misuse struct{ error }
 
 func (m misuse) Unwrap() error { return m.error }
 
 // An exitStatus ends the command with the code of another program, which has
-// said for itself what was wrong.
+// printed its own error.
 type exitStatus int
 
 func (e exitStatus) Error() string { return "exit status " + strconv.Itoa(int(e)) }
 
-// failIf returns an error without a message, which makes the exit code that of a failure, if something is wrong.
+// failIf returns an error without a message if something is wrong. The exit code is then that of a failure.
 func failIf(isWrong bool) error {
 	if isWrong {
 		return exitStatus(exitFailed)
@@ -144,15 +144,15 @@ func failIf(isWrong bool) error {
 	return nil
 }
 
-// exitCode prints an error, if there is one to print, and returns its code.
+// exitCode prints an error, if it has a message, and returns its code.
 func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	if status, ok := err.(exitStatus); ok { // and nothing else went wrong
+	if status, ok := err.(exitStatus); ok { // not joined with another error
 		return int(status)
 	}
-	fmt.Fprintln(stderr, "runlevel:", inWords(err))
+	fmt.Fprintln(stderr, "runlevel:", errorText(err))
 	var status exitStatus
 	var wrongCall misuse
 	switch {
@@ -165,38 +165,38 @@ func exitCode(err error, stderr io.Writer) int {
 	}
 }
 
-// interruptions are the words in which the end of a context is told that a signal ends.
+// interruptions replaces the errors of a context that a signal has ended.
 var interruptions = strings.NewReplacer(
 	context.Canceled.Error(), "interrupted", "interrupt signal received", "interrupted", "terminated signal received", "interrupted",
 )
 
-// inWords is an error as it is told to people: the end of a context is Ctrl-C.
-func inWords(err error) string { return withFlags(interruptions.Replace(err.Error())) }
+// errorText returns the text of an error that is printed: a canceled context is an interrupt.
+func errorText(err error) string { return withFlags(interruptions.Replace(err.Error())) }
 
-// flags are what sets the options that messages of packages speak of.
+// flags adds flags to the options that messages of packages mention.
 var flags = strings.NewReplacer("or drop unknown fields", "or drop unknown fields with --unknown-fields=drop")
 
-// withFlags returns a message with the flags that set the options which it speaks of.
+// withFlags returns a message with the flags that set the options in it.
 func withFlags(message string) string { return flags.Replace(message) }
 
-// fileFlags are the flags of which a value is a file or a folder.
+// fileFlags are the flags whose value is a file or a folder.
 var fileFlags = []string{"audit-policy", "baseline", "config", "crds", "extension-ca", "filename", "images-from", "kubeconfig", "output-dir", "updating-from"}
 
-// completeFlags has no flag completed with files that is for something else.
+// completeFlags turns off the completion with files, except for fileFlags.
 func completeFlags(command *cobra.Command) {
 	for _, child := range command.Commands() {
 		completeFlags(child)
 	}
 	register := func(flag *pflag.Flag) {
 		if !slices.Contains(fileFlags, flag.Name) {
-			_ = command.RegisterFlagCompletionFunc(flag.Name, cobra.NoFileCompletions) // unless it is completed with something
+			_ = command.RegisterFlagCompletionFunc(flag.Name, cobra.NoFileCompletions) // fails if the flag has a completion
 		}
 	}
 	command.Flags().VisitAll(register)
 	command.PersistentFlags().VisitAll(register)
 }
 
-// completeOne completes one argument with fixed words.
+// completeOne completes a single argument with fixed words.
 func completeOne(words []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -206,7 +206,7 @@ func completeOne(words []string) cobra.CompletionFunc {
 	}
 }
 
-// completeList completes the words of a list, also behind a comma.
+// completeList completes the words of a list, also after a comma.
 func completeList(words []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		before := toComplete[:strings.LastIndex(toComplete, ",")+1]
@@ -218,12 +218,12 @@ func completeList(words []string) cobra.CompletionFunc {
 	}
 }
 
-// completeFiles completes the value of a flag with what is on disk, whatever arguments there are.
+// completeFiles completes the value of a flag with files, whatever the arguments are.
 func completeFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// completePaths completes up to some arguments with what is on disk.
+// completePaths completes up to most arguments with files or folders.
 func completePaths(most int, what cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) >= most {
@@ -233,5 +233,5 @@ func completePaths(most int, what cobra.ShellCompDirective) cobra.CompletionFunc
 	}
 }
 
-// completeSource completes a SOURCE on disk.
+// completeSource completes a SOURCE with files.
 var completeSource = completePaths(1, cobra.ShellCompDirectiveDefault)

@@ -26,7 +26,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// clusterFlags say which cluster to talk to, and where it keeps records.
+// clusterFlags are the flags for the connection to a cluster and the namespace of records.
 type clusterFlags struct {
 	kubeconfig string
 	context    string
@@ -36,10 +36,10 @@ type clusterFlags struct {
 func addClusterFlags(command *cobra.Command, f *clusterFlags) {
 	addConnectionFlags(command, f)
 	command.Flags().StringVar(&f.namespace, "record-namespace", session.DefaultNamespace, "the namespace of the record of what was applied; created if it is missing")
-	_ = command.RegisterFlagCompletionFunc("name", f.completeReleases) // if it has the flag
+	_ = command.RegisterFlagCompletionFunc("name", f.completeReleases) // fails if the command has no such flag
 }
 
-// addConnectionFlags adds those that say which cluster to talk to.
+// addConnectionFlags adds the flags for the connection to a cluster.
 func addConnectionFlags(command *cobra.Command, f *clusterFlags) {
 	flags := command.Flags()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
@@ -52,7 +52,7 @@ func (f *clusterFlags) lock(c *cluster.Cluster, release string) lock.Lock {
 	return lock.Lock{Client: c.Client, Namespace: f.namespace, Release: release, Now: c.Now}
 }
 
-// withLockFlag adds to the error of a lock that another process holds the flag that waits for it.
+// withLockFlag adds --wait-lock to the error of a lock that another process holds.
 func withLockFlag(err error) error {
 	if errors.As(err, new(*lock.HeldError)) {
 		return fmt.Errorf("%w: wait with --wait-lock, or try again later", err)
@@ -66,12 +66,12 @@ func (f *clusterFlags) loader() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context})
 }
 
-// answersWithin is how long a cluster may take to say its version: something may take
-// connections and answer none, and a pipeline does not press Ctrl-C.
-const answersWithin = 30 * time.Second
+// answerTimeout is how long a cluster may take to return its version: a server may accept
+// connections and never respond, and a pipeline does not press Ctrl-C.
+const answerTimeout = 30 * time.Second
 
-// connect makes a connection to the cluster, and finds out that there is one: what fails
-// later than that has other causes.
+// connect connects to the cluster, and checks that it responds: later failures have
+// other causes.
 func (f *clusterFlags) connect(ctx context.Context) (*cluster.Cluster, error) {
 	if err := checkLabel("record-namespace", f.namespace); err != nil {
 		return nil, err
@@ -85,15 +85,15 @@ func (f *clusterFlags) connect(ctx context.Context) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, cancel := context.WithTimeout(ctx, answersWithin)
+	limited, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	err = getVersion(asked, c)
+	err = getVersion(limited, c)
 	var unreached *url.Error
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case err != nil && asked.Err() != nil:
-		return nil, fmt.Errorf("the cluster at %s can't be reached: it gives no answer in %s", config.Host, answersWithin)
+	case err != nil && limited.Err() != nil:
+		return nil, fmt.Errorf("the cluster at %s can't be reached: it gives no answer in %s", config.Host, answerTimeout)
 	case errors.As(err, &unreached):
 		return nil, fmt.Errorf("the cluster at %s can't be reached: %w", config.Host, unreached.Err)
 	case apierrors.IsUnauthorized(err):
@@ -111,7 +111,7 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 		return nil, fmt.Errorf("$KUBECONFIG is %q, and there is no cluster in it", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 	case clientcmd.IsEmptyConfig(err):
 		return nil, errors.New("there is no cluster to talk to: name a kubeconfig with --kubeconfig or $KUBECONFIG (\"runlevel sandbox up --detach\" makes a cluster to try things on)")
-	case errors.Is(err, os.ErrNotExist) && !f.isThere(): // else it is a file that it names
+	case errors.Is(err, os.ErrNotExist) && !f.kubeconfigExists(): // else the kubeconfig refers to a missing file
 		return nil, fmt.Errorf("--kubeconfig: there is no file %s", f.kubeconfig)
 	case err != nil && f.context != "" && !slices.Contains(f.contexts(), f.context):
 		return nil, fmt.Errorf("--context: the kubeconfig has no context %q: it has %s", f.context, strings.Join(f.contexts(), ", "))
@@ -121,7 +121,7 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 	return config, hidePassword(config)
 }
 
-// hidePassword moves a user and password from the server's URL, which is logged and shown, into
+// hidePassword moves a user and password from the server's URL, which is logged and printed, into
 // the fields for them. The URL's own take precedence, as in net/http.
 func hidePassword(config *rest.Config) error {
 	server, _, err := rest.DefaultServerUrlFor(config)
@@ -139,8 +139,8 @@ func hidePassword(config *rest.Config) error {
 	return nil
 }
 
-// isThere says whether there is a file where --kubeconfig says, or whether it says nothing.
-func (f *clusterFlags) isThere() bool {
+// kubeconfigExists reports whether the file of --kubeconfig exists, or the flag is not set.
+func (f *clusterFlags) kubeconfigExists() bool {
 	if f.kubeconfig == "" {
 		return true
 	}
@@ -148,12 +148,12 @@ func (f *clusterFlags) isThere() bool {
 	return err == nil
 }
 
-// completesWithin is how long a shell waits for the completion of a word.
-const completesWithin = 3 * time.Second
+// completionTimeout is how long a shell waits for the completion of a word.
+const completionTimeout = 3 * time.Second
 
-// completing completes a word with what is found on the cluster.
+// completing completes a word with the results of a function that reads the cluster.
 func (f *clusterFlags) completing(command *cobra.Command, find func(context.Context, *cluster.Cluster) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(command.Context(), completesWithin)
+	ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
 	defer cancel()
 	c, err := f.connect(ctx)
 	if err != nil {
@@ -176,7 +176,7 @@ func (f *clusterFlags) completeMetadata(command *cobra.Command, namespace string
 	})
 }
 
-// contexts are those of the kubeconfig.
+// contexts returns the contexts of the kubeconfig.
 func (f *clusterFlags) contexts() []string {
 	raw, err := f.loader().RawConfig()
 	if err != nil {
@@ -185,12 +185,12 @@ func (f *clusterFlags) contexts() []string {
 	return slices.Sorted(maps.Keys(raw.Contexts))
 }
 
-// completeContexts completes them.
+// completeContexts completes the contexts of the kubeconfig.
 func (f *clusterFlags) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return f.contexts(), cobra.ShellCompDirectiveNoFileComp
 }
 
-// readFor reads a release for a cluster, and connects to it.
+// readFor reads a release, and connects to the cluster.
 func (f *clusterFlags) readFor(ctx context.Context, release *releaseFlags, ref string, progress io.Writer) (*payload.Payload, *cluster.Cluster, error) {
 	read, err := release.load(ctx, ref, progress)
 	if err == nil {
@@ -203,7 +203,7 @@ func (f *clusterFlags) readFor(ctx context.Context, release *releaseFlags, ref s
 	return read, c, err
 }
 
-// checkNamed refuses a release without a name: objects are labelled with it.
+// checkNamed refuses a release without a name: its objects are labelled with it.
 func checkNamed(release *payload.Payload) error {
 	if release.Name == "" {
 		return misuse{errors.New("a plain folder has no name, by which the cluster could know its objects: give it one with --name")}

@@ -19,16 +19,16 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// componentFlags say that SOURCE has the manifests of one component only, and which
-// release they are for.
+// componentFlags are the flags for a SOURCE that has the manifests of one component only, and
+// the release that they are for.
 type componentFlags struct {
 	names []string
 	into  string
 
-	isUpdate bool // what the old release has enabled stays so
+	isUpdate bool // capabilities of the old release stay enabled
 }
 
-// componentHelp says what they do, the same in the help of every verb that has them.
+// componentHelp is the help on the flags, the same for every verb that has them.
 const componentHelp = `A component's own repository has only its own manifests. With --component NAME --into
 RELEASE, SOURCE is the folder of these, and they take the place of what RELEASE (another
 SOURCE) has in files called 0000_NN_NAME_…, and of files with the same names. As when
@@ -42,7 +42,7 @@ func addComponentFlags(command *cobra.Command, f *componentFlags) {
 	_ = command.RegisterFlagCompletionFunc("into", completeFiles)
 }
 
-// check says what of the flags can't be meant.
+// check returns an error if the flags contradict each other.
 func (f *componentFlags) check(release *releaseFlags) error {
 	switch {
 	case f.into == "" && len(f.names) > 0:
@@ -62,17 +62,17 @@ func (f *componentFlags) check(release *releaseFlags) error {
 	return nil
 }
 
-// A placed is a component whose manifests are in a release.
-type placed struct {
+// A placedComponent is a component whose manifests have been put into a release.
+type placedComponent struct {
 	*component.Build
-	released                      *payload.Payload // the release as it is; nil if it was not asked for
-	before, after                 *payload.Payload // what is built of it without, and with its manifests
+	released                      *payload.Payload // the release as it is; nil if not requested
+	before, after                 *payload.Payload // the builds without and with the manifests of the component
 	beforeProblems, afterProblems []payload.Problem
 }
 
-// place puts the component at ref into its release. Released says how to read the release
-// as it is; nil if it was not asked for.
-func (f *componentFlags) place(ctx context.Context, ref string, flags, released *releaseFlags, progress io.Writer) (_ *placed, err error) {
+// place puts the component at ref into its release. The release as it is is read with the
+// flags in released, or not at all if they are nil.
+func (f *componentFlags) place(ctx context.Context, ref string, flags, released *releaseFlags, progress io.Writer) (_ *placedComponent, err error) {
 	if _, err := flags.options(progress); err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags, released 
 	if err != nil {
 		return nil, misuse{fmt.Errorf("%s: %w", ref, err)}
 	}
-	now, p := *flags, &placed{Build: build}
+	now, p := *flags, &placedComponent{Build: build}
 	if released != nil {
 		if p.released, _, err = f.readWhole(ctx, released, release, progress); err != nil {
 			return nil, err
@@ -110,14 +110,14 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags, released 
 	return p, nil
 }
 
-// note prints what a user should know, and need not mind.
+// note prints notes, which require no action.
 func note(out io.Writer, notes []string) {
 	for _, note := range notes {
 		fmt.Fprintln(out, "note:", note)
 	}
 }
 
-// openRelease opens the release that the component goes into.
+// openRelease opens the release of --into.
 func (f *componentFlags) openRelease(ctx context.Context, flags *releaseFlags, progress io.Writer) (*source.Release, error) {
 	release, err := flags.open(ctx, f.into, progress)
 	if err == nil || ctx.Err() != nil {
@@ -129,7 +129,7 @@ func (f *componentFlags) openRelease(ctx context.Context, flags *releaseFlags, p
 	return nil, fmt.Errorf("%w; where it can't be pulled, a copy on disk will do: an OCI layout, an archive or a folder", err)
 }
 
-// readWhole reads the release, which must be in order as a whole.
+// readWhole reads the release, and returns an error if it has problems as a whole.
 func (f *componentFlags) readWhole(ctx context.Context, flags *releaseFlags, release *source.Release, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
 	read, problems, err := flags.read(ctx, release, progress)
 	if err != nil {
@@ -141,7 +141,7 @@ func (f *componentFlags) readWhole(ctx context.Context, flags *releaseFlags, rel
 	return read, problems, nil
 }
 
-// ofWhole are the problems that a release has as a whole, not in the files of one
+// ofWhole returns the problems of a release as a whole, without those in the files of one
 // component.
 func ofWhole(release *payload.Payload, problems []payload.Problem) []payload.Problem {
 	if len(release.Manifests)+len(release.Excluded) == 0 {
@@ -150,8 +150,8 @@ func ofWhole(release *payload.Payload, problems []payload.Problem) []payload.Pro
 	return slices.DeleteFunc(slices.Clone(problems), func(p payload.Problem) bool { return p.Cause != payload.Mislabelled })
 }
 
-// change is what lint is to look at.
-func (p *placed) change() *lint.ComponentChange {
+// change returns the change of the component for lint.
+func (p *placedComponent) change() *lint.ComponentChange {
 	return &lint.ComponentChange{Before: p.before, Problems: p.beforeProblems, Own: func(file string, in lint.Origin) (string, bool) {
 		if in == lint.InPrevious {
 			return p.Home(file), p.Had(file)
@@ -160,14 +160,14 @@ func (p *placed) change() *lint.ComponentChange {
 	}}
 }
 
-// label is how a component in a release is called.
+// label returns the name of a component in a release.
 func (f *componentFlags) label(ref string) string {
 	return fmt.Sprintf("%s with %s of %s", f.into, strings.Join(f.names, ","), ref)
 }
 
-// pathOf is where a file of a release is, or would be, in the component's folder; one of
-// others has no place in it.
-func (p *placed) pathOf(folder, file string) string {
+// pathOf returns the path of a file of a release in the component's folder; the path of a
+// file of another component is returned unchanged.
+func (p *placedComponent) pathOf(folder, file string) string {
 	if _, isOwn := p.Own(file); !isOwn && !p.Had(file) {
 		return file
 	}

@@ -52,22 +52,22 @@ The record says which deletes were requested; their state is read from the objec
 	return command
 }
 
-// A pendingDelete is one that is not done.
+// A pendingDelete is a delete that is not done.
 type pendingDelete struct {
 	Release     string                `json:"release,omitempty"`
 	Object      kinds.ID              `json:"object"`
 	UID         string                `json:"uid,omitempty"`
-	Version     string                `json:"version,omitempty"` // that asked for it
+	Version     string                `json:"version,omitempty"` // that requested it
 	RequestedAt time.Time             `json:"requestedAt"`
-	Sent        bool                  `json:"sent"` // it was asked for, as far as is known
+	Sent        bool                  `json:"sent"` // the request was sent, as far as is known
 	State       tombstone.DeleteState `json:"state"`
-	Message     string                `json:"message"` // the state in words
+	Message     string                `json:"message"` // the state as text
 	Since       *time.Time            `json:"since,omitempty"`
 	Finalizers  []string              `json:"finalizers,omitempty"`
 	Remaining   []string              `json:"remaining,omitempty"`
 }
 
-// pendingDeletes are those of some deletes that are not done.
+// pendingDeletes returns the deletes that are not done.
 func pendingDeletes(deletes []precondition.Delete, now time.Time) []pendingDelete {
 	var pending []pendingDelete
 	for _, item := range deletes {
@@ -81,7 +81,7 @@ func pendingDeletes(deletes []precondition.Delete, now time.Time) []pendingDelet
 		if !item.Seen.Since.IsZero() {
 			shown.Since = &item.Seen.Since
 		}
-		if shown.RequestedAt.IsZero() { // not by the release
+		if shown.RequestedAt.IsZero() { // not requested by the release
 			shown.RequestedAt = item.Seen.Since
 		}
 		pending = append(pending, shown)
@@ -102,22 +102,22 @@ func (f *deletesFlags) run(ctx context.Context, streams Streams) error {
 		return broken
 	}
 	if len(records) == 0 {
-		return f.format.print(streams.Out, []pendingDelete{}, func(out io.Writer) error { return f.printNone(ctx, c, out) })
+		return f.format.print(streams.Out, []pendingDelete{}, func(out io.Writer) error { return f.printNotApplied(ctx, c, out) })
 	}
 	if f.watch {
-		asked, err := askedOf(ctx, c, records...)
+		requested, err := requestedDeletes(ctx, c, records...)
 		if err != nil {
 			return err
 		}
-		return errors.Join(follow(ctx, c, asked, streams.Out), broken)
+		return errors.Join(follow(ctx, c, requested, streams.Out), broken)
 	}
 	pending := []pendingDelete{}
 	for _, record := range records {
-		asked, err := askedOf(ctx, c, record)
+		requested, err := requestedDeletes(ctx, c, record)
 		if err != nil {
 			return err
 		}
-		for _, shown := range pendingDeletes(precondition.ObserveDeletes(ctx, c, asked), c.Now()) {
+		for _, shown := range pendingDeletes(precondition.ObserveDeletes(ctx, c, requested), c.Now()) {
 			shown.Release = record.Release
 			pending = append(pending, shown)
 		}
@@ -125,22 +125,22 @@ func (f *deletesFlags) run(ctx context.Context, streams Streams) error {
 	return errors.Join(f.format.print(streams.Out, pending, func(out io.Writer) error { return printDeletes(out, pending) }), broken)
 }
 
-// askedOf returns the deletes of releases that may not be done: those in their records, and their
+// requestedDeletes returns the deletes of releases that may not be done: those in their records, and their
 // objects that are terminating.
-func askedOf(ctx context.Context, c *cluster.Cluster, releases ...*record.Record) ([]record.Tombstone, error) {
-	var asked []record.Tombstone
+func requestedDeletes(ctx context.Context, c *cluster.Cluster, releases ...*record.Record) ([]record.Tombstone, error) {
+	var requested []record.Tombstone
 	for _, of := range releases {
 		before, err := inventory.TakeRelease(ctx, c, of.Release, of.GroupKinds())
 		if err != nil {
 			return nil, err
 		}
-		asked = append(asked, precondition.Pending(of, before)...)
+		requested = append(requested, precondition.Pending(of, before)...)
 	}
-	return asked, nil
+	return requested, nil
 }
 
-// records are those of a release, or of all if none is named: those that can be read, beside an error about
-// those that can't.
+// records returns the records of a release, or of all releases if none is named. With an error, it also returns
+// the records that can be read.
 func (f *clusterFlags) records(ctx context.Context, c *cluster.Cluster, release string) ([]*record.Record, error) {
 	if release == "" {
 		return record.List(ctx, c.Client, f.namespace)
@@ -152,17 +152,17 @@ func (f *clusterFlags) records(ctx context.Context, c *cluster.Cluster, release 
 	return []*record.Record{item}, nil
 }
 
-// noRecord is the error about a release that was named, and has no record.
+// noRecord returns the error for a release that has no record.
 func (f *clusterFlags) noRecord(release string) error {
 	return fmt.Errorf("namespace %s has no record of a release %q", f.namespace, release)
 }
 
-// noneApplied says that no release has a record, or not the one that was named.
-func (f *clusterFlags) noneApplied(release string) string {
+// notAppliedMessage returns the message that a release has no record, or that there are no records.
+func (f *clusterFlags) notAppliedMessage(release string) string {
 	return fmt.Sprintf("no release%s was applied yet, as far as namespace %s knows: --record-namespace says where records are", named(release), f.namespace)
 }
 
-// records are those of the releases that are asked about.
+// records returns the records of the requested releases.
 func (f *deletesFlags) records(ctx context.Context, c *cluster.Cluster) ([]*record.Record, error) {
 	records, err := f.cluster.records(ctx, c, f.name)
 	if f.name != "" && len(records) == 0 && err == nil {
@@ -171,9 +171,9 @@ func (f *deletesFlags) records(ctx context.Context, c *cluster.Cluster) ([]*reco
 	return records, err
 }
 
-// printNone prints that there are no records.
-func (f *deletesFlags) printNone(ctx context.Context, c *cluster.Cluster, out io.Writer) error {
-	return printLines(out, f.cluster.noneText(ctx, c))
+// printNotApplied prints that there are no records.
+func (f *deletesFlags) printNotApplied(ctx context.Context, c *cluster.Cluster, out io.Writer) error {
+	return printLines(out, f.cluster.notAppliedLines(ctx, c))
 }
 
 func printDeletes(out io.Writer, pending []pendingDelete) error {
@@ -189,30 +189,30 @@ func printDeletes(out io.Writer, pending []pendingDelete) error {
 }
 
 // follow prints pending deletes whenever one of them changes, until none is left.
-func follow(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone, out io.Writer) error {
-	if len(asked) == 0 {
+func follow(ctx context.Context, c *cluster.Cluster, requested []record.Tombstone, out io.Writer) error {
+	if len(requested) == 0 {
 		return printDeletes(out, nil)
 	}
 	var objects []kinds.ID
-	for _, item := range asked {
+	for _, item := range requested {
 		objects = append(objects, item.ID)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	told := map[kinds.ID]string{}
+	printed := map[kinds.ID]string{}
 	for range tombstone.Watch(ctx, c, objects) {
-		asked = slices.DeleteFunc(asked, func(item record.Tombstone) bool {
+		requested = slices.DeleteFunc(requested, func(item record.Tombstone) bool {
 			pending := precondition.Delete{Tombstone: item, Seen: tombstone.Observe(ctx, c, item.ID, item.UID)}
 			if ctx.Err() != nil {
 				return false
 			}
-			if state := pending.Seen.DescribeSince(); state != told[item.ID] {
-				told[item.ID] = state
+			if state := pending.Seen.DescribeSince(); state != printed[item.ID] {
+				printed[item.ID] = state
 				fmt.Fprintf(out, "%s: %s\n", item.ID, pending.Describe(c.Now()))
 			}
 			return !pending.Seen.IsPending()
 		})
-		if len(asked) == 0 {
+		if len(requested) == 0 {
 			return nil
 		}
 	}

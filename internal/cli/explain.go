@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/review/lint"
 )
 
-// ruleInfo is a rule for machines.
+// ruleInfo is a rule in JSON or YAML.
 type ruleInfo struct {
 	ID       string        `json:"id"`
 	Severity lint.Severity `json:"severity"`
@@ -45,7 +45,7 @@ it finds. Without a rule, list all of them.`,
 	return command
 }
 
-// findRules are those of some names, and all of them if there is no name.
+// findRules returns the rules of some names, or all rules if there are no names.
 func findRules(ids []string) ([]lint.Rule, error) {
 	if len(ids) == 0 {
 		return lint.Rules(), nil

@@ -54,7 +54,7 @@ misuse.
 	return command
 }
 
-// A gateReport is what the gate says.
+// A gateReport is the result of the gate.
 type gateReport struct {
 	Release  string                      `json:"release"`
 	Version  string                      `json:"version,omitempty"`
@@ -81,7 +81,7 @@ func (f *gateFlags) run(ctx context.Context, ref string, streams Streams) error 
 	return failIf(report.Blocked)
 }
 
-// print prints the report for people.
+// print prints the report as text.
 func (r gateReport) print(out io.Writer, title string) error {
 	for _, found := range r.Findings {
 		fmt.Fprintln(out, gateText(found))
@@ -90,7 +90,7 @@ func (r gateReport) print(out io.Writer, title string) error {
 	return err
 }
 
-// verdict returns in words whether an apply would be done.
+// verdict returns as text whether an apply would be done.
 func (r gateReport) verdict() string {
 	refused, unknown := 0, 0
 	for _, found := range r.Findings {
@@ -113,13 +113,13 @@ func (r gateReport) verdict() string {
 	}
 }
 
-// liftingFlags are the flags that lift what checks find, by check.
+// liftingFlags are the flags that resolve findings, by check.
 var liftingFlags = map[string]string{
 	precondition.ApplyRunning:    " (--wait-lock waits for it)",
 	precondition.RecordElsewhere: " (--record-namespace)",
 }
 
-// gateText returns a finding for people, with the flag that lifts it.
+// gateText returns a finding as text, with the flag that resolves it.
 func gateText(found precondition.CheckFinding) string {
 	return found.Text() + liftingFlags[found.Check]
 }

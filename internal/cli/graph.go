@@ -70,7 +70,7 @@ Lifecycle hooks of a Deployment run before and after it at its place, one after 
 			if err != nil {
 				return err
 			}
-			// What is there twice can be drawn, and a picture may be just what helps.
+			// Duplicates can be drawn, and a picture may help to find them.
 			problems = tolerateDuplicates(problems)
 			if err := f.release.accept(args[0], release, problems, streams.Err); err != nil {
 				return err
@@ -122,7 +122,7 @@ func title(ref string, release *payload.Payload, mode graph.Mode) string {
 	return fmt.Sprintf("%s, %s", ref, mode)
 }
 
-// graphInfo is a graph for machines.
+// graphInfo is a graph in JSON or YAML.
 type graphInfo struct {
 	Name         string           `json:"name,omitempty"`
 	Version      string           `json:"version,omitempty"`
@@ -132,7 +132,7 @@ type graphInfo struct {
 	Dependencies []dependencyInfo `json:"dependencies,omitempty"`
 }
 
-// taskInfo is a manifest and where it stands.
+// taskInfo is a manifest and its place in the release.
 type taskInfo struct {
 	File      string `json:"file"`
 	Line      int    `json:"line"`
@@ -144,13 +144,13 @@ type taskInfo struct {
 	Level     string `json:"level,omitempty"`
 	Component string `json:"component,omitempty"`
 	Tombstone bool   `json:"tombstone,omitempty"`
-	// Steps are those of a Deployment with lifecycle hooks, one after the other: pre, mid, object, post.
+	// Steps of a Deployment with lifecycle hooks, in order: pre, mid, object, post.
 	Steps []string `json:"steps,omitempty"`
 }
 
 type nodeInfo struct {
 	Tasks []int `json:"tasks"` // places in tasks, from 0
-	After []int `json:"after"` // places in nodes: what must be done before
+	After []int `json:"after"` // places in nodes that must be done before
 }
 
 type dependencyInfo struct {

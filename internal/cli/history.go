@@ -51,7 +51,7 @@ func (f *deletesFlags) history(ctx context.Context, streams Streams) error {
 	}
 	err = f.format.print(streams.Out, records, func(out io.Writer) error {
 		if len(records) == 0 {
-			return f.printNone(ctx, c, out)
+			return f.printNotApplied(ctx, c, out)
 		}
 		for _, record := range records {
 			if err := printHistory(out, record, c.Now()); err != nil {
@@ -96,7 +96,7 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 	return nil
 }
 
-// printOpen prints of a newest update that has no end yet whether it is being applied.
+// printOpen prints whether the newest update is being applied, if it has no end yet.
 func (f *deletesFlags) printOpen(ctx context.Context, c *cluster.Cluster, of *record.Record, out io.Writer) {
 	newest := of.Newest()
 	if newest == nil || newest.State != record.Partial || newest.End != nil {
@@ -117,7 +117,7 @@ func (f *deletesFlags) printOpen(ctx context.Context, c *cluster.Cluster, of *re
 	}
 }
 
-// printEnd prints why an update was not completed; of the newest, also the first failures.
+// printEnd prints why an update was not completed, and the first failures of the newest.
 func printEnd(out io.Writer, entry record.HistoryEntry, isNewest bool) {
 	why := printable.Line(entry.End.Message)
 	if entry.End.Reason != "" {

@@ -60,13 +60,13 @@ func newInspect(streams Streams) *cobra.Command {
 	return command
 }
 
-// An inspectReport says what an inspection has written. It is what -o json prints.
+// An inspectReport lists the files of an inspection. It is the output of -o json.
 type inspectReport struct {
 	Folder     string          `json:"folder"`
 	Time       time.Time       `json:"time"` // by the cluster's clock
 	Releases   []string        `json:"releases,omitempty"`
 	Files      []inspectedFile `json:"files"`
-	Unreadable []string        `json:"unreadable,omitempty"` // what could not be read, and why
+	Unreadable []string        `json:"unreadable,omitempty"` // with the reasons
 }
 
 // An inspectedFile is a file of an inspection.
@@ -97,7 +97,7 @@ func (f *inspectFlags) run(ctx context.Context, folder string, streams Streams) 
 	return failIf(len(i.report.Unreadable) > 0)
 }
 
-// checkEmpty wants a folder that is empty, or not there yet.
+// checkEmpty returns an error unless the folder is empty or does not exist.
 func checkEmpty(folder string) error {
 	entries, err := os.ReadDir(folder)
 	switch {
@@ -111,7 +111,7 @@ func checkEmpty(folder string) error {
 	return nil
 }
 
-// print prints the report for people.
+// print prints the report as text.
 func (r *inspectReport) print(out io.Writer) error {
 	fmt.Fprintf(out, "wrote %s to %s:\n", printable.Count(len(r.Files), "file"), printable.Line(r.Folder))
 	var rows []string

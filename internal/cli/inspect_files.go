@@ -42,7 +42,7 @@ func (i *inspector) writeJSON(path, has string, value any) error {
 	return i.write(path, has, text)
 }
 
-// writeLines writes a text of which nothing does things to terminals.
+// writeLines writes lines, without control characters.
 func (i *inspector) writeLines(path, has string, lines []string) error {
 	var text strings.Builder
 	for _, line := range lines {
@@ -51,7 +51,7 @@ func (i *inspector) writeLines(path, has string, lines []string) error {
 	return i.write(path, has, []byte(text.String()))
 }
 
-// writeObjects writes objects, without what they may have of Secrets, as the documents of a file; no file if there are none.
+// writeObjects writes objects as the documents of a file, without values of Secrets; no file if there are no objects.
 func (i *inspector) writeObjects(path, has string, objects ...unstructured.Unstructured) error {
 	var text []byte
 	for at := range objects {
@@ -67,7 +67,7 @@ func (i *inspector) writeObjects(path, has string, objects ...unstructured.Unstr
 	return i.write(path, has, text)
 }
 
-// inspected returns the document of an object, without kubectl's copy. One with masked values is no manifest.
+// inspected returns the document of an object, without kubectl's copy. A document with masked values is not a manifest.
 func inspected(object map[string]any) ([]byte, error) {
 	shown := redacted(object)
 	document, err := toYAML(withoutCopy(shown))
@@ -79,7 +79,7 @@ func inspected(object map[string]any) ([]byte, error) {
 
 // redacted returns an object without values of Secrets and ConfigMaps.
 func redacted(object map[string]any) map[string]any {
-	if object["kind"] == "ConfigMap" && object["apiVersion"] == "v1" { // which is masked as a Secret is
+	if object["kind"] == "ConfigMap" && object["apiVersion"] == "v1" { // masked like a Secret
 		object = maps.Clone(object)
 		object["kind"] = "Secret"
 		object = maps.Clone(fields.Mask(object))
@@ -88,7 +88,7 @@ func redacted(object map[string]any) map[string]any {
 	return fields.Mask(object)
 }
 
-// withoutCopy returns an object without the copy that kubectl keeps of what it has applied.
+// withoutCopy returns an object without the copy that kubectl apply keeps in an annotation.
 func withoutCopy(object map[string]any) map[string]any {
 	metadata, _ := object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)

@@ -38,24 +38,24 @@ var (
 
 // Bounds of what an inspection writes.
 const (
-	mostObjects  = 200    // of a release that are not as they are to be
-	mostLogLines = 20_000 // of a container
+	mostObjects  = 200    // that are not ready, per release
+	mostLogLines = 20_000 // per container
 )
 
-// An inspector writes what there is to know of the releases of a cluster into a folder. Its methods return an error only if
-// that can't be written, or the context ends: what can't be read is noted.
+// An inspector writes the state of the releases of a cluster into a folder. Its methods return an error only if a file can't
+// be written, or the context ends: objects that can't be read are noted.
 type inspector struct {
 	cluster  *cluster.Cluster
 	flags    clusterFlags
 	progress io.Writer
 	report   inspectReport
 
-	namespaces map[string]bool // whose events matter
+	namespaces map[string]bool // whose events are written
 }
 
 // inspect writes all files.
 func (i *inspector) inspect(ctx context.Context) error {
-	i.namespaces = map[string]bool{i.flags.namespace: true, metav1.NamespaceDefault: true} // that of events on objects without one
+	i.namespaces = map[string]bool{i.flags.namespace: true, metav1.NamespaceDefault: true} // of events on cluster-scoped objects
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
@@ -75,7 +75,7 @@ func (i *inspector) inspect(ctx context.Context) error {
 	return nil
 }
 
-// note notes what could not be read. What is not there, or of a kind that is not served, is known well enough.
+// note notes an object that could not be read. It ignores objects that do not exist, and kinds that are not served.
 func (i *inspector) note(what string, err error) {
 	if err == nil || apierrors.IsNotFound(err) || errors.Is(err, cluster.ErrNotServed) {
 		return
@@ -91,7 +91,7 @@ func (i *inspector) noteText(text string) {
 
 // list returns the objects of a kind in a namespace; none if they can't be read.
 func (i *inspector) list(ctx context.Context, kind schema.GroupKind, namespace, selector string) []unstructured.Unstructured {
-	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	in, err := i.cluster.FindKind(ctx, kind)
 	var found *unstructured.UnstructuredList
@@ -107,7 +107,7 @@ func (i *inspector) list(ctx context.Context, kind schema.GroupKind, namespace, 
 
 // get returns an object; none if it can't be read.
 func (i *inspector) get(ctx context.Context, id kinds.ID) []unstructured.Unstructured {
-	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	in, err := i.cluster.FindKind(ctx, id.GroupKind())
 	var found *unstructured.Unstructured
@@ -121,19 +121,19 @@ func (i *inspector) get(ctx context.Context, id kinds.ID) []unstructured.Unstruc
 	return []unstructured.Unstructured{*found}
 }
 
-// versions writes which Runlevel asks which Kubernetes.
+// versions writes the versions of Runlevel and of Kubernetes.
 func (i *inspector) versions(context.Context) error {
 	server, err := i.cluster.Client.Discovery().ServerVersion()
 	i.note("the version of Kubernetes", err)
 	return i.writeJSON("versions.json", "the versions of this program and of the cluster", map[string]any{"runlevel": readVersion(), "cluster": server})
 }
 
-// releases writes records, locks, and how the releases stand.
+// releases writes records, locks, and the status of the releases.
 func (i *inspector) releases(ctx context.Context) error {
 	names := map[string]bool{}
 	for _, object := range i.list(ctx, configMapKind, i.flags.namespace, lock.Label) {
 		name := lock.ReleaseOf(object.GetName())
-		if object.GetName() != lock.Name(name) { // it is no record, and may hold anything
+		if object.GetName() != lock.Name(name) { // not a record: its contents are unknown
 			continue
 		}
 		names[name] = true
@@ -153,7 +153,7 @@ func (i *inspector) releases(ctx context.Context) error {
 		}
 	}
 	if len(names) == 0 {
-		names[payload.DefaultName] = true // which a ClusterVersion may tell of
+		names[payload.DefaultName] = true // which a ClusterVersion may be about
 	}
 	i.report.Releases = slices.Sorted(maps.Keys(names))
 	for _, name := range i.report.Releases {
@@ -164,10 +164,10 @@ func (i *inspector) releases(ctx context.Context) error {
 	return nil
 }
 
-// release writes how a release stands, and its objects.
+// release writes the status of a release, and its objects.
 func (i *inspector) release(ctx context.Context, name string) error {
-	asker := &statusAsker{cluster: i.cluster, flags: &statusFlags{cluster: i.flags, name: name}}
-	status, err := asker.ask(ctx)
+	reader := &statusReader{cluster: i.cluster, flags: &statusFlags{cluster: i.flags, name: name}}
+	status, err := reader.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (i *inspector) release(ctx context.Context, name string) error {
 func (i *inspector) objects(ctx context.Context, folder, release string) error {
 	known, found, err := record.NewStore(i.cluster.Client, i.flags.namespace, release).Load(ctx)
 	if err != nil || !found && len(known.Kinds) == 0 {
-		return ctx.Err() // the status says so
+		return ctx.Err() // the status has the error
 	}
 	var lines []string
 	for _, kind := range known.GroupKinds() {
@@ -208,7 +208,7 @@ func (i *inspector) objects(ctx context.Context, folder, release string) error {
 	return i.writeLines(folder+"objects.txt", "the objects of the release on the cluster, and who has written them when", lines)
 }
 
-// objectLine says which object it is, in which version, and who has written it.
+// objectLine returns the name, the versions and the managers of an object.
 func objectLine(kind schema.GroupKind, m *metav1.PartialObjectMetadata) string {
 	id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.Namespace, Name: m.Name}
 	line := fmt.Sprintf("%s uid=%s generation=%d resourceVersion=%s created=%s", id, m.UID, m.Generation, m.ResourceVersion, m.CreationTimestamp.UTC().Format(time.RFC3339))
@@ -223,12 +223,12 @@ func objectLine(kind schema.GroupKind, m *metav1.PartialObjectMetadata) string {
 	return line
 }
 
-// failing writes the objects of a release that are not as they are to be.
+// failing writes the objects of a release that are not ready.
 func (i *inspector) failing(ctx context.Context, folder string, answers []*why.Answer) error {
 	for _, answer := range answers[:min(mostObjects, len(answers))] {
 		id := answer.Object
 		path := folder + "objects/" + cmp.Or(id.Namespace, "no-namespace") + "/" + id.GroupKind().String() + "/" + id.Name + ".yaml"
-		if err := i.writeObjects(path, id.String()+": "+stands[answer.State], i.get(ctx, id)...); err != nil {
+		if err := i.writeObjects(path, id.String()+": "+stateTexts[answer.State], i.get(ctx, id)...); err != nil {
 			return err
 		}
 		if id.Namespace != "" {
@@ -238,7 +238,7 @@ func (i *inspector) failing(ctx context.Context, folder string, answers []*why.A
 	return ctx.Err()
 }
 
-// clusterVersion writes what OpenShift's API tells of a release.
+// clusterVersion writes the objects of OpenShift's API: the ClusterVersion and the ClusterOperators.
 func (i *inspector) clusterVersion(ctx context.Context) error {
 	err := i.writeObjects("clusterversion.yaml", "the ClusterVersion", i.list(ctx, kinds.ClusterVersion, "", "")...)
 	if err != nil {
@@ -276,16 +276,16 @@ func (i *inspector) operator(ctx context.Context) error {
 	return nil
 }
 
-// log writes the end of the log of a container, or of that which ran before it.
+// log writes the end of the log of a container, or of its previous run.
 func (i *inspector) log(ctx context.Context, pod, container string, previous bool) error {
 	path, has := "operator/"+pod+"."+container+".log", "the log of pod "+pod
 	if previous {
 		path, has = "operator/"+pod+"."+container+".previous.log", "its log before it was restarted"
 	}
-	asked, cancel := context.WithTimeout(ctx, answersWithin)
+	limited, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	options := &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: new(int64(mostLogLines))}
-	text, err := i.cluster.Client.CoreV1().Pods(i.flags.namespace).GetLogs(pod, options).DoRaw(asked)
+	text, err := i.cluster.Client.CoreV1().Pods(i.flags.namespace).GetLogs(pod, options).DoRaw(limited)
 	if err != nil {
 		i.noteText(has + ": " + err.Error())
 		return nil
@@ -293,7 +293,7 @@ func (i *inspector) log(ctx context.Context, pod, container string, previous boo
 	return i.writeLines(path, has, strings.Split(string(bytes.TrimRight(text, "\n")), "\n"))
 }
 
-// events writes the events of the namespaces that matter.
+// events writes the events of the namespaces of the inspection.
 func (i *inspector) events(ctx context.Context) error {
 	for _, namespace := range slices.Sorted(maps.Keys(i.namespaces)) {
 		if err := i.writeObjects("events/"+namespace+".yaml", "the events in namespace "+namespace, i.list(ctx, eventKind, namespace, "")...); err != nil {

@@ -36,7 +36,7 @@ type setupFlags struct {
 	timeout time.Duration
 }
 
-// add adds the flags to a command, which waits for an end.
+// add adds the flags to a command that waits until the operator has reached a state.
 func (f *setupFlags) add(command *cobra.Command, end string) {
 	addConnectionFlags(command, &f.cluster)
 	addOutput(command, &f.format)
@@ -44,11 +44,11 @@ func (f *setupFlags) add(command *cobra.Command, end string) {
 	command.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait until the operator "+end)
 }
 
-// setup connects to the cluster, and returns what changes it as the flags say.
+// setup connects to the cluster, and returns an operatorSetup with the options of the flags.
 func (f *setupFlags) setup(ctx context.Context, streams Streams) (*operatorSetup, error) {
 	c, err := f.cluster.connect(ctx)
 	set := &operatorSetup{cluster: c, streams: streams, format: f.format}
-	set.report.DryRun = f.dryRun.isAsked()
+	set.report.DryRun = f.dryRun.isEnabled()
 	return set, err
 }
 
@@ -138,7 +138,7 @@ func (f *installFlags) run(command *cobra.Command, streams Streams) error {
 	if err := set.install(ctx, program); err != nil {
 		return errors.Join(err, set.printReport())
 	}
-	if !f.noWait && !f.dryRun.isAsked() {
+	if !f.noWait && !f.dryRun.isEnabled() {
 		err = set.awaitOperator(ctx, f.timeout)
 	}
 	return errors.Join(err, set.printReport())

@@ -16,19 +16,19 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// ownImage is what a release calls the operator's image in its image-references.
+// ownImage is the name of the operator's image in the image-references of a release.
 const ownImage = "runlevel"
 
-// An operatorProgram is what the operator's Deployment is to run.
+// An operatorProgram is the image, release and flags of the operator's Deployment.
 type operatorProgram struct {
-	image    string         // the operator's
+	image    string         // of the operator
 	release  string         // an image by its digest, or a folder of the operator's image
-	argument string         // which says so
-	flags    map[string]any // the operator's, for its ConfigMap
+	argument string         // for the release
+	flags    map[string]any // of the operator, for its ConfigMap
 }
 
-// program finds out what the Deployment is to run. It pulls the release if that has to tell its digest, or the
-// operator's image.
+// program returns the operatorProgram of the flags. It pulls the release if its digest or the operator's image is not
+// known.
 func (f *installFlags) program(ctx context.Context, progress io.Writer) (operatorProgram, error) {
 	if f.image != "" {
 		if _, err := parseImage("image", f.image); err != nil {
@@ -42,12 +42,12 @@ func (f *installFlags) program(ctx context.Context, progress io.Writer) (operato
 		folder := path.Clean(f.release)
 		return operatorProgram{image: f.image, release: folder, argument: "--payload-dir=" + folder}, nil
 	}
-	asked, err := parseImage("release", f.release)
+	image, err := parseImage("release", f.release)
 	if err != nil {
 		return operatorProgram{}, err
 	}
 	found := operatorProgram{image: f.image, release: f.release}
-	if _, isDigest := asked.(name.Digest); !isDigest || f.image == "" {
+	if _, isDigest := image.(name.Digest); !isDigest || f.image == "" {
 		if err := found.read(ctx, source.Options{Progress: progress, Insecure: f.insecure}); err != nil {
 			return operatorProgram{}, err
 		}
@@ -56,7 +56,7 @@ func (f *installFlags) program(ctx context.Context, progress io.Writer) (operato
 	return found, nil
 }
 
-// parseImage reads the flag of an image, whose registry, and tag or digest, must be spelt out.
+// parseImage parses the image of a flag. The registry, and a tag or digest, are required.
 func parseImage(flag, text string) (name.Reference, error) {
 	image, err := name.ParseReference(text, name.StrictValidation)
 	if err == nil {
@@ -69,7 +69,7 @@ func parseImage(flag, text string) (name.Reference, error) {
 	return nil, misuse{fmt.Errorf("--%s: %q is no image: it needs its registry, and a tag or digest, as in registry.example/repo:tag%s", flag, text, alternative)}
 }
 
-// read pulls the release, and sets its digest, and the operator's image if no flag has.
+// read pulls the release, and sets its digest, and the operator's image unless a flag has set it.
 func (p *operatorProgram) read(ctx context.Context, options source.Options) (err error) {
 	release, err := source.Open(ctx, p.release, options)
 	if err != nil {

@@ -27,7 +27,7 @@ const (
 	settingsAnnotation = "runlevel.dev/settings" // on the operator's pods: the hash of that file, so that they are replaced when it changes
 )
 
-// settings returns the operator's flags that were given here, with their values.
+// settings returns the operator's flags that are set on the command line, with their values.
 func (f *installFlags) settings(given *pflag.FlagSet) map[string]any {
 	all := map[string]any{}
 	if given.Changed("profile") {
@@ -45,7 +45,7 @@ func (f *installFlags) settings(given *pflag.FlagSet) map[string]any {
 	return all
 }
 
-// applySettings puts flags of the operator beside those that its ConfigMap has, and returns the file of all of them.
+// applySettings adds flags of the operator to its ConfigMap, and returns the file with all of them.
 func (s *operatorSetup) applySettings(ctx context.Context, flags map[string]any) (string, error) {
 	before, err := s.cluster.Client.CoreV1().ConfigMaps(theSettings.Namespace).Get(ctx, theSettings.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -66,7 +66,7 @@ func (s *operatorSetup) applySettings(ctx context.Context, flags map[string]any)
 	return text, s.apply(ctx, wanted)
 }
 
-// addFlags returns a file of flags that has those as well. It returns the same text if they are there.
+// addFlags returns a file of flags with some flags added. It returns the same text if the file has them.
 func addFlags(text string, flags map[string]any) (string, error) {
 	var all map[string]any
 	if err := yaml.Unmarshal([]byte(text), &all); err != nil {

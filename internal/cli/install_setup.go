@@ -32,13 +32,13 @@ var (
 // theOperator is the operator's Deployment.
 var theOperator = kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "runlevel-system", Name: "runlevel-operator"}
 
-// rightsForReleases is the ClusterRole that an administrator may make narrower. An install doesn't widen it again.
+// rightsForReleases is the ClusterRole that an administrator may restrict. An install does not revert that.
 var rightsForReleases = kinds.ID{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "runlevel-operator-apply"}
 
 // theVersion is the ClusterVersion that the operator follows.
 var theVersion = kinds.ID{Group: clusterVersions.Group, Kind: clusterVersions.Kind, Name: "version"}
 
-// An operatorReport says what an install or uninstall of the operator has done, or would do.
+// An operatorReport is the result of an install or uninstall of the operator, or of its dry run.
 type operatorReport struct {
 	Release string           `json:"release,omitempty"`
 	Image   string           `json:"image,omitempty"`
@@ -46,14 +46,14 @@ type operatorReport struct {
 	Objects []operatorChange `json:"objects"`
 }
 
-// An operatorChange is what became of one object.
+// An operatorChange is the change of one object.
 type operatorChange struct {
 	Object  kinds.ID      `json:"object"`
 	Action  object.Action `json:"action"`
 	Message string        `json:"message,omitempty"`
 }
 
-// An operatorSetup installs the operator, or uninstalls it, and reports that.
+// An operatorSetup installs or uninstalls the operator, and reports the changes.
 type operatorSetup struct {
 	cluster *cluster.Cluster
 	streams Streams
@@ -61,7 +61,7 @@ type operatorSetup struct {
 	report  operatorReport
 }
 
-// note reports what became of an object: as a line for people at once.
+// note reports the change of an object: in text, it prints a line at once.
 func (s *operatorSetup) note(id kinds.ID, action object.Action, message string) {
 	s.report.Objects = append(s.report.Objects, operatorChange{id, action, message})
 	if s.format != asText {
@@ -76,12 +76,12 @@ func (s *operatorSetup) note(id kinds.ID, action object.Action, message string) 
 	fmt.Fprintf(s.streams.Out, "%-11s %s%s\n", action, id, message)
 }
 
-// printReport prints the report for programs. People have read it already.
+// printReport prints the report in JSON or YAML. In text, it was printed line by line.
 func (s *operatorSetup) printReport() error {
 	return s.format.print(s.streams.Out, s.report, func(io.Writer) error { return nil })
 }
 
-// install applies the manifests with the program in them, and makes the ClusterVersion if there is none.
+// install applies the manifests with the program in them, and creates the ClusterVersion if there is none.
 func (s *operatorSetup) install(ctx context.Context, program operatorProgram) error {
 	if err := s.checkAlone(ctx); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (s *operatorSetup) monitoring(ctx context.Context) ([]*unstructured.Unstruc
 	return objects, nil
 }
 
-// apply applies one object, unless a release has it. A definition is established afterwards.
+// apply applies an object, unless it belongs to a release. It waits until a definition is established.
 func (s *operatorSetup) apply(ctx context.Context, wanted *unstructured.Unstructured) error {
 	id := idOf(wanted)
 	in, err := s.cluster.Find(ctx, wanted.GroupVersionKind())
@@ -155,7 +155,7 @@ func (s *operatorSetup) apply(ctx context.Context, wanted *unstructured.Unstruct
 	}
 	result, err := s.cluster.Apply(ctx, in, wanted, mode)
 	switch {
-	case s.report.DryRun && apierrors.IsNotFound(err): // its namespace is not there yet
+	case s.report.DryRun && apierrors.IsNotFound(err): // the namespace does not exist yet
 		s.note(id, object.Created, "")
 		return nil
 	case id == rightsForReleases && apierrors.IsConflict(err):
@@ -172,7 +172,7 @@ func (s *operatorSetup) apply(ctx context.Context, wanted *unstructured.Unstruct
 	return nil
 }
 
-// actionOf says what an apply has done to an object.
+// actionOf returns the action of an apply on an object.
 func actionOf(before *unstructured.Unstructured, exists bool, after *unstructured.Unstructured) object.Action {
 	content := func(o *unstructured.Unstructured) map[string]any {
 		o = o.DeepCopy()
@@ -194,7 +194,7 @@ func actionOf(before *unstructured.Unstructured, exists bool, after *unstructure
 
 // establish waits until the API server serves the kind of a definition.
 func (s *operatorSetup) establish(ctx context.Context, in cluster.Resource, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, answersWithin, fmt.Errorf("it is not established after %s", answersWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, fmt.Errorf("it is not established after %s", answerTimeout))
 	defer cancel()
 	definition, err := sandbox.Await(ctx, s.cluster.In(in, ""), name, sandbox.HasCondition("Established"))
 	if err != nil {
@@ -204,7 +204,7 @@ func (s *operatorSetup) establish(ctx context.Context, in cluster.Resource, name
 	return nil
 }
 
-// ensureVersion makes the ClusterVersion, if there is none.
+// ensureVersion creates the ClusterVersion, if there is none.
 func (s *operatorSetup) ensureVersion(ctx context.Context) error {
 	in, err := s.cluster.Find(ctx, clusterVersions)
 	if s.report.DryRun && errors.Is(err, cluster.ErrNotServed) {
@@ -233,7 +233,7 @@ func (s *operatorSetup) ensureVersion(ctx context.Context) error {
 	return nil
 }
 
-// noteVersion reports a ClusterVersion that is there, and what it asks for: that counts, and not --release.
+// noteVersion reports an existing ClusterVersion and its desired update, which takes precedence over --release.
 func (s *operatorSetup) noteVersion(ctx context.Context, in cluster.Resource) error {
 	version, err := s.cluster.In(in, "").Get(ctx, theVersion.Name, metav1.GetOptions{})
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/runlevel/runlevel/internal/review/lint"
 )
 
-// asSARIF is the format in which code hosts take findings.
+// asSARIF is the format in which code hosts import findings.
 const asSARIF output = "sarif"
 
-// lintConfigFile is read where lint runs, if it is there. It does not end in .yaml: in
-// a plain folder it would be taken for a manifest.
+// lintConfigFile is read from the working directory, if it exists. It does not end in .yaml: in
+// a plain folder it would be read as a manifest.
 const lintConfigFile = ".runlevel-lint"
 
 // lintFlags are the flags of runlevel lint.
@@ -114,14 +114,14 @@ func ruleIDs() []string {
 	return ids
 }
 
-// A lintRun is what was linted, and what was found.
+// A lintRun is the input and the result of lint.
 type lintRun struct {
 	input  lint.Input
 	paths  lintPaths
 	result *lint.Result
 }
 
-// lint reads what is to be linted, and lints it.
+// lint reads the input, and lints it.
 func (f *lintFlags) lint(ctx context.Context, ref string, progress io.Writer) (run lintRun, err error) {
 	if run.input, run.paths, err = f.read(ctx, ref, progress); err != nil {
 		return run, err
@@ -144,7 +144,7 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams Streams) error 
 	return failIf(slices.ContainsFunc(seen.result.Findings, f.fails))
 }
 
-// print writes a report in the format that was asked for.
+// print writes a report in the format of the flag.
 func (f *lintFlags) print(report lintReport, inFolder bool, out io.Writer) error {
 	switch f.format {
 	case asSARIF:
@@ -160,10 +160,10 @@ func (f *lintFlags) print(report lintReport, inFolder bool, out io.Writer) error
 	}
 }
 
-// never is the value of --fail-on that no finding is as bad as.
+// never is the value of --fail-on that no finding reaches.
 const never lint.Severity = "never"
 
-// fails says whether a finding is as bad as --fail-on.
+// fails reports whether a finding is as severe as --fail-on.
 func (f *lintFlags) fails(finding lint.Finding) bool {
 	return f.failOn != never && finding.Severity.AtLeast(f.failOn)
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// baselineFlags say which file accepts what is found today.
+// baselineFlags are the flags of the file of accepted findings.
 type baselineFlags struct {
 	file  string
 	write bool
 }
 
-// addBaselineFlags adds them to a command. What file is meant is completed by the shell.
+// addBaselineFlags adds the flags to a command. The shell completes the file.
 func addBaselineFlags(command *cobra.Command, f *baselineFlags) {
 	command.Flags().StringVar(&f.file, "baseline", "", "the file of findings that are accepted until they are fixed, so that only new ones count")
 	command.Flags().BoolVar(&f.write, "write-baseline", false, "write that file from what is found now, instead of a report")
 }
 
-// read reads the baseline, or sees to it that it may be written. There is none to look
-// with while it is written: what it accepts already is to be in it again.
+// read reads the baseline, or checks that it may be written. It returns none when the
+// file is to be written: the findings that it accepts have to be in it again.
 func (f baselineFlags) read(format output) (*lint.Baseline, error) {
 	switch {
 	case f.write && f.file == "":
@@ -57,13 +57,13 @@ func (f baselineFlags) read(format output) (*lint.Baseline, error) {
 	return baseline, nil
 }
 
-// content is what is in the file. It need not be there to be written.
+// content returns the content of the file. A file to be written may be missing.
 func (f baselineFlags) content() ([]byte, error) {
 	info, err := os.Stat(f.file)
 	switch {
 	case err == nil && info.IsDir():
 		return nil, fmt.Errorf("--baseline %s: this is a folder: name a file", f.file)
-	case err == nil && f.write && !info.Mode().IsRegular(): // /dev/null would be gone
+	case err == nil && f.write && !info.Mode().IsRegular(): // it would replace /dev/null
 		return nil, fmt.Errorf("--baseline %s: this is no file that can be written again: name another", f.file)
 	}
 	content, err := os.ReadFile(f.file)
@@ -76,7 +76,7 @@ func (f baselineFlags) content() ([]byte, error) {
 	return content, err
 }
 
-// save writes the baseline of what was found, and says how much that is.
+// save writes the baseline with the findings, and prints their number.
 func (f baselineFlags) save(result *lint.Result, out io.Writer) error {
 	if err := replaceFile(f.file, func(file io.Writer) error { return lint.WriteBaseline(file, result.Findings) }); err != nil {
 		return fmt.Errorf("--write-baseline: %w", err)
@@ -86,8 +86,8 @@ func (f baselineFlags) save(result *lint.Result, out io.Writer) error {
 	return err
 }
 
-// replaceFile writes a file that is there as a whole, or is what it was before. A link
-// stays one.
+// replaceFile replaces a file atomically. A link is kept, and its target is
+// replaced.
 func replaceFile(name string, write func(io.Writer) error) error {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target

@@ -12,12 +12,11 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// asGitHub are the commands that make GitHub show findings beside a change.
+// asGitHub are the workflow commands with which GitHub shows findings beside a change.
 const asGitHub output = "github"
 
-// github writes a workflow command for each finding, or for each cause of many, the worst first, as GitHub shows no
-// more than ten of a kind in a step; and then the summary. What is not in a folder, but
-// in an image, has no files to show them in.
+// github writes a workflow command for each finding, or for each cause of many, the most severe first, as GitHub shows
+// no more than ten of a kind in a step; and then the summary. A release in an image has no files to show findings in.
 func (r lintReport) github(out io.Writer, all, inFolder bool) error {
 	var text strings.Builder
 	worst := slices.SortedStableFunc(slices.Values(r.Findings), func(a, b lint.Finding) int {
@@ -35,8 +34,8 @@ func (r lintReport) github(out io.Writer, all, inFolder bool) error {
 	return err
 }
 
-// shownAt returns the place where GitHub shows a finding; nil if its file is not in the repository. What only the previous
-// payload has is shown where it belongs in this one.
+// shownAt returns the place where GitHub shows a finding; nil if its file is not in the repository. A finding in the previous
+// payload is shown at the corresponding place in this one.
 func shownAt(f lint.Finding, inFolder bool) *lint.Place {
 	at := &lint.Place{File: f.File, Line: f.Line, In: f.In}
 	if f.In == lint.InPrevious && f.Near != nil {
@@ -55,8 +54,8 @@ func shownAt(f lint.Finding, inFolder bool) *lint.Place {
 	return at
 }
 
-// githubCommand is the command for a finding that is shown somewhere. Where that is not its own place, or nowhere, the
-// message has it.
+// githubCommand returns the command for a finding that is shown at a place. If that is not the place of the finding, or
+// nil, the message has the place.
 func githubCommand(f lint.Finding, at *lint.Place) string {
 	command := map[lint.Severity]string{lint.Error: "error", lint.Warning: "warning", lint.Info: "notice"}[f.Severity]
 	var properties []string
@@ -83,12 +82,12 @@ func githubCommand(f lint.Finding, at *lint.Place) string {
 	return fmt.Sprintf("::%s %s::%s", command, strings.Join(properties, ","), escapeData(printable.Line(message)))
 }
 
-// escapeData escapes what the line of a command ends with, as GitHub's runner wants it.
+// escapeData escapes the message of a command, as GitHub's runner requires.
 func escapeData(text string) string {
 	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(text)
 }
 
-// escapeProperty escapes a property of a command, which more characters would end.
+// escapeProperty escapes a property of a command, which also ends at a colon or a comma.
 func escapeProperty(text string) string {
 	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(escapeData(text))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// read reads what is to be linted.
+// read reads the input of lint.
 func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer) (input lint.Input, paths lintPaths, err error) {
 	if err := f.check(); err != nil {
 		return input, paths, err
@@ -49,8 +49,8 @@ func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer) (i
 	return input, paths, f.checkFilters(progress, input)
 }
 
-// checkFilters is that of the release flags. Of a broken release it only warns: what the flags mean
-// may be in what can't be read, and that is a finding.
+// checkFilters checks the filters of the release flags. If the release has problems, it only warns: the flags may
+// refer to files that can't be read, which are findings.
 func (f *lintFlags) checkFilters(progress io.Writer, input lint.Input) error {
 	warnIfEmpty(progress, input.Payload)
 	err := f.release.checkFilters(input.Payload, input.Previous)
@@ -61,7 +61,7 @@ func (f *lintFlags) checkFilters(progress io.Writer, input lint.Input) error {
 	return err
 }
 
-// check says what of the flags can't be meant.
+// check returns an error if the flags contradict each other.
 func (f *lintFlags) check() error {
 	if f.previousVersion != "" && f.previous == "" && f.component.into == "" {
 		return misuse{errors.New("--previous-version is for --previous")}
@@ -72,9 +72,9 @@ func (f *lintFlags) check() error {
 	return f.component.check(&f.release)
 }
 
-// place puts a component into a release, which is the release before as well, unless
-// another one is.
-func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, input *lint.Input) (*placed, error) {
+// place puts a component into a release, which is also the previous release, unless
+// --previous is set.
+func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, input *lint.Input) (*placedComponent, error) {
 	var released *releaseFlags
 	if f.previous == "" {
 		flags := f.release
@@ -89,8 +89,8 @@ func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, i
 	return p, nil
 }
 
-// readPrevious reads the release before, which must be in order: else what is missing
-// from it would seem to be new.
+// readPrevious reads the previous release. Problems in it are errors: objects that can't
+// be read would seem to be new.
 func (f *lintFlags) readPrevious(ctx context.Context, progress io.Writer) (*payload.Payload, error) {
 	before := f.release
 	before.version, before.image, before.imagesFrom, before.updatingFrom, before.images = f.previousVersion, "", "", "", nil
@@ -120,7 +120,7 @@ func warningsOfOrder(ref, previousRef string, previous, next *payload.Payload) [
 	return nil
 }
 
-// readConfig reads the configuration, and what flags say instead of it.
+// readConfig reads the configuration. Flags override it.
 func (f *lintFlags) readConfig() (lint.Config, error) {
 	file := f.config
 	if !f.isConfigured {

@@ -29,7 +29,7 @@ type (
 		Name     string      `xml:"name,attr"`
 		Tests    int         `xml:"tests,attr"`
 		Failures int         `xml:"failures,attr"`
-		Errors   int         `xml:"errors,attr"` // none: a rule looks, or it is skipped
+		Errors   int         `xml:"errors,attr"` // none: a rule runs, or it is skipped
 		Skipped  int         `xml:"skipped,attr"`
 		Cases    []junitCase `xml:"testcase"`
 	}
@@ -50,8 +50,8 @@ type (
 	}
 )
 
-// junit is the report as the results of tests, one for each rule that is not turned off.
-// A rule fails if one of its findings does, and those that do not are its output.
+// junit returns the report as results of tests, one for each rule that is not turned off.
+// A rule fails if one of its findings fails; its other findings are its output.
 func (r lintReport) junit(fails func(lint.Finding) bool) junitReport {
 	failures, others := map[string][]lint.Finding{}, map[string][]lint.Finding{}
 	for _, f := range r.Findings {
@@ -87,7 +87,7 @@ func (s *junitSuite) add(rule string) *junitCase {
 	return &s.Cases[len(s.Cases)-1]
 }
 
-// junitFailure is all that a rule has found. Servers show the message in lists.
+// junitFailure returns the findings of a rule. Servers show the message in lists.
 func junitFailure(id string, found []lint.Finding) *junitMessage {
 	rule, _ := lint.FindRule(id)
 	return &junitMessage{
@@ -97,7 +97,7 @@ func junitFailure(id string, found []lint.Finding) *junitMessage {
 	}
 }
 
-// linesOf are findings, one a line. They have no characters that XML can't hold.
+// linesOf returns findings, one per line. They have no characters that XML can't represent.
 func linesOf(findings []lint.Finding) string {
 	var text strings.Builder
 	for _, f := range findings {

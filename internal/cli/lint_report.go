@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// folderOf is the folder that a release is in: findings in it can be named by paths
-// that lead there. It is "" for what is no folder of manifests.
+// folderOf returns the folder of a release, which is part of the paths of findings. It
+// returns "" if the release is not a folder of manifests.
 func folderOf(ref string) string {
 	info, err := os.Stat(ref)
 	if err != nil || !info.IsDir() {
@@ -31,13 +31,13 @@ type lintReport struct {
 	Counts map[lint.Severity]int `json:"counts"`
 }
 
-// lintPaths say where files of payloads are on disk: folders are "" for what is none.
+// lintPaths are the folders of payloads on disk: "" if a payload is not a folder.
 type lintPaths struct {
 	source, release, previous string
-	placed                    *placed // if the source is one component's
+	placed                    *placedComponent // if the source is one component
 }
 
-// of is the path of a file.
+// of returns the path of a file.
 func (p lintPaths) of(file string, in lint.Origin) string {
 	folder := p.source
 	switch in {
@@ -51,7 +51,7 @@ func (p lintPaths) of(file string, in lint.Origin) string {
 	return filepath.ToSlash(filepath.Join(folder, file))
 }
 
-// newLintReport makes paths of the files of folders.
+// newLintReport returns the report of a run, with paths on disk.
 func newLintReport(run lintRun) lintReport {
 	report := lintReport{Result: *run.result, Counts: map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0}}
 	for _, findings := range []*[]lint.Finding{&report.Findings, &report.Suppressed} {
@@ -75,12 +75,12 @@ func newLintReport(run lintRun) lintReport {
 	return report
 }
 
-// causeOf is what findings have in common that one mistake may have caused.
+// causeOf returns a key that is the same for findings with one cause.
 func causeOf(f lint.Finding) string {
 	return strings.Join([]string{f.Rule, string(f.Severity), string(f.In), strings.ReplaceAll(f.Message, f.Object, "")}, "\n")
 }
 
-// folds are findings to print: all of them, or of many with one cause the first.
+// folds returns the findings to print: all of them, or the first of many with one cause.
 func folds(findings []lint.Finding, all bool) []fold[lint.Finding] {
 	if !all {
 		return folded(findings, causeOf)
@@ -92,7 +92,7 @@ func folds(findings []lint.Finding, all bool) []fold[lint.Finding] {
 	return each
 }
 
-// others says where findings are that another stands for.
+// others lists the places of findings that are folded into another.
 func others(findings []lint.Finding) string {
 	var places []string
 	for _, f := range findings {
@@ -105,8 +105,8 @@ func others(findings []lint.Finding) string {
 	return fmt.Sprintf("and %d more like it, which --all lists: %s", len(findings), printable.Few(places, mostFiles))
 }
 
-// text writes a line for each finding, or for each cause of many unless all are wanted, and what they
-// come to.
+// text writes a line for each finding, or for each cause of many unless all are to be listed, and the
+// summary.
 func (r lintReport) text(out io.Writer, all, showSuppressed bool) error {
 	var text strings.Builder
 	line := func(f lint.Finding) {
@@ -131,7 +131,7 @@ func (r lintReport) text(out io.Writer, all, showSuppressed bool) error {
 	return err
 }
 
-// summary is what the findings come to, and what could not be looked at.
+// summary returns the number of findings, and the rules that were skipped.
 func (r lintReport) summary() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s, %s, %s", printable.Count(r.Counts[lint.Error], "error"), printable.Count(r.Counts[lint.Warning], "warning"), printable.Count(r.Counts[lint.Info], "note"))

@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/internal/review/lint"
 )
 
-// sarif is the report in SARIF 2.1.0, with all rules, so that a code host can explain
-// them. What is ignored is in it, as suppressed.
+// sarif returns the report in SARIF 2.1.0, with all rules, so that a code host can explain
+// them. Ignored findings are suppressed results.
 func (r lintReport) sarif() *sarif.Report {
 	driver := sarif.NewToolComponent().WithName("runlevel").WithVersion(readVersion().Version)
 	places := map[string]int{}
@@ -44,7 +44,7 @@ func sarifResult(f lint.Finding, rule int) *sarif.Result {
 	}
 	place := sarifPlace(f.File, f.Line, f.Column)
 	previous := []*sarif.Location{}
-	if f.In == lint.InPrevious && f.Near != nil { // code hosts show it in files of the repository only
+	if f.In == lint.InPrevious && f.Near != nil { // code hosts only show files of the repository
 		previous = append(previous, sarif.NewLocationWithPhysicalLocation(place))
 		place = sarifPlace(f.Near.File, f.Near.Line, 0)
 	}
@@ -66,7 +66,7 @@ func sarifResult(f lint.Finding, rule int) *sarif.Result {
 	return result
 }
 
-// sarifPlace is a place in a file; without a line, its first.
+// sarifPlace returns a place in a file. Line 0 becomes the first line.
 func sarifPlace(file string, line, column int) *sarif.PhysicalLocation {
 	region := sarif.NewRegion().WithStartLine(max(line, 1))
 	if column > 0 {

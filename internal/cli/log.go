@@ -7,14 +7,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// logging gives a context the log, which says nothing of what fails because the context ends:
-// after Ctrl-C that is every request that is on its way, and no fault.
-func logging(ctx context.Context, log klog.Logger) context.Context {
-	const ourself = 1 // the call in between, which is not where the line comes from
-	return klog.NewContext(ctx, logr.New(untilDone{log.WithCallDepth(ourself).GetSink(), ctx.Done()}))
+// withLogger adds a logger to a context. It logs no errors once the context has ended: after
+// Ctrl-C, every request that was sent fails.
+func withLogger(ctx context.Context, log klog.Logger) context.Context {
+	const wrapper = 1 // the frame of untilDone, which is not the caller
+	return klog.NewContext(ctx, logr.New(untilDone{log.WithCallDepth(wrapper).GetSink(), ctx.Done()}))
 }
 
-// An untilDone is a log without errors once something is done.
+// An untilDone is a log that drops errors once done is closed.
 type untilDone struct {
 	logr.LogSink
 	done <-chan struct{}

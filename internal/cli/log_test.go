@@ -12,10 +12,10 @@ import (
 
 // What Ctrl-C cuts off is not an error to log, for any logger.
 func TestNoErrorIsLoggedAfterAnInterrupt(t *testing.T) {
-	var told []string
-	log := funcr.New(func(_, line string) { told = append(told, line) }, funcr.Options{})
+	var response []string
+	log := funcr.New(func(_, line string) { response = append(response, line) }, funcr.Options{})
 	ctx, interrupt := context.WithCancel(t.Context())
-	ctx = logging(ctx, log)
+	ctx = withLogger(ctx, log)
 	say := func(when string) {
 		klog.FromContext(ctx).Error(errors.New("cut off"), when)
 		klog.FromContext(ctx).WithValues("a", "b").WithName("c").Error(errors.New("cut off"), when)
@@ -24,7 +24,7 @@ func TestNoErrorIsLoggedAfterAnInterrupt(t *testing.T) {
 	say("before")
 	interrupt()
 	say("after")
-	if got := strings.Join(told, "\n"); strings.Count(got, `"msg"="before"`) != 2 || strings.Contains(got, `"msg"="after"`) || !strings.Contains(got, "info after") {
+	if got := strings.Join(response, "\n"); strings.Count(got, `"msg"="before"`) != 2 || strings.Contains(got, `"msg"="after"`) || !strings.Contains(got, "info after") {
 		t.Errorf("it logs\n%s", got)
 	}
 }

@@ -100,7 +100,7 @@ func (f *machinesFlags) completeNamespaces(command *cobra.Command, _ []string, _
 	return f.cluster.completeMetadata(command, f.namespace, (*metav1.PartialObjectMetadata).GetNamespace, overview.Kind, overview.ClusterAPIKind)
 }
 
-// query says which machines are asked about.
+// query returns the query for the machines of the flags.
 func (f *machinesFlags) query(names []string) overview.MachineQuery {
 	return overview.MachineQuery{Namespace: f.namespace, Names: names, OnlyDeleting: f.deleting}
 }
@@ -126,7 +126,7 @@ func (f *machinesFlags) run(ctx context.Context, names []string, streams Streams
 	return nil
 }
 
-// in says which namespace is asked about.
+// in returns " in namespace NAME", if the flag is set.
 func (f *machinesFlags) in() string {
 	if f.namespace == "" {
 		return ""
@@ -134,7 +134,7 @@ func (f *machinesFlags) in() string {
 	return " in namespace " + f.namespace
 }
 
-// listMachines lists machines, or says why that can't be.
+// listMachines lists machines, or returns an error that refers to the documentation if they are not served.
 func listMachines(ctx context.Context, c *cluster.Cluster, q overview.MachineQuery) ([]overview.MachineOverview, error) {
 	list, err := overview.List(ctx, c, q)
 	if errors.Is(err, overview.ErrNotServed) {
@@ -143,7 +143,7 @@ func listMachines(ctx context.Context, c *cluster.Cluster, q overview.MachineQue
 	return list, err
 }
 
-// missingNames are the names that no machine has.
+// missingNames returns the names that no machine has.
 func missingNames(list []overview.MachineOverview, names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return slices.ContainsFunc(list, func(m overview.MachineOverview) bool { return m.Name == name })
@@ -157,7 +157,7 @@ func (f *machinesFlags) print(out io.Writer, list []overview.MachineOverview, no
 	})
 }
 
-// lines is the table, and what is not known.
+// lines returns the table, and what could not be read.
 func (f *machinesFlags) lines(list []overview.MachineOverview, now time.Time) []string {
 	if len(list) == 0 && f.deleting {
 		return []string{"no machine is being deleted" + f.in()}
@@ -180,12 +180,12 @@ func (f *machinesFlags) lines(list []overview.MachineOverview, now time.Time) []
 	return lines
 }
 
-// rowOf is the row of a machine.
+// rowOf returns the row of a machine.
 func (f *machinesFlags) rowOf(m *overview.MachineOverview, now time.Time) string {
 	return f.row([]string{m.Namespace, m.Name, m.Node, m.Phase, age(now, m.Since), m.ProviderID, m.HeldBy()})
 }
 
-// row is a row of the table. Only a wide one has the providerID.
+// row returns a row of the table. Only a wide row has the providerID.
 func (f *machinesFlags) row(cells []string) string {
 	if f.format != asWide {
 		cells = slices.Delete(cells, 5, 6)

@@ -14,38 +14,38 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// machinesOften is the shortest time until machines are looked at again that are watched.
-const machinesOften = time.Second
+// machinesInterval is the shortest interval at which watched machines are listed.
+const machinesInterval = time.Second
 
-// phaseGone is told in place of a phase once a watched machine is gone.
+// phaseGone is the phase that is printed once a watched machine is gone.
 const phaseGone = "Gone"
 
-// A machinesWatch shows machines again and again.
+// A machinesWatch prints machines when they have changed.
 type machinesWatch struct {
 	flags     *machinesFlags
 	names     []string
 	cluster   *cluster.Cluster
 	streams   Streams
-	still     *live.Still                           // nil where there is no terminal
-	shown     map[kinds.ID]overview.MachineOverview // as they were printed last
+	area      *live.Area                            // nil where there is no terminal
+	shown     map[kinds.ID]overview.MachineOverview // as last printed
 	silent    time.Time                             // since when the API server has not answered; zero while it does
 	hasHeader bool
-	hasBegun  bool // something was printed, if only that there is no machine
+	hasBegun  bool // something was printed, even if there is no machine
 }
 
 // follow shows machines until the context ends.
 func (f *machinesFlags) follow(ctx context.Context, names []string, c *cluster.Cluster, first []overview.MachineOverview, streams Streams) error {
-	w := &machinesWatch{flags: f, names: names, cluster: c, streams: streams, still: stillOn(streams.Out, f.format), shown: map[kinds.ID]overview.MachineOverview{}}
-	asking := poll[[]overview.MachineOverview]{cluster: c, often: machinesOften, ask: w.ask, show: w.show}
-	return asking.run(ctx, first)
+	w := &machinesWatch{flags: f, names: names, cluster: c, streams: streams, area: areaOn(streams.Out, f.format), shown: map[kinds.ID]overview.MachineOverview{}}
+	poller := poll[[]overview.MachineOverview]{cluster: c, interval: machinesInterval, read: w.read, show: w.show}
+	return poller.run(ctx, first)
 }
 
-// ask lists the machines again, if the cluster answers.
-func (w *machinesWatch) ask(ctx context.Context) ([]overview.MachineOverview, error) {
+// read lists the machines again, if the cluster answers.
+func (w *machinesWatch) read(ctx context.Context) ([]overview.MachineOverview, error) {
 	if err := reach(ctx, w.cluster); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	list, err := listMachines(ctx, w.cluster, w.flags.query(w.names))
 	if cluster.IsOutage(err) {
@@ -54,7 +54,7 @@ func (w *machinesWatch) ask(ctx context.Context) ([]overview.MachineOverview, er
 	return list, err
 }
 
-// show shows machines in place of those before, or those that have changed. Of an outage it tells once.
+// show replaces the machines on a terminal, or prints those that have changed. It reports an outage once.
 func (w *machinesWatch) show(list []overview.MachineOverview, outage error) error {
 	var away []string
 	switch {
@@ -66,15 +66,15 @@ func (w *machinesWatch) show(list []overview.MachineOverview, outage error) erro
 			w.silent = time.Now()
 		}
 		text := fmt.Sprintf("the API server does not answer since %s, and is asked again and again: %s", w.silent.Format(time.TimeOnly), printable.Line(printable.RequestError(outage).Error()))
-		if isNew && w.still == nil {
+		if isNew && w.area == nil {
 			fmt.Fprintln(w.streams.Err, text)
 		}
 		away = []string{text}
 	}
-	if w.still == nil {
+	if w.area == nil {
 		return w.append(list)
 	}
-	return w.still.Draw(func(int, int) []string { return append(w.flags.lines(list, w.cluster.Now()), away...) })
+	return w.area.Draw(func(int, int) []string { return append(w.flags.lines(list, w.cluster.Now()), away...) })
 }
 
 // append prints the machines that have changed since they were printed, and those that are gone.
@@ -104,7 +104,7 @@ func (w *machinesWatch) append(list []overview.MachineOverview) error {
 	return w.print(changed)
 }
 
-// print prints machines below those before.
+// print appends machines to the output.
 func (w *machinesWatch) print(machines []overview.MachineOverview) error {
 	if w.flags.format == asJSON || w.flags.format == asYAML {
 		for i := range machines {
@@ -119,7 +119,7 @@ func (w *machinesWatch) print(machines []overview.MachineOverview) error {
 	}
 	w.hasBegun = true
 	lines := w.flags.lines(machines, w.cluster.Now())
-	if w.hasHeader { // the columns may move with what is in them
+	if w.hasHeader { // without the header: the columns may be wider now
 		lines = lines[1:]
 	}
 	w.hasHeader = len(machines) > 0 || w.hasHeader

@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// An output is how to print a result.
+// An output is the format of a result.
 type output string
 
 const (
@@ -24,8 +24,8 @@ const (
 	asYAML output = "yaml"
 )
 
-// addOutput adds -o to a command. The first way to print is the default; without
-// any there are text, JSON and YAML.
+// addOutput adds -o to a command. The first format is the default; without
+// formats, they are text, JSON and YAML.
 func addOutput(command *cobra.Command, o *output, ways ...output) {
 	if len(ways) == 0 {
 		ways = []output{asText, asJSON, asYAML}
@@ -36,7 +36,7 @@ func addOutput(command *cobra.Command, o *output, ways ...output) {
 	choice[output]{o, "format", ways}.addTo(command, "output", "o", help)
 }
 
-// addChoice adds a flag that sets a value to one of those that are allowed. What the value has is the default.
+// addChoice adds a flag with allowed values. The current value is the default.
 func addChoice[T ~string](command *cobra.Command, value *T, name, help string, allowed ...T) {
 	choice[T]{value, "name", allowed}.addTo(command, name, "", help)
 }
@@ -44,7 +44,7 @@ func addChoice[T ~string](command *cobra.Command, value *T, name, help string, a
 // A choice is a flag with a fixed set of values.
 type choice[T ~string] struct {
 	value   *T
-	what    string // what the help calls a value
+	what    string // the type in the help
 	allowed []T
 }
 
@@ -76,7 +76,7 @@ func textsOf[T ~string](all []T) []string {
 // joined lists texts of a type.
 func joined[T ~string](all []T) string { return strings.Join(textsOf(all), ", ") }
 
-// print writes a value for machines, or has text written for people.
+// print writes a value as JSON or YAML, or calls a function that writes text.
 func (o output) print(out io.Writer, value any, text func(io.Writer) error) error {
 	var content []byte
 	var err error
@@ -108,7 +108,7 @@ func (o output) printNext(out io.Writer, value any) error {
 	return err
 }
 
-// printLines prints lines for people.
+// printLines prints lines of text.
 func printLines(out io.Writer, lines []string) error {
 	_, err := io.WriteString(out, strings.Join(lines, "\n")+"\n")
 	return err
@@ -119,7 +119,7 @@ func toJSON(value any) ([]byte, error) {
 	return append(printable.JSON(text), '\n'), err
 }
 
-// toYAML writes JSON, which is YAML, where YAML would have in it as they are what does things to terminals.
+// toYAML returns JSON, which is YAML as well, where YAML would contain control characters.
 func toYAML(value any) ([]byte, error) {
 	text, err := yaml.Marshal(value)
 	if err == nil && !printable.IsHarmless(text) {
@@ -128,23 +128,23 @@ func toYAML(value any) ([]byte, error) {
 	return text, err
 }
 
-// printWhole prints all or nothing, so that no half is taken for the whole.
+// printWhole prints all or nothing, so that output is never truncated by an error.
 func (o output) printWhole(out io.Writer, value any, text func(io.Writer) error) error {
-	var whole bytes.Buffer
-	if err := o.print(&whole, value, text); err != nil {
+	var answer bytes.Buffer
+	if err := o.print(&answer, value, text); err != nil {
 		return err
 	}
-	_, err := whole.WriteTo(out)
+	_, err := answer.WriteTo(out)
 	return err
 }
 
-// aligned are rows with cells between tabs as lines with columns.
+// aligned returns rows of tab-separated cells as lines with aligned columns.
 func aligned(rows []string) []string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		fmt.Fprintln(table, row)
 	}
-	_ = table.Flush() // a strings.Builder takes all
+	_ = table.Flush() // a strings.Builder returns no error
 	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
 }

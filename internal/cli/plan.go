@@ -22,7 +22,7 @@ const asMarkdown output = "markdown"
 
 // planFlags are the flags of runlevel plan.
 type planFlags struct {
-	intentFlags     // of --cluster, but for the release
+	intentFlags     // of --cluster, except the flags of the release
 	component       componentFlags
 	ofCluster       bool
 	previousVersion string
@@ -30,8 +30,8 @@ type planFlags struct {
 	format          output
 	all             bool
 	exitCode        bool
-	tombstones      string // the folder that gets them
-	command         string // what was called, without what it is printed as
+	tombstones      string // the folder to write them to
+	command         string // the command line, without flags of the format
 }
 
 const planHelp = `Show what an update from one release to another does, object by object, with the
@@ -123,12 +123,12 @@ func newPlan(streams Streams) *cobra.Command {
 	flags.BoolVar(&f.all, "all", false, "list what is unchanged, too, and cut nothing (in text)")
 	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference, and with 2 if anything goes wrong")
 	flags.StringVar(&f.tombstones, "write-tombstones", "", "write the tombstones of dropped objects to new files of this `folder`")
-	_ = flags.MarkHidden("updating-from") // OLD is that
+	_ = flags.MarkHidden("updating-from") // OLD is the previous release
 	return command
 }
 
-// checkArgs takes one release less where a component goes into one, or where a cluster says
-// what is there.
+// checkArgs requires one release less with --into, and with --cluster, which compares with the
+// cluster.
 func (f *planFlags) checkArgs(command *cobra.Command, args []string) error {
 	if f.ofCluster {
 		if len(args) != 1 {
@@ -150,20 +150,20 @@ func (f *planFlags) run(command *cobra.Command, args []string, streams Streams) 
 	if err := errors.Join(f.checkFlags(command.Flags()), f.checkTombstonesFlag()); err != nil {
 		return err
 	}
-	say := f.plan
+	run := f.plan
 	if f.ofCluster {
-		say = f.planCluster
+		run = f.planCluster
 	}
-	found, err := say(command.Context(), args, streams)
+	found, err := run(command.Context(), args, streams)
 	return exitOfDifference(f.exitCode, found, err)
 }
 
-// A difference is what a plan has found that exit codes depend on.
+// A difference is the result of a plan that exit codes depend on.
 type difference int
 
 const (
 	noDifference   difference = iota
-	someDifference            // an update does something
+	someDifference            // an update changes something
 	refusedChange             // a cluster would refuse some of it
 )
 
@@ -179,13 +179,13 @@ func differenceOf(p *plan.Plan, isRefused bool) difference {
 	}
 }
 
-// exitOfDifference is the error of a command that may be asked to exit with 1 if there is a
-// difference: then that must mean nothing else.
-func exitOfDifference(isAsked bool, found difference, err error) error {
-	if err != nil && isAsked {
+// exitOfDifference returns the error of a command with --exit-code, which exits with 1 if there is a
+// difference: then 1 must not mean anything else.
+func exitOfDifference(isRequested bool, found difference, err error) error {
+	if err != nil && isRequested {
 		return misuse{err}
 	}
-	return cmp.Or(err, failIf(found == refusedChange || isAsked && found == someDifference))
+	return cmp.Or(err, failIf(found == refusedChange || isRequested && found == someDifference))
 }
 
 func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (found difference, err error) {
@@ -225,7 +225,7 @@ func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (f
 	return differenceOf(p, false), writeTombstones(f.tombstones, view, streams.Err)
 }
 
-// commandLine is the one that shows the same as text: other filters would show another
+// commandLine returns the command that shows the same as text: other filters would show another
 // plan, or none.
 func commandLine(command *cobra.Command, args []string) string {
 	words := append([]string{"runlevel", command.Name()}, args...)
@@ -258,9 +258,9 @@ func (f *planFlags) print(out io.Writer, view show.Printer) error {
 	return f.format.printWhole(out, view.Plan, write)
 }
 
-// read reads both releases. If both are broken, both are told.
+// read reads both releases. It returns the errors of both.
 func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io.Writer) (old, next *payload.Payload, err error) {
-	if _, err := f.release.options(progress); err != nil { // which are those of both
+	if _, err := f.release.options(progress); err != nil { // the same for both
 		return nil, nil, err
 	}
 	if err := checkVersion("previous-version", f.previousVersion); err != nil {
@@ -269,7 +269,7 @@ func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io
 	before, after := f.release, f.release
 	before.version, before.image = f.previousVersion, f.previousImage
 	old, _, oldErr := before.loadAs(ctx, "the old release", oldRef, progress)
-	if err := ctx.Err(); err != nil { // and there is no more to tell
+	if err := ctx.Err(); err != nil { // do not read the other release
 		return nil, nil, cmp.Or(oldErr, err)
 	}
 	if f.release.capabilities != "" {
@@ -279,12 +279,12 @@ func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io
 	if err := errors.Join(oldErr, newErr); err != nil {
 		return nil, nil, err
 	}
-	warn(progress, problemLines(problems)) // those of the old one come too late to be fixed
+	warn(progress, problemLines(problems)) // the old release can no longer be fixed
 	warnIfEmpty(progress, next)
 	return old, next, f.release.checkFilters(old, next)
 }
 
-// loadAs reads a release that must be in order, and says which one isn't.
+// loadAs reads a release. Its errors name the release as "the old release" or "the new release".
 func (f *releaseFlags) loadAs(ctx context.Context, what, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
 	release, problems, err := f.parse(ctx, ref, progress)
 	if err != nil {
@@ -296,7 +296,7 @@ func (f *releaseFlags) loadAs(ctx context.Context, what, ref string, progress io
 	return release, problems, nil
 }
 
-// completeSources completes two of what is on disk; one, where a cluster says what is there.
+// completeSources completes two releases with files; one release with --cluster.
 func (f *planFlags) completeSources(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	most := 2
 	if f.ofCluster {

@@ -11,13 +11,13 @@ import (
 	"github.com/runlevel/runlevel/internal/review/plan/show"
 )
 
-// Flags that only a plan of a cluster has, and that it can't have.
+// Flags that require --cluster, and flags that exclude it.
 var (
 	flagsOfCluster  = []string{"kubeconfig", "context", "record-namespace", "mode", "unknown-fields", "adopt-from"}
 	flagsOfReleases = []string{"previous-version", "previous-image", "component", "into", "write-tombstones"}
 )
 
-// checkFlags refuses what does nothing, with or without --cluster.
+// checkFlags refuses flags that have no effect, with or without --cluster.
 func (f *planFlags) checkFlags(flags *pflag.FlagSet) error {
 	useless, why := flagsOfCluster, "it is for --cluster, and this compares two releases"
 	if f.ofCluster {
@@ -32,7 +32,7 @@ func (f *planFlags) checkFlags(flags *pflag.FlagSet) error {
 	return wrong
 }
 
-// planCluster prints what an apply would do to a cluster.
+// planCluster prints the plan of an apply to a cluster.
 func (f *planFlags) planCluster(ctx context.Context, args []string, streams Streams) (difference, error) {
 	preview, err := f.preview(ctx, args[0], ready.Full, streams.Err)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// place puts a component into a release, and reads the old one, if it is another.
+// place puts a component into a release, and reads the old release, if OLD is set.
 func (f *planFlags) place(ctx context.Context, args []string, view *show.Printer, progress io.Writer) (old, next *payload.Payload, err error) {
 	if err := checkVersion("previous-version", f.previousVersion); err != nil {
 		return nil, nil, err
@@ -50,9 +50,9 @@ func (f *planFlags) place(ctx context.Context, args []string, view *show.Printer
 	return old, p.after, f.release.checkFilters(old, p.after)
 }
 
-// split tells the problems of the component's files from those of others. The former are
-// named as they are in the component's folder.
-func (p *placed) split(problems []payload.Problem) (own, others []payload.Problem) {
+// split separates the problems of the component's files from those of others. The former
+// have the file names of the component's folder.
+func (p *placedComponent) split(problems []payload.Problem) (own, others []payload.Problem) {
 	known := make([]payload.Problem, 0, len(p.beforeProblems))
 	for _, problem := range p.beforeProblems {
 		known = append(known, problem.Anywhere())
@@ -62,7 +62,7 @@ func (p *placed) split(problems []payload.Problem) (own, others []payload.Proble
 			problem.File = file
 			own = append(own, problem)
 		} else if !slices.Contains(known, problem.Anywhere()) {
-			own = append(own, problem) // which the component is the cause of
+			own = append(own, problem) // caused by the component
 		} else {
 			others = append(others, problem)
 		}

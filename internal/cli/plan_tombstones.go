@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// contentOf is what a delete of an object takes along that no manifest brings back, for kinds where that is so.
+// contentOf returns what a delete of an object also deletes and no manifest restores; "" for most kinds.
 func contentOf(id kinds.ID) string {
 	return map[schema.GroupKind]string{
 		{Kind: "Namespace"}:             "all objects in it",
@@ -113,7 +113,7 @@ func writeTombstoneFiles(files map[string]*tombstoneFile, progress io.Writer) (e
 	return nil
 }
 
-// checkTombstonesFlag refuses a folder that can't have the tombstones.
+// checkTombstonesFlag returns an error if the folder does not exist.
 func (f *planFlags) checkTombstonesFlag() error {
 	if f.tombstones == "" {
 		return nil

@@ -9,28 +9,28 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 )
 
-// How often a cluster is asked for what is watched: as often as takes a tenth of the time, within bounds.
+// The interval of a poll is ten times as long as the last read took, within bounds.
 const (
-	pollRarely = 30 * time.Second
-	pollShare  = 10
+	longestInterval = 30 * time.Second
+	pollShare       = 10
 )
 
-// kindsAnew is how often the kinds that the cluster serves are asked for again.
-const kindsAnew = 30 * time.Second
+// kindsInterval is the interval at which the kinds that the cluster serves are read again.
+const kindsInterval = 30 * time.Second
 
-// reachedWithin is how long the API server may take to say that it is there, while something is watched.
-const reachedWithin = 10 * time.Second
+// reachTimeout is how long the API server may take to respond during a poll.
+const reachTimeout = 10 * time.Second
 
-// A poll asks a cluster for a value again and again, and shows it.
+// A poll reads a value from a cluster at intervals, and shows it.
 type poll[T any] struct {
-	cluster *cluster.Cluster
-	often   time.Duration // the shortest pause
-	// ask returns an outageError if the cluster does not answer. The value before is shown again then.
-	ask  func(context.Context) (T, error)
-	show func(T, error) error // the error is the outageError of now, or nil
+	cluster  *cluster.Cluster
+	interval time.Duration // the shortest one
+	// read returns an outageError if the cluster does not respond. The previous value is shown again then.
+	read func(context.Context) (T, error)
+	show func(T, error) error // the error is an outageError or nil
 }
 
-// run shows a value, and each that comes after it, until the context ends.
+// run shows a value, and each later one, until the context ends.
 func (p poll[T]) run(ctx context.Context, last T) error {
 	refreshed, took := time.Now(), time.Duration(0)
 	var outage error
@@ -41,19 +41,19 @@ func (p poll[T]) run(ctx context.Context, last T) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(min(max(took*pollShare, p.often), pollRarely)):
+		case <-time.After(min(max(took*pollShare, p.interval), longestInterval)):
 		}
 		began := time.Now()
-		if began.Sub(refreshed) > kindsAnew {
+		if began.Sub(refreshed) > kindsInterval {
 			p.cluster.Refresh()
 			refreshed = began
 		}
-		next, err := p.ask(ctx)
+		next, err := p.read(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.As(err, new(outageError)):
-			outage, took = err, 0 // how long an outage lasts says nothing of the next answer
+			outage, took = err, 0 // the time of a failed read does not count
 		case err != nil:
 			return err
 		default:
@@ -62,27 +62,27 @@ func (p poll[T]) run(ctx context.Context, last T) error {
 	}
 }
 
-// An outageError says why a cluster does not answer now.
+// An outageError is the reason why a cluster does not respond.
 type outageError struct{ error }
 
 func (o outageError) Unwrap() error { return o.error }
 
-// reach returns an outageError if the API server does not answer.
+// reach returns an outageError if the API server does not respond.
 func reach(ctx context.Context, c *cluster.Cluster) error {
-	ctx, cancel := context.WithTimeout(ctx, reachedWithin)
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	err := getVersion(ctx, c)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return outageError{fmt.Errorf("it gives no answer in %s", reachedWithin)}
+		return outageError{fmt.Errorf("it gives no answer in %s", reachTimeout)}
 	default:
 		return outageError{err}
 	}
 }
 
-// getVersion asks the API server for its version, which is the least that it can say.
+// getVersion gets the version of the API server, which is its cheapest request.
 func getVersion(ctx context.Context, c *cluster.Cluster) error {
 	return c.Client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
 }

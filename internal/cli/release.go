@@ -17,13 +17,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// sourceHelp says what SOURCE may be, the same in the help of every verb.
+// sourceHelp is the help on SOURCE, the same for every verb.
 const sourceHelp = `SOURCE is a folder of manifests, a folder with manifests/ and release-manifests/
 as the cluster-version operator has it, a tar archive of one (plain, gzip, zstd),
 an OCI image layout on disk (LAYOUT, LAYOUT:tag or LAYOUT@digest), or an image in
 a registry, by tag or digest. Credentials are those of docker and podman.`
 
-// releaseFlags say which release to read, and what of it.
+// releaseFlags are the flags for reading a release, and for its filters.
 type releaseFlags struct {
 	platform   string
 	insecure   bool
@@ -42,8 +42,8 @@ type releaseFlags struct {
 	exclude      string
 	unmanaged    []string
 
-	keepText bool              // for those who ask for lines later
-	before   *payload.Payload  // what it is an update from, if that was read already: see updatingFrom
+	keepText bool              // for callers that need lines later
+	before   *payload.Payload  // the previous release, if it was read already: see updatingFrom
 	cache    loader.ImageCache // of images, for --watch
 }
 
@@ -77,7 +77,7 @@ func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 	_ = command.RegisterFlagCompletionFunc("capabilities", completeList(payload.CapabilityBaselines()))
 }
 
-// once is a text flag that may be given once: of two values, the first would be dropped silently.
+// once is a text flag that may be set once: the first of two values would be dropped silently.
 type once string
 
 func (o *once) String() string { return string(*o) }
@@ -91,7 +91,7 @@ func (o *once) Set(value string) error {
 	return nil
 }
 
-// parse opens a release and reads what can be read of it.
+// parse opens a release, and reads it as far as it can be read.
 func (f *releaseFlags) parse(ctx context.Context, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
 	options, err := f.options(progress)
 	if err != nil {
@@ -101,7 +101,7 @@ func (f *releaseFlags) parse(ctx context.Context, ref string, progress io.Writer
 	return read, problems, failed(ctx, err)
 }
 
-// read reads what can be read of an open release.
+// read reads an open release as far as it can be read.
 func (f *releaseFlags) read(ctx context.Context, release *source.Release, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
 	options, err := f.options(progress)
 	if err != nil {
@@ -111,7 +111,7 @@ func (f *releaseFlags) read(ctx context.Context, release *source.Release, progre
 	return read, problems, failed(ctx, err)
 }
 
-// tolerateDuplicates makes warnings of problems with objects that are there twice.
+// tolerateDuplicates turns problems with duplicate objects into warnings.
 func tolerateDuplicates(problems []payload.Problem) []payload.Problem {
 	problems = slices.Clone(problems)
 	for i := range problems {
@@ -122,8 +122,8 @@ func tolerateDuplicates(problems []payload.Problem) []payload.Problem {
 	return problems
 }
 
-// load is parse for those who want all of a release or nothing. Warnings are
-// printed.
+// load is parse for callers that need the whole release. Problems are errors, and
+// warnings are printed.
 func (f *releaseFlags) load(ctx context.Context, ref string, progress io.Writer) (*payload.Payload, error) {
 	release, problems, err := f.parse(ctx, ref, progress)
 	if err != nil {
@@ -132,8 +132,8 @@ func (f *releaseFlags) load(ctx context.Context, ref string, progress io.Writer)
 	return release, f.accept(ref, release, problems, progress)
 }
 
-// accept refuses a release with problems, or one that flags do not fit, and prints the warnings
-// of any other.
+// accept returns an error for a release with problems, or one that flags do not fit, and prints
+// warnings.
 func (f *releaseFlags) accept(ref string, release *payload.Payload, problems []payload.Problem, progress io.Writer) error {
 	if err := payload.Refuse(problems); err != nil {
 		return refused(ref, err)
@@ -142,7 +142,7 @@ func (f *releaseFlags) accept(ref string, release *payload.Payload, problems []p
 	return f.checkFilters(release)
 }
 
-// refused names the release, and all problems it has; of many with one cause, the first.
+// refused returns an error with the release and its problems, folded by cause.
 func refused(ref string, err error) error {
 	var problems payload.Problems
 	if errors.As(err, &problems) && len(problems) > 1 {
@@ -151,11 +151,11 @@ func refused(ref string, err error) error {
 	return misuse{fmt.Errorf("%s: %w", ref, err)}
 }
 
-// problemLines has a line for each problem, or for each cause of many.
+// problemLines returns a line for each problem, or for each cause of many.
 func problemLines(problems []payload.Problem) []string {
 	cause := func(p payload.Problem) string {
 		message := p.Message
-		if p.Cause == payload.Duplicate { // which names the other manifest, and then what chooses
+		if p.Cause == payload.Duplicate { // the message names the other manifest, and then the flag that chooses
 			message, _, _ = strings.Cut(message[strings.LastIndex(message, ": ")+1:], "(")
 		}
 		return string(p.Cause) + payload.WithoutLines(strings.ReplaceAll(message, p.Object, ""))
@@ -171,7 +171,7 @@ func problemLines(problems []payload.Problem) []string {
 	return lines
 }
 
-// warn prints what does not keep a release from being used.
+// warn prints warnings.
 func warn[T any](out io.Writer, warnings []T) {
 	for _, warning := range warnings {
 		fmt.Fprintln(out, "warning:", warning)
@@ -187,7 +187,7 @@ func (f *releaseFlags) open(ctx context.Context, ref string, progress io.Writer)
 	return release, failed(ctx, err)
 }
 
-// failed tells a release that can't be read from an interruption.
+// failed makes the error of a release that can't be read a misuse, unless the command was interrupted.
 func failed(ctx context.Context, err error) error {
 	var problems *loader.RefusedError
 	switch {
@@ -200,7 +200,7 @@ func failed(ctx context.Context, err error) error {
 	}
 }
 
-// checkLabel refuses a value of a flag that can't be a name.
+// checkLabel returns an error if the value of a flag is not a valid name.
 func checkLabel(flag, value string) error {
 	if value == "" || len(validation.IsDNS1123Label(value)) == 0 {
 		return nil
@@ -208,7 +208,7 @@ func checkLabel(flag, value string) error {
 	return misuse{fmt.Errorf("--%s: %q can't be a name: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", flag, value)}
 }
 
-// options reads the flags. It refuses values that make no sense before anything is pulled.
+// options returns the options of the flags, or an error for invalid values, before anything is pulled.
 func (f *releaseFlags) options(progress io.Writer) (loader.Options, error) {
 	options := loader.Options{
 		Source:  source.Options{Platform: f.platform, Insecure: f.insecure, Progress: progress},
@@ -236,7 +236,7 @@ func (f *releaseFlags) options(progress io.Writer) (loader.Options, error) {
 	return options, err
 }
 
-// references returns the images of flags that take the place of a component's placeholders; nil if there are no such flags.
+// references returns the images that replace the placeholders of a component; nil if no such flag is set.
 func (f *releaseFlags) references() (*payload.References, error) {
 	references := &payload.References{Images: map[string]string{}}
 	switch {
@@ -296,7 +296,7 @@ func checkVersion(flag, value string) error {
 	return misuse{fmt.Errorf("--%s: %q is not a semantic version such as 1.2.3", flag, value)}
 }
 
-// filter reads those flags that choose manifests.
+// filter returns the filter of the flags.
 func (f *releaseFlags) filter() (payload.Filter, error) {
 	filter := payload.Filter{
 		Exclude: f.exclude, Profile: f.profile, FeatureSet: f.featureSet, FeatureGates: f.featureGates, MajorVersion: f.majorVersion,

@@ -120,15 +120,15 @@ func documents(release *payload.Payload) map[string]int {
 	return count
 }
 
-// A rendered manifest is one to print, and why it is left out if it is.
+// A rendered is a manifest to print, and why it is excluded, if it is.
 type rendered struct {
 	*payload.Manifest
-	object    map[string]any // what is printed of it
+	object    map[string]any // to print, perhaps masked
 	isMasked  bool
 	exclusion *payload.Exclusion
 }
 
-// rendered is a manifest with no more of its secrets than may be shown.
+// rendered returns a manifest to print, with its secrets masked unless they are to be shown.
 func (f *renderFlags) rendered(m *payload.Manifest, exclusion *payload.Exclusion) rendered {
 	r := rendered{Manifest: m, object: m.Object().Object, exclusion: exclusion}
 	if !f.showSecrets {
@@ -138,7 +138,7 @@ func (f *renderFlags) rendered(m *payload.Manifest, exclusion *payload.Exclusion
 	return r
 }
 
-// YAML is what is printed, its keys in order.
+// YAML returns the document to print, with sorted keys.
 func (m rendered) YAML() ([]byte, error) {
 	object := m.object
 	if m.isMasked {
@@ -146,16 +146,16 @@ func (m rendered) YAML() ([]byte, error) {
 	}
 	text, err := yaml.Marshal(object)
 	if err == nil && !printable.IsHarmless(text) {
-		return toJSON(object) // which is YAML, too
+		return toJSON(object) // which is YAML as well
 	}
 	return text, err
 }
 
-// asMasked returns a document of an object whose values are masked. It is no manifest: an apply of that would set the
+// asMasked returns a document of an object whose values are masked. It is not a manifest: its apply would set the
 // values to asterisks.
 func asMasked(object map[string]any) map[string]any { return map[string]any{"masked": object} }
 
-// choose takes the manifests to print, in the order of the release.
+// choose returns the manifests to print, in the order of the release.
 func (f *renderFlags) choose(release *payload.Payload) []rendered {
 	var chosen []rendered
 	if !f.onlyExcluded {
@@ -172,7 +172,7 @@ func (f *renderFlags) choose(release *payload.Payload) []rendered {
 	return chosen
 }
 
-// explain says of each manifest whether it takes part.
+// explain prints for each manifest whether it is included.
 func explain(out io.Writer, manifests []rendered) error {
 	for _, m := range manifests {
 		verdict, why := "in ", ""
@@ -186,7 +186,7 @@ func explain(out io.Writer, manifests []rendered) error {
 	return nil
 }
 
-// texts makes the YAML of manifests, in parallel: a release has megabytes of it.
+// texts returns the YAML of manifests, rendered in parallel: a release has megabytes of it.
 func texts(manifests []rendered) ([][]byte, error) {
 	made := make([][]byte, len(manifests))
 	var group errgroup.Group
@@ -214,7 +214,7 @@ func writeStream(out io.Writer, manifests []rendered) error {
 	return nil
 }
 
-// comment says where a manifest comes from, and why it is left out if it is.
+// comment returns the file of a manifest, and why it is excluded, if it is.
 func (m rendered) comment() string {
 	text := fmt.Sprintf("# %s, document %d\n", printable.Line(m.Path), m.Document)
 	if m.exclusion != nil {
@@ -223,7 +223,7 @@ func (m rendered) comment() string {
 	return text
 }
 
-// renderInfo is a rendered release for machines.
+// renderInfo is a rendered release in JSON.
 type renderInfo struct {
 	Name      string         `json:"name,omitempty"`
 	Version   string         `json:"version,omitempty"`

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// writeFolder writes manifests to files of a new folder, one each. The folder gets
-// its name when all of it is written, so that a half can't be taken for the whole.
-// For the names it must know how many documents each file of the release has.
+// writeFolder writes each manifest to a file in a new folder. The folder is renamed
+// when it is complete, so that it never exists in part. The names of the files
+// depend on the number of documents in each file of the release.
 func writeFolder(folder string, manifests []rendered, documents map[string]int, progress io.Writer) (err error) {
 	folder = filepath.Clean(folder)
 	if err := checkFree(folder); err != nil {
@@ -48,7 +48,7 @@ func writeFolder(folder string, manifests []rendered, documents map[string]int, 
 	return nil
 }
 
-// writeNew writes a file that must not be there yet: one of two would be lost.
+// writeNew writes a new file. It returns an error if the file exists.
 func writeNew(path, comment string, body []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -61,7 +61,7 @@ func writeNew(path, comment string, body []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// checkFree wants a new folder, in one that is there.
+// checkFree returns an error if the folder exists, or its parent does not.
 func checkFree(folder string) error {
 	switch _, err := os.Lstat(folder); {
 	case err == nil:
@@ -75,8 +75,8 @@ func checkFree(folder string) error {
 	return nil
 }
 
-// fileNames gives each manifest a file of its own. A file with one manifest keeps its
-// name. Filters don't change names, so that what they leave can be compared.
+// fileNames returns a file name for each manifest. A file with one manifest keeps its
+// name. Filters don't change names, so that filtered folders can be compared.
 func fileNames(manifests []rendered, documents map[string]int) []string {
 	taken := map[string]bool{} // in lower case, as some file systems see it
 	names := make([]string, len(manifests))

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
-// defaultSandbox is the sandbox that is meant when none is named.
+// defaultSandbox is the default of --name.
 const defaultSandbox = "default"
 
 func newSandbox(streams Streams) *cobra.Command {
@@ -43,7 +43,7 @@ else they are built from Go modules, which takes minutes, once.`,
 	return command
 }
 
-// addName adds --name, for the commands that are about one sandbox.
+// addName adds --name, for commands on a single sandbox.
 func addName(command *cobra.Command, name *string) {
 	command.Flags().StringVar(name, "name", defaultSandbox, "which sandbox")
 	_ = command.RegisterFlagCompletionFunc("name", completeSandboxes)
@@ -98,7 +98,7 @@ reason. What a killed sandbox or a reboot has left behind is removed.`,
 				return err
 			}
 			if states == nil {
-				states = []sandbox.Status{} // so that machines read [] and not null
+				states = []sandbox.Status{} // so that JSON has [] and not null
 			}
 			return format.print(streams.Out, states, func(out io.Writer) error { return printStates(out, states) })
 		},
@@ -196,7 +196,7 @@ func newSandboxLogs(streams Streams) *cobra.Command {
 	return command
 }
 
-// checkComponent takes the name of one component.
+// checkComponent requires the name of one component.
 func checkComponent(command *cobra.Command, args []string) error {
 	if err := cobra.ExactArgs(1)(command, args); err != nil {
 		return err
@@ -207,8 +207,8 @@ func checkComponent(command *cobra.Command, args []string) error {
 	return nil
 }
 
-// lookForMore is how often a followed log is read.
-const lookForMore = 200 * time.Millisecond
+// logInterval is the interval at which a followed log is read.
+const logInterval = 200 * time.Millisecond
 
 func printLog(ctx context.Context, out io.Writer, path string, follow bool) error {
 	log, err := os.Open(path)
@@ -216,7 +216,7 @@ func printLog(ctx context.Context, out io.Writer, path string, follow bool) erro
 		return err
 	}
 	defer log.Close()
-	tick := time.NewTicker(lookForMore)
+	tick := time.NewTicker(logInterval)
 	defer tick.Stop()
 	for {
 		if _, err := io.Copy(out, log); err != nil || !follow {
@@ -257,7 +257,7 @@ about 5 minutes on 2 cores, once; when interrupted, the next one goes on from th
 	return command
 }
 
-// hinted adds what to do when there is no sandbox.
+// hinted adds the next command to the error of a missing sandbox.
 func hinted(err error) error {
 	if errors.Is(err, sandbox.ErrNotRunning) {
 		return fmt.Errorf("%w: start it with \"runlevel sandbox up\", or see \"runlevel sandbox status\"", err)

@@ -42,7 +42,7 @@ exit with the command's code.`,
 	return command
 }
 
-// runWith runs a command line with a sandbox that lasts as long.
+// runWith runs a command line with a sandbox, which is stopped afterwards.
 func runWith(ctx context.Context, o sandbox.Options, line []string, streams Streams) (err error) {
 	s, err := sandbox.Start(ctx, o)
 	if err != nil {
@@ -60,48 +60,48 @@ func runWith(ctx context.Context, o sandbox.Options, line []string, streams Stre
 	command.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
 	command.Stdin, command.Stdout, command.Stderr = streams.In, streams.Out, streams.Err
 	command.SysProcAttr = sandbox.DieWithParent()
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGTERM)
-	defer signal.Stop(asked)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	if ctx.Err() != nil {
-		return ctx.Err() // just now
+		return ctx.Err() // interrupted meanwhile
 	}
 	if err := command.Start(); err != nil {
 		return err
 	}
-	err = statusOf(await(command, asked))
+	err = statusOf(await(command, signals))
 	select {
-	case death := <-s.Died(): // which may be why
+	case death := <-s.Died(): // perhaps the cause
 		return errors.Join(err, death)
 	default:
 		return err
 	}
 }
 
-// await waits for the end of a command, and passes a request to end on to it. A
-// Ctrl-C at the terminal reaches it without us, and whether to end then is its own
-// choice: an interactive shell does not.
-func await(command *exec.Cmd, asked <-chan os.Signal) error {
+// await waits for the end of a command, and forwards signals to it. The terminal
+// sends Ctrl-C to the command itself, which need not end then: an interactive shell
+// does not.
+func await(command *exec.Cmd, signals <-chan os.Signal) error {
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 	for {
 		select {
 		case err := <-ended:
 			return err
-		case request := <-asked:
+		case request := <-signals:
 			_ = command.Process.Signal(request) // it may just have ended
 		}
 	}
 }
 
-// statusOf turns the end of a command into our exit code.
+// statusOf returns the exit status of a command.
 func statusOf(err error) error {
 	var ended *exec.ExitError
 	if !errors.As(err, &ended) {
 		return err
 	}
 	if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return exitStatus(128 + int(status.Signal())) // as shells say it
+		return exitStatus(128 + int(status.Signal())) // as in shells
 	}
 	return exitStatus(ended.ExitCode())
 }

@@ -34,7 +34,7 @@ func addStartFlags(command *cobra.Command, f *startFlags) {
 	flags.StringSliceVar(&f.crds, "crds", nil, "files and folders of CustomResourceDefinitions to start with")
 }
 
-// options turns flags into what package sandbox wants.
+// options returns the options of the flags for package sandbox.
 func (f *startFlags) options(progress io.Writer) (sandbox.Options, error) {
 	o := sandbox.Options{Nodes: f.nodes, Controllers: f.controllers, CRDs: f.crds, Progress: progress}
 	switch {
@@ -114,29 +114,29 @@ func up(ctx context.Context, o sandbox.Options, format output, streams Streams) 
 	}
 }
 
-// ownerEnv tells the process that "up --detach" starts that it is the one.
+// ownerEnv marks the process that "up --detach" starts to own the sandbox.
 const ownerEnv = "RUNLEVEL_SANDBOX_OWNER"
 
-// upDetached has a process of its own run the sandbox in the foreground, and
-// waits until it is ready.
+// upDetached starts a process that runs the sandbox in the foreground, and
+// waits until the sandbox is ready.
 func upDetached(ctx context.Context, o sandbox.Options, format output, streams Streams) error {
-	// What takes long happens here, where the user watches.
+	// Slow steps run here, where the user sees their progress.
 	if err := sandbox.Prepare(ctx, o); err != nil {
 		return err
 	}
-	said, err := os.CreateTemp("", "runlevel-sandbox-")
+	log, err := os.CreateTemp("", "runlevel-sandbox-")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(said.Name())
-	defer said.Close()
+	defer os.Remove(log.Name())
+	defer log.Close()
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	owner := exec.Command(self, os.Args[1:]...)
 	owner.Env = append(os.Environ(), ownerEnv+"=1")
-	owner.Stdout, owner.Stderr = said, said
+	owner.Stdout, owner.Stderr = log, log
 	owner.SysProcAttr = sandbox.Detached()
 	if err := owner.Start(); err != nil {
 		return err
@@ -144,15 +144,15 @@ func upDetached(ctx context.Context, o sandbox.Options, format output, streams S
 	ended := make(chan error, 1)
 	go func() { ended <- owner.Wait() }()
 	if err := awaitReady(ctx, o.Name, owner.Process, ended); err != nil {
-		return detachError(said.Name(), err)
+		return detachError(log.Name(), err)
 	}
 	return printReady(streams.Out, o.Name, format)
 }
 
-// awaitReady waits until the sandbox of that owner is ready. When it fails, the
-// owner has ended.
+// awaitReady waits until the sandbox of an owner is ready. If it returns an error,
+// the owner has ended.
 func awaitReady(ctx context.Context, name string, owner *os.Process, ended <-chan error) error {
-	tick := time.NewTicker(lookForMore)
+	tick := time.NewTicker(logInterval)
 	defer tick.Stop()
 	for {
 		state, err := sandbox.Find(name)
@@ -170,15 +170,15 @@ func awaitReady(ctx context.Context, name string, owner *os.Process, ended <-cha
 	}
 }
 
-// ownerPatience is how long the owner of a sandbox may take to stop it.
-const ownerPatience = 10 * time.Second
+// ownerTimeout is how long the owner of a sandbox may take to stop it.
+const ownerTimeout = 10 * time.Second
 
-// end asks the owner to end, and makes it if it does not.
+// end terminates the owner, and kills it after ownerTimeout.
 func end(owner *os.Process, ended <-chan error) {
 	_ = owner.Signal(syscall.SIGTERM) // it may just have ended
 	select {
 	case <-ended:
-	case <-time.After(ownerPatience):
+	case <-time.After(ownerTimeout):
 		_ = owner.Kill()
 		<-ended
 	}
@@ -186,10 +186,10 @@ func end(owner *os.Process, ended <-chan error) {
 
 var errOwnerEnded = errors.New("the sandbox ended before it was ready")
 
-// detachError repeats what the owner said when it failed.
+// detachError returns the error that the owner has logged.
 func detachError(path string, err error) error {
-	said, _ := os.ReadFile(path)
-	text := strings.TrimPrefix(strings.TrimSpace(string(said)), "runlevel: ")
+	log, _ := os.ReadFile(path)
+	text := strings.TrimPrefix(strings.TrimSpace(string(log)), "runlevel: ")
 	if !errors.Is(err, errOwnerEnded) || text == "" {
 		return err
 	}

@@ -102,8 +102,8 @@ func (f *statusFlags) run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	asker := &statusAsker{cluster: c, flags: f}
-	first, err := asker.ask(ctx)
+	reader := &statusReader{cluster: c, flags: f}
+	first, err := reader.read(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -112,7 +112,7 @@ func (f *statusFlags) run(ctx context.Context, streams Streams) error {
 	}
 	screen := newStatusScreen(f, streams)
 	if f.watch {
-		return screen.follow(ctx, asker, first)
+		return screen.follow(ctx, reader, first)
 	}
 	if err := screen.show(first); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (f *statusFlags) run(ctx context.Context, streams Streams) error {
 	return failIf(!first.Done)
 }
 
-// choose returns the record that is asked about, and the names of the other releases; nil if there is none.
+// choose returns the record of the release, and the names of the other releases; nil if there is no record.
 func choose(records []*record.Record, name string) (*record.Record, []string, error) {
 	names := namesOf(records)
 	at := slices.Index(names, name)

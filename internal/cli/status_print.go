@@ -16,15 +16,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// The room that a status has where there is no terminal.
+// The size of a status without a terminal.
 const (
 	statusWidth  = 100
 	statusLevels = 30 // lines
 )
 
-// lines renders the status for people. Levels are as wide as the screen, in colours, and in at most some lines.
+// lines renders the status as text. Levels are as wide as the screen, in colours, and in a limited number of lines.
 func (s *releaseStatus) lines(width, levels int) []string {
-	lines := append([]string{s.title()}, said(s.Messages, nil)...)
+	lines := append([]string{s.title()}, messageLines(s.Messages, nil)...)
 	if s.LastSeconds > 0 {
 		lines = append(lines, fmt.Sprintf("  the last %s took %s", printable.Line(s.Mode), time.Duration(s.LastSeconds*float64(time.Second))))
 	}
@@ -42,7 +42,7 @@ func (s *releaseStatus) lines(width, levels int) []string {
 	return append(lines, s.lastLines()...)
 }
 
-// under returns lines under a title; none if there is nothing under it.
+// under returns a title and lines; none if there are no lines.
 func under(title string, lines []string) []string {
 	if len(lines) == 0 {
 		return nil
@@ -50,7 +50,7 @@ func under(title string, lines []string) []string {
 	return append([]string{title}, lines...)
 }
 
-// firstOf returns the lines of the first items, and how many more items there are.
+// firstOf returns the lines of the first items, and the number of further items.
 func firstOf[T any](items []T, of func(T) []string) []string {
 	var lines []string
 	for _, item := range items[:min(mostOfEach, len(items))] {
@@ -62,7 +62,7 @@ func firstOf[T any](items []T, of func(T) []string) []string {
 	return lines
 }
 
-// title says in a line which version it is, and how far.
+// title returns the version of the release and its progress in a line.
 func (s *releaseStatus) title() string {
 	title := "release " + s.Release
 	switch {
@@ -71,41 +71,41 @@ func (s *releaseStatus) title() string {
 	case s.State == "":
 		title += ": not applied"
 	case s.State == record.Completed && s.Mode == string(graph.Reconcile):
-		title += named(s.Version) + ": complete once, and applied again" + s.share()
+		title += named(s.Version) + ": complete once, and applied again" + s.percentText()
 	case s.State == record.Completed && s.Done:
-		title += s.hop() + ": complete"
-	case s.State == record.Completed && s.NotKept != nil && len(s.Objects)+s.Missing == 0 && s.isWell():
-		title += s.hop() + ": complete, and not kept in place"
-	case s.State == record.Completed && s.asked() != "":
-		title += s.hop() + ": complete, and another is asked for"
-	case s.State == record.Completed && len(s.Objects)+s.Missing == 0 && s.isWell():
-		title += s.hop() + ": complete, as far as is known"
+		title += s.versionText() + ": complete"
+	case s.State == record.Completed && s.NotKept != nil && len(s.Objects)+s.Missing == 0 && s.isHealthy():
+		title += s.versionText() + ": complete, and not kept in place"
+	case s.State == record.Completed && s.requestedVersion() != "":
+		title += s.versionText() + ": complete, and another is asked for"
+	case s.State == record.Completed && len(s.Objects)+s.Missing == 0 && s.isHealthy():
+		title += s.versionText() + ": complete, as far as is known"
 	case s.State == record.Completed:
-		title += s.hop() + ": complete, and not all is well"
+		title += s.versionText() + ": complete, and not all is well"
 	default:
-		title += ": " + cmp.Or(s.Mode, "update") + s.way() + s.share()
+		title += ": " + cmp.Or(s.Mode, "update") + s.versionRange() + s.percentText()
 	}
 	return printable.Line(title)
 }
 
-// asked is the version or image that the ClusterVersion asks for, if it is another one.
-func (s *releaseStatus) asked() string {
+// requestedVersion returns the version or image that the ClusterVersion requests, if it is another one.
+func (s *releaseStatus) requestedVersion() string {
 	if s.ClusterVersion == nil {
 		return ""
 	}
 	return s.ClusterVersion.Requested
 }
 
-// hop names the version, and the one before.
-func (s *releaseStatus) hop() string {
+// versionText returns the version, and the previous one.
+func (s *releaseStatus) versionText() string {
 	if s.Version == "" || s.Previous == "" || s.Previous == s.Version {
 		return named(s.Version)
 	}
 	return " " + s.Version + ", after " + s.Previous
 }
 
-// way names the versions that an update leads from and to.
-func (s *releaseStatus) way() string {
+// versionRange returns the versions that an update leads from and to.
+func (s *releaseStatus) versionRange() string {
 	switch {
 	case s.Version == "":
 		return ""
@@ -118,27 +118,27 @@ func (s *releaseStatus) way() string {
 	}
 }
 
-// share is how much is done.
-func (s *releaseStatus) share() string {
+// percentText returns how much is done.
+func (s *releaseStatus) percentText() string {
 	if s.Percent == nil {
 		return ", not complete"
 	}
 	return fmt.Sprintf(", %d%% done", *s.Percent)
 }
 
-// objectLines are those on the objects that are not as they are to be, a screenful at most.
+// objectLines returns lines on the objects that are not ready, a screenful at most.
 func (s *releaseStatus) objectLines() []string {
 	return under("not as they are to be:", objectLinesOf(s.Objects, mostLines))
 }
 
-// hookLines are those on lifecycle hooks of Deployments.
+// hookLines returns lines on lifecycle hooks of Deployments.
 func (s *releaseStatus) hookLines() []string {
 	return under("lifecycle hooks:", firstOf(s.Hooks, func(hook why.HookStatus) []string {
 		return []string{"  " + hook.Sentence("the "+hook.Object.OrHook(string(hook.Hook)), s.Time)}
 	}))
 }
 
-// repairLines are those on what was repaired since the version was begun.
+// repairLines returns lines on the repairs since the version was begun.
 func (s *releaseStatus) repairLines() []string {
 	if s.Repairs == nil {
 		return nil
@@ -154,7 +154,7 @@ func (s *releaseStatus) repairLines() []string {
 	return under(fmt.Sprintf("repaired since the version was begun, %s:", printable.Count(s.Repairs.Count, "time")), lines)
 }
 
-// versionLines are those on what the ClusterVersion says, but for what holds back an update.
+// versionLines returns lines on the ClusterVersion, except the gates of an update.
 func (s *releaseStatus) versionLines() []string {
 	v := s.ClusterVersion
 	if v == nil {
@@ -167,14 +167,14 @@ func (s *releaseStatus) versionLines() []string {
 	lines = append(lines, updateLines(v.Updates)...)
 	for _, condition := range v.Conditions {
 		isOutdated := condition.Type == string(configv1.RetrievedUpdates) && condition.Status == "False" && len(v.Updates) > 0
-		if isOutdated || !condition.isWell() && condition.Type != string(clusterversion.ReleaseAccepted) && condition.Type != "Upgradeable" {
+		if isOutdated || !condition.isHealthy() && condition.Type != string(clusterversion.ReleaseAccepted) && condition.Type != "Upgradeable" {
 			lines = append(lines, condition.lines("", s.Time)...)
 		}
 	}
 	return under("ClusterVersion "+theVersion.Name+":", lines)
 }
 
-// updateLines returns the updates that are listed: those that are recommended, and the others with the reason.
+// updateLines returns lines on the available updates: the recommended ones, and the others with the reason.
 func updateLines(updates []statusUpdate) (lines []string) {
 	const most = 5
 	var recommended, others []string
@@ -194,7 +194,7 @@ func updateLines(updates []statusUpdate) (lines []string) {
 	return lines
 }
 
-// lines says how a condition is, since when, and why.
+// lines returns lines on a condition: status, reason, time and message.
 func (c statusCondition) lines(of string, now time.Time) []string {
 	text := of + c.Type + "=" + c.Status
 	if c.Reason != "" {
@@ -203,7 +203,7 @@ func (c statusCondition) lines(of string, now time.Time) []string {
 	return statement(text, c.Message, &c.Since, now)
 }
 
-// statement returns lines on something: for how long, and a message, of which further lines are indented.
+// statement returns lines with a text, its age and a message, whose further lines are indented.
 func statement(text, message string, since *time.Time, now time.Time) []string {
 	if since != nil && !since.IsZero() {
 		text += ", for " + age(now, *since)
@@ -219,16 +219,16 @@ func statement(text, message string, since *time.Time, now time.Time) []string {
 	return lines
 }
 
-// gateLines are those on what holds back the version that is asked for, or the next minor one.
-func (s *releaseStatus) gateLines(isAsked bool) []string {
+// gateLines returns lines on what blocks the requested version, or the next minor version.
+func (s *releaseStatus) gateLines(isRequested bool) []string {
 	var gates []releaseGate
 	for _, gate := range s.Gates {
-		if gate.Requested == isAsked {
+		if gate.Requested == isRequested {
 			gates = append(gates, gate)
 		}
 	}
 	return firstOf(gates, func(gate releaseGate) []string {
-		if strings.Contains(gate.Message, " for ") { // it says so itself
+		if strings.Contains(gate.Message, " for ") { // the message has the time
 			gate.Since = nil
 		}
 		return statement(cmp.Or(gate.Reason, "not upgradeable"), gate.Message, gate.Since, s.Time)
@@ -252,7 +252,7 @@ func (s *releaseStatus) eventLines() []string {
 	return lines
 }
 
-// lastLines are the last line of the history, and what else there is to know.
+// lastLines returns lines on the newest entry of the history, other releases and unknown facts.
 func (s *releaseStatus) lastLines() []string {
 	var lines []string
 	if s.History != nil {
@@ -270,7 +270,7 @@ func (s *releaseStatus) lastLines() []string {
 	return lines
 }
 
-// historyLine says in a line what was applied, when, and how it ended.
+// historyLine returns an entry of the history in a line: version, time and result.
 func historyLine(entry record.HistoryEntry, now time.Time) string {
 	text := strings.TrimSpace(fmt.Sprintf("%s %s", entry.Mode, entry.Version))
 	if entry.Source != "" {

@@ -12,11 +12,11 @@ import (
 	"github.com/runlevel/runlevel/internal/session/why"
 )
 
-// A releaseStatus says how a release of a cluster stands. It is what -o json prints.
+// A releaseStatus is the status of a release on a cluster. It is the output of -o json.
 type releaseStatus struct {
 	Time     time.Time          `json:"time"` // by the cluster's clock
 	Release  string             `json:"release"`
-	Done     bool               `json:"done"`               // it is complete, and nothing is wrong
+	Done     bool               `json:"done"`               // the release is complete, and nothing is wrong
 	State    record.UpdateState `json:"state,omitempty"`    // of its newest version; empty if none was applied
 	Mode     string             `json:"mode,omitempty"`     // of the apply that runs or was the last: install, update or reconcile
 	Lost     *lostRelease       `json:"lost,omitempty"`     // it has objects on the cluster, and no record
@@ -25,45 +25,45 @@ type releaseStatus struct {
 	Percent  *int               `json:"percent,omitempty"` // of its objects that are applied and ready; absent if it is not known
 
 	Messages    []why.Message      `json:"messages"`              // who applies it, or when it was last applied
-	Progress    *progress.Progress `json:"progress,omitempty"`    // of an apply that is not done, as it was told last
+	Progress    *progress.Progress `json:"progress,omitempty"`    // of an apply that is not done, as last reported
 	LastSeconds float64            `json:"lastSeconds,omitempty"` // how many seconds the last apply in this mode took
-	Objects     []*why.Answer      `json:"objects,omitempty"`     // that are not as they are to be, the worst first
+	Objects     []*why.Answer      `json:"objects,omitempty"`     // that are not ready, the most severe first
 	Missing     int                `json:"missing,omitempty"`     // objects that were deleted since it was complete
 	Deletes     []pendingDelete    `json:"deletes,omitempty"`
-	Gates       []releaseGate      `json:"gates,omitempty"`   // what holds back the next minor version, or the one that is asked for
+	Gates       []releaseGate      `json:"gates,omitempty"`   // what blocks the next minor version, or the requested one
 	Lock        *lockStatus        `json:"lock,omitempty"`    // absent while the lock is free
-	NotKept     *why.NotKept       `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
+	NotKept     *why.NotKept       `json:"notKept,omitempty"` // why no process keeps it in place, though one should
 	Repairs     *record.Repairs    `json:"repairs,omitempty"`
-	Hooks       []why.HookStatus   `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not simply succeeded
+	Hooks       []why.HookStatus   `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not succeeded
 
 	ClusterVersion *versionStatus       `json:"clusterVersion,omitempty"`
-	Operators      []operatorStatus     `json:"operators,omitempty"`   // ClusterOperators that are not well, progress, or are not upgradeable
+	Operators      []operatorStatus     `json:"operators,omitempty"`   // ClusterOperators that are not available, degraded, progressing or not upgradeable
 	Events         []statusEvent        `json:"events,omitempty"`      // the latest on the ClusterVersion, the newest first
 	History        *record.HistoryEntry `json:"history,omitempty"`     // the newest
 	Others         []string             `json:"others,omitempty"`      // releases on the same cluster
-	Unknown        []string             `json:"unknown,omitempty"`     // what could not be found out
-	Unreachable    string               `json:"unreachable,omitempty"` // why the cluster does not answer now: the rest is what was known before
+	Unknown        []string             `json:"unknown,omitempty"`     // what could not be read
+	Unreachable    string               `json:"unreachable,omitempty"` // why the cluster does not respond: the other fields are from the last read
 }
 
-// A releaseGate is what holds back an update.
+// A releaseGate is a reason why an update is blocked.
 type releaseGate struct {
 	Reason    string     `json:"reason"`
 	Message   string     `json:"message"`
 	Since     *time.Time `json:"since,omitempty"`
-	Requested bool       `json:"requested,omitempty"` // it is about the version that is asked for, not about any next minor one
+	Requested bool       `json:"requested,omitempty"` // it blocks the requested version, not every next minor version
 }
 
-// A lockStatus is who holds the lock of a release.
+// A lockStatus is the holder of the lock of a release.
 type lockStatus struct {
 	Holder   string    `json:"holder"`
 	Since    time.Time `json:"since"`
 	Watching bool      `json:"watching"` // the holder keeps the release in place
-	Expired  bool      `json:"expired"`  // it gives no sign of life any more
+	Expired  bool      `json:"expired"`  // it no longer renews the lock
 }
 
-// A versionStatus is what the ClusterVersion says.
+// A versionStatus is the status of the ClusterVersion.
 type versionStatus struct {
-	Version    string            `json:"version,omitempty"` // that its operator applies or has applied
+	Version    string            `json:"version,omitempty"` // that the operator applies or has applied
 	Image      string            `json:"image,omitempty"`
 	Requested  string            `json:"requested,omitempty"` // the version or image of spec.desiredUpdate, if that is another one
 	Conditions []statusCondition `json:"conditions"`
@@ -87,7 +87,7 @@ type statusCondition struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// An operatorStatus is a ClusterOperator, with the conditions that are not as they are when all is well.
+// An operatorStatus is a ClusterOperator, with the conditions that are not healthy.
 type operatorStatus struct {
 	Name       string            `json:"name"`
 	Version    string            `json:"version,omitempty"`
@@ -113,14 +113,14 @@ func (s *releaseStatus) pending() []pendingDelete {
 	return pending
 }
 
-// passing is time that has passed, in the words of a sentence.
+// passing matches an age in a text.
 var passing = regexp.MustCompile(`\b(\d+[smhdy])+\b`)
 
-// content returns what is the same as long as nothing but the time changes, of what a format shows.
+// content returns what a format shows, without ages: it is the same as long as only the time changes.
 func (s *releaseStatus) content(format output) string {
 	timeless := *s
 	timeless.Time = time.Time{}
-	if s.Unreachable != "" { // which has the port of the connection that was tried
+	if s.Unreachable != "" { // its text has the port of the connection
 		timeless.Unreachable = "for one reason or another"
 	}
 	if s.Progress != nil {
@@ -129,10 +129,10 @@ func (s *releaseStatus) content(format output) string {
 		timeless.Progress = &progress
 	}
 	if format == asText {
-		timeless.Time = s.Time // by which ages are counted
+		timeless.Time = s.Time // ages are computed from it
 		text := strings.Join(timeless.lines(statusWidth, statusLevels), "\n")
 		return passing.ReplaceAllString(strings.ReplaceAll(text, s.Time.Format(time.RFC3339), ""), "")
 	}
-	text, _ := json.Marshal(timeless) // all these values can be written
+	text, _ := json.Marshal(timeless) // all these values can be encoded
 	return string(passing.ReplaceAll(text, nil))
 }

@@ -19,19 +19,19 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// wellConditions are the statuses of conditions when all is well. Others say nothing of that.
-var wellConditions = map[string]string{
+// healthyStatuses are the healthy statuses of conditions. Other conditions are ignored.
+var healthyStatuses = map[string]string{
 	string(configv1.OperatorAvailable): "True", string(configv1.OperatorProgressing): "False", string(configv1.OperatorDegraded): "False",
 	string(configv1.OperatorUpgradeable): "True", string(clusterversion.Failing): "False", string(clusterversion.ReleaseAccepted): "True", string(clusterversion.Invalid): "False",
 }
 
-// isWell returns whether a condition is as it is when all is well.
-func (c statusCondition) isWell() bool {
-	wanted := wellConditions[c.Type]
+// isHealthy reports whether a condition has its healthy status.
+func (c statusCondition) isHealthy() bool {
+	wanted := healthyStatuses[c.Type]
 	return wanted == "" || c.Status == wanted
 }
 
-// conditionsOf returns conditions as they are shown.
+// conditionsOf converts conditions.
 func conditionsOf(all []configv1.ClusterOperatorStatusCondition) []statusCondition {
 	shown := []statusCondition{}
 	for _, condition := range all {
@@ -40,7 +40,7 @@ func conditionsOf(all []configv1.ClusterOperatorStatusCondition) []statusConditi
 	return shown
 }
 
-// updatesOf returns the updates that a ClusterVersion lists: those that are recommended first.
+// updatesOf returns the updates of a ClusterVersion, the recommended ones first.
 func updatesOf(listed configv1.ClusterVersionStatus) []statusUpdate {
 	var all []statusUpdate
 	for _, release := range listed.AvailableUpdates {
@@ -55,8 +55,8 @@ func updatesOf(listed configv1.ClusterVersionStatus) []statusUpdate {
 	return all
 }
 
-// addClusterVersion adds what the ClusterVersion says, if the release is the one that it is about, and there is one.
-func (a *statusAsker) addClusterVersion(ctx context.Context, s *releaseStatus) {
+// addClusterVersion adds the status of the ClusterVersion, if it exists and is about this release.
+func (a *statusReader) addClusterVersion(ctx context.Context, s *releaseStatus) {
 	if s.Release != payload.DefaultName {
 		return
 	}
@@ -77,22 +77,22 @@ func (a *statusAsker) addClusterVersion(ctx context.Context, s *releaseStatus) {
 		s.notKnown("what the ClusterVersion says", err)
 		return
 	}
-	s.takeVersion(of)
+	s.setVersion(of)
 	a.addEvents(ctx, s)
 }
 
-// takeVersion takes in a ClusterVersion. Where there is no record, it also says which version there is.
-func (s *releaseStatus) takeVersion(of *configv1.ClusterVersion) {
+// setVersion sets the status of the ClusterVersion. If there is no record, it also sets the version of the release.
+func (s *releaseStatus) setVersion(of *configv1.ClusterVersion) {
 	s.ClusterVersion = &versionStatus{
 		Version: of.Status.Desired.Version, Image: of.Status.Desired.Image, Conditions: conditionsOf(of.Status.Conditions), Updates: updatesOf(of.Status),
 	}
-	if asked := of.Spec.DesiredUpdate; asked != nil && (asked.Image != "" && asked.Image != of.Status.Desired.Image || asked.Image == "" && asked.Version != of.Status.Desired.Version) {
-		s.ClusterVersion.Requested = cmp.Or(asked.Version, asked.Image)
+	if desired := of.Spec.DesiredUpdate; desired != nil && (desired.Image != "" && desired.Image != of.Status.Desired.Image || desired.Image == "" && desired.Version != of.Status.Desired.Version) {
+		s.ClusterVersion.Requested = cmp.Or(desired.Version, desired.Image)
 	}
 	for _, condition := range s.ClusterVersion.Conditions {
-		isAsked := condition.Type == string(clusterversion.ReleaseAccepted)
-		if (isAsked || condition.Type == string(configv1.OperatorUpgradeable)) && condition.Status == "False" {
-			s.Gates = append(s.Gates, releaseGate{Reason: condition.Reason, Message: condition.Message, Since: &condition.Since, Requested: isAsked})
+		isRequested := condition.Type == string(clusterversion.ReleaseAccepted)
+		if (isRequested || condition.Type == string(configv1.OperatorUpgradeable)) && condition.Status == "False" {
+			s.Gates = append(s.Gates, releaseGate{Reason: condition.Reason, Message: condition.Message, Since: &condition.Since, Requested: isRequested})
 		}
 	}
 	if s.History != nil || s.Lost != nil || len(of.Status.History) == 0 {
@@ -107,7 +107,7 @@ func (s *releaseStatus) takeVersion(of *configv1.ClusterVersion) {
 		}
 	}
 	s.Done = newest.State == configv1.CompletedUpdate
-	s.say("ClusterVersion %s alone tells of it: it has no record here", theVersion.Name)
+	s.addMessage("ClusterVersion %s alone tells of it: it has no record here", theVersion.Name)
 }
 
 // openShiftNamespace is where the cluster-version operator writes events.
@@ -117,11 +117,11 @@ const openShiftNamespace = "openshift-cluster-version"
 const mostEvents = 5
 
 // addEvents adds the latest events on the ClusterVersion.
-func (a *statusAsker) addEvents(ctx context.Context, s *releaseStatus) {
+func (a *statusReader) addEvents(ctx context.Context, s *releaseStatus) {
 	about := fields.Set{"involvedObject.kind": kinds.ClusterVersion.Kind, "involvedObject.name": theVersion.Name}
 	found, err := a.cluster.Client.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: about.String()})
 	if apierrors.IsForbidden(err) {
-		return // they are beside the point
+		return // events are optional
 	}
 	s.notKnown("the events on the ClusterVersion", err)
 	if err != nil {
@@ -129,7 +129,7 @@ func (a *statusAsker) addEvents(ctx context.Context, s *releaseStatus) {
 	}
 	for _, event := range found.Items {
 		if !slices.Contains([]string{metav1.NamespaceDefault, a.flags.cluster.namespace, openShiftNamespace}, event.Namespace) {
-			continue // an admin of that namespace may have made it
+			continue // an administrator of that namespace may have created it
 		}
 		at := event.LastTimestamp.Time
 		if at.IsZero() {
@@ -141,9 +141,9 @@ func (a *statusAsker) addEvents(ctx context.Context, s *releaseStatus) {
 	s.Events = s.Events[:min(mostEvents, len(s.Events))]
 }
 
-// addOperators adds the ClusterOperators of the release that are not well: those that have its label; of the
-// operator's release also those that have none.
-func (a *statusAsker) addOperators(ctx context.Context, s *releaseStatus) {
+// addOperators adds the ClusterOperators of the release that are not healthy: those with its label; for the
+// operator's release also those without a label.
+func (a *statusReader) addOperators(ctx context.Context, s *releaseStatus) {
 	in, err := a.cluster.FindKind(ctx, kinds.ClusterOperator)
 	if err != nil {
 		s.notKnown("how the ClusterOperators are", err)
@@ -161,14 +161,14 @@ func (a *statusAsker) addOperators(ctx context.Context, s *releaseStatus) {
 			continue
 		}
 		if owner := of.Labels[objectmeta.ReleaseLabel]; cmp.Or(owner, payload.DefaultName) == s.Release {
-			s.takeOperator(of)
+			s.addOperator(of)
 		}
 	}
 	slices.SortStableFunc(s.Operators, func(a, b operatorStatus) int { return cmp.Compare(a.rank(), b.rank()) })
 }
 
-// takeOperator takes in a ClusterOperator, if there is something to tell of it.
-func (s *releaseStatus) takeOperator(of *configv1.ClusterOperator) {
+// addOperator adds a ClusterOperator, unless it is healthy.
+func (s *releaseStatus) addOperator(of *configv1.ClusterOperator) {
 	shown := operatorStatus{Name: of.Name, Conditions: conditionsOf(of.Status.Conditions)}
 	for _, version := range of.Status.Versions {
 		if version.Name == "operator" {
@@ -179,20 +179,20 @@ func (s *releaseStatus) takeOperator(of *configv1.ClusterOperator) {
 	if !slices.ContainsFunc(shown.Conditions, isAvailable) {
 		shown.Conditions = append(shown.Conditions, statusCondition{Type: string(configv1.OperatorAvailable), Status: "Unknown", Message: "it does not say whether it is available"})
 	}
-	shown.Conditions = slices.DeleteFunc(shown.Conditions, statusCondition.isWell)
+	shown.Conditions = slices.DeleteFunc(shown.Conditions, statusCondition.isHealthy)
 	if len(shown.Conditions) > 0 {
 		s.Operators = append(s.Operators, shown)
 	}
 }
 
-// The ranks of ClusterOperators, the worst first.
+// The ranks of ClusterOperators, the most severe first.
 const (
 	unavailableRank = iota
 	degradedRank
 	otherRank
 )
 
-// rank says how bad it is. From otherRank on, nothing is wrong.
+// rank returns the severity. From otherRank on, nothing is wrong.
 func (o operatorStatus) rank() int {
 	has := func(kind configv1.ClusterStatusConditionType) bool {
 		return slices.ContainsFunc(o.Conditions, func(c statusCondition) bool { return c.Type == string(kind) })
@@ -207,15 +207,15 @@ func (o operatorStatus) rank() int {
 	}
 }
 
-// isWell returns whether neither the ClusterVersion nor a ClusterOperator says that something is wrong, or asks for
-// another version. What holds back the next minor version is no fault.
-func (s *releaseStatus) isWell() bool {
+// isHealthy reports whether the ClusterVersion and the ClusterOperators are healthy, and no other version is
+// requested. A block of the next minor version does not count.
+func (s *releaseStatus) isHealthy() bool {
 	if slices.ContainsFunc(s.Operators, func(o operatorStatus) bool { return o.rank() < otherRank }) {
 		return false
 	}
-	if s.asked() != "" {
+	if s.requestedVersion() != "" {
 		return false
 	}
-	isWrong := func(c statusCondition) bool { return c.Type != string(configv1.OperatorUpgradeable) && !c.isWell() }
+	isWrong := func(c statusCondition) bool { return c.Type != string(configv1.OperatorUpgradeable) && !c.isHealthy() }
 	return s.ClusterVersion == nil || !slices.ContainsFunc(s.ClusterVersion.Conditions, isWrong)
 }

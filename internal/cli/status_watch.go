@@ -13,56 +13,56 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// statusOften is the shortest time until a status is asked for again that is watched.
-const statusOften = 2 * time.Second
+// statusInterval is the shortest interval at which a watched status is read.
+const statusInterval = 2 * time.Second
 
-// A statusScreen shows statuses, one after the other.
+// A statusScreen shows a status, and updates of it.
 type statusScreen struct {
 	flags *statusFlags
 	out   io.Writer
-	still *live.Still // nil where there is no terminal
-	shown string      // the content of the last
+	area  *live.Area // nil where there is no terminal
+	shown string     // the content of the last status
 	last  *releaseStatus
 }
 
 func newStatusScreen(f *statusFlags, streams Streams) *statusScreen {
-	return &statusScreen{flags: f, out: streams.Out, still: stillOn(streams.Out, f.format)}
+	return &statusScreen{flags: f, out: streams.Out, area: areaOn(streams.Out, f.format)}
 }
 
-// stillOn returns the still on a terminal; nil if there is no terminal, or what is printed is for programs.
-func stillOn(out io.Writer, format output) *live.Still {
+// areaOn returns an area on the terminal; nil if there is no terminal, or the format is JSON or YAML.
+func areaOn(out io.Writer, format output) *live.Area {
 	terminal := terminalOf(out)
 	if terminal == nil || format == asJSON || format == asYAML {
 		return nil
 	}
-	return live.NewStill(terminal)
+	return live.NewArea(terminal)
 }
 
 // follow shows a status again whenever it has changed, until the context ends.
-func (s *statusScreen) follow(ctx context.Context, asker *statusAsker, first *releaseStatus) error {
+func (s *statusScreen) follow(ctx context.Context, reader *statusReader, first *releaseStatus) error {
 	if first.History != nil {
-		s.flags.name = first.Release // also when there are others later
+		s.flags.name = first.Release // also when there are other releases later
 	}
-	asking := poll[*releaseStatus]{cluster: asker.cluster, often: statusOften, ask: asker.askAgain, show: s.update}
-	if err := asking.run(ctx, first); err != nil {
+	poller := poll[*releaseStatus]{cluster: reader.cluster, interval: statusInterval, read: reader.readAgain, show: s.update}
+	if err := poller.run(ctx, first); err != nil {
 		return err
 	}
 	return failIf(!s.last.Done)
 }
 
-// askAgain returns how the release stands now, if the cluster answers.
-func (a *statusAsker) askAgain(ctx context.Context) (*releaseStatus, error) {
+// readAgain returns the current status, or an outageError if the cluster does not respond.
+func (a *statusReader) readAgain(ctx context.Context) (*releaseStatus, error) {
 	if err := reach(ctx, a.cluster); err != nil {
 		return nil, err
 	}
-	next, err := a.ask(ctx)
-	if err == nil && len(next.Unknown) > 0 { // perhaps since the cluster does not answer any more
+	next, err := a.read(ctx)
+	if err == nil && len(next.Unknown) > 0 { // perhaps the cluster does not respond any more
 		err = reach(ctx, a.cluster)
 	}
 	return next, err
 }
 
-// update shows a status if it is not the one that is shown. On a terminal its ages are new each time.
+// update shows a status if it has changed. On a terminal, it always updates the ages.
 func (s *statusScreen) update(status *releaseStatus, outage error) error {
 	if outage != nil {
 		unreached := *status
@@ -70,8 +70,8 @@ func (s *statusScreen) update(status *releaseStatus, outage error) error {
 		status = &unreached
 	}
 	s.last = status
-	if s.still != nil {
-		return s.still.Draw(status.lines)
+	if s.area != nil {
+		return s.area.Draw(status.lines)
 	}
 	content := status.content(s.flags.format)
 	if content == s.shown {
@@ -93,8 +93,8 @@ func (s *statusScreen) update(status *releaseStatus, outage error) error {
 func (s *statusScreen) show(status *releaseStatus) error {
 	return s.flags.format.printWhole(s.out, status, func(out io.Writer) error {
 		width, isPlain := statusWidth, true
-		if s.still != nil {
-			width, _ = s.still.Size()
+		if s.area != nil {
+			width, _ = s.area.Size()
 			isPlain = os.Getenv("NO_COLOR") != ""
 		}
 		var text bytes.Buffer

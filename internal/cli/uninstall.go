@@ -85,7 +85,7 @@ func (f *uninstallFlags) run(ctx context.Context, streams Streams) error {
 	return errors.Join(err, set.printReport())
 }
 
-// stays says of which kinds the operator's objects are that hold what has been applied, and what is known of it.
+// stays reports whether an uninstall keeps an object: definitions and namespaces hold the release and its record.
 func stays(of *unstructured.Unstructured) bool {
 	kind := of.GroupVersionKind().GroupKind()
 	return kind == kinds.CustomResourceDefinition || kind == kinds.Namespace
@@ -121,7 +121,7 @@ func (s *operatorSetup) uninstall(ctx context.Context, timeout time.Duration) er
 	return nil
 }
 
-// settingsObject is the ConfigMap with the operator's flags, which is no object of the install.
+// settingsObject returns the ConfigMap with the operator's flags, which is not an object of the install.
 func settingsObject() *unstructured.Unstructured {
 	settings := &unstructured.Unstructured{}
 	settings.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: theSettings.Kind})
@@ -131,7 +131,7 @@ func settingsObject() *unstructured.Unstructured {
 }
 
 // remove deletes an object, and waits until it is gone. A Deployment is gone when its pods are: until then they
-// may give back the Lease, and a release that has the Deployment can't make it again.
+// may release the Lease, and a release that has the Deployment can't create it again.
 func (s *operatorSetup) remove(ctx context.Context, item *unstructured.Unstructured, timeout time.Duration) error {
 	id := idOf(item)
 	in, err := s.cluster.Find(ctx, item.GroupVersionKind())
@@ -169,7 +169,7 @@ func (s *operatorSetup) remove(ctx context.Context, item *unstructured.Unstructu
 	return nil
 }
 
-// noteStays reports an object that is left.
+// noteStays reports an object that is kept.
 func (s *operatorSetup) noteStays(ctx context.Context, item *unstructured.Unstructured) error {
 	id := idOf(item)
 	in, err := s.cluster.Find(ctx, item.GroupVersionKind())

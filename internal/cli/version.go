@@ -11,14 +11,14 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
-// A versionInfo says what this program was made of.
+// A versionInfo is the versions of this program and of its dependencies.
 type versionInfo struct {
 	Version    string `json:"version"`
 	Commit     string `json:"commit,omitempty"`
 	Go         string `json:"goVersion"`
 	Platform   string `json:"platform"`
 	Kubernetes struct {
-		Client  string `json:"client"`  // the libraries that talk to clusters
+		Client  string `json:"client"`  // the client libraries
 		Sandbox string `json:"sandbox"` // the control plane that the sandbox builds
 	} `json:"kubernetes"`
 }

@@ -16,8 +16,8 @@ const (
 	longestWaitPause = 5 * time.Minute
 )
 
-// waitLines decides which waits and retries are printed where there is no live view: each one at
-// first, when its cause changes, and else ever more rarely. Its clock is the time of the events.
+// waitLines decides which waits and retries are printed without a live view: each at first, when
+// its cause changes, and otherwise at growing intervals. Its clock is the time of the events.
 type waitLines struct{ printed map[waitKey]printedWait }
 
 type waitKey struct {
@@ -26,15 +26,15 @@ type waitKey struct {
 	hook   string
 }
 
-// A printedWait is a wait as it was printed last.
+// A printedWait is a wait as last printed.
 type printedWait struct {
 	cause string
 	at    time.Time
 	pause time.Duration // until it is printed again
 }
 
-// isDue reports whether an event is to be printed now. Events that are no waits always are, and end
-// the wait for their object.
+// isDue reports whether an event is to be printed now. Events other than waits are always printed, and
+// end the wait for their object.
 func (w *waitLines) isDue(event apply.Event) bool {
 	if event.Object == nil {
 		return true
@@ -72,7 +72,7 @@ func waitCause(event apply.Event) string {
 		_, cause, _ = strings.Cut(cause, ": ") // "attempt 2 failed, the next is in 1s: …"
 	}
 	for _, why := range event.Why {
-		if !strings.HasPrefix(why, " ") { // as lines of logs do
+		if !strings.HasPrefix(why, " ") { // not a line of a log
 			cause += "\n" + digits.ReplaceAllString(why, "")
 		}
 	}

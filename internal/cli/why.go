@@ -104,7 +104,7 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) erro
 	if len(args) == 0 {
 		return f.releases(ctx, streams)
 	}
-	if err := checkAsked(args[0]); err != nil {
+	if err := checkObject(args[0]); err != nil {
 		return err
 	}
 	var release *payload.Payload
@@ -128,7 +128,7 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) erro
 	if f.release.name != "" && release == nil && len(records) == 0 && unread == "" {
 		return f.cluster.noRecord(f.release.name)
 	}
-	objects, err := f.asked(ctx, c, args[0], release, records)
+	objects, err := f.requestedObjects(ctx, c, args[0], release, records)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) erro
 	return failIf(slices.ContainsFunc(answers, func(a *why.Answer) bool { return !a.Done }))
 }
 
-// knownRecords are the records of a release, or of all if none is named, and why others can't be read.
+// knownRecords returns the records of a release, or of all releases if none is named, and why others can't be read.
 func (f *clusterFlags) knownRecords(ctx context.Context, c *cluster.Cluster, release string) ([]*record.Record, string) {
 	records, err := f.records(ctx, c, release)
 	switch {
@@ -161,8 +161,8 @@ func (f *clusterFlags) knownRecords(ctx context.Context, c *cluster.Cluster, rel
 	}
 }
 
-// gate is what would stop the release, if the user asks for one that is not being applied, or
-// why that can't be said.
+// gate returns the findings that would block the release, if it is not being applied, or why they
+// are not known.
 func (f *whyFlags) gate(ctx context.Context, c *cluster.Cluster, release *payload.Payload, facts []*why.ObjectFacts) ([]precondition.CheckFinding, string) {
 	isOpen := func(objectFacts *why.ObjectFacts) bool {
 		return !why.Judge(objectFacts).Done && (objectFacts.Held == nil || objectFacts.Held.IsDead(objectFacts.Now))
@@ -177,7 +177,7 @@ func (f *whyFlags) gate(ctx context.Context, c *cluster.Cluster, release *payloa
 	return precondition.Blocking(outcome.Findings), ""
 }
 
-// judge answers.
+// judge returns the answers.
 func judge(facts []*why.ObjectFacts, gate []precondition.CheckFinding, unread, unasked string) []*why.Answer {
 	answers := []*why.Answer{}
 	for _, objectFacts := range facts {
@@ -192,8 +192,8 @@ func judge(facts []*why.ObjectFacts, gate []precondition.CheckFinding, unread, u
 	return answers
 }
 
-// stands are the states in words.
-var stands = map[why.ObjectState]string{
+// stateTexts are the states as text.
+var stateTexts = map[why.ObjectState]string{
 	why.Ready:       "there and ready",
 	why.Gone:        "gone, as it is to be",
 	why.Absent:      "not there",
@@ -206,20 +206,20 @@ var stands = map[why.ObjectState]string{
 	why.Unknown:     "how it stands is not known",
 }
 
-// printAnswers prints answers for people.
+// printAnswers prints answers as text.
 func printAnswers(out io.Writer, answers []*why.Answer) error {
 	var failed error
 	for _, answer := range answers {
-		lines := append([]string{printable.Line(answer.Object.String() + ": " + stands[answer.State])}, said(answer.Messages, answer.Unknown)...)
+		lines := append([]string{printable.Line(answer.Object.String() + ": " + stateTexts[answer.State])}, messageLines(answer.Messages, answer.Unknown)...)
 		failed = cmp.Or(failed, printLines(out, lines))
 	}
 	return failed
 }
 
-// said are the lines of what is said, and of what is not known. Any user with the rights can have edited the record.
-func said(says []why.Message, unknown []string) []string {
+// messageLines returns lines of messages and unknown facts. They may be from a record, which users may have edited.
+func messageLines(messages []why.Message, unknown []string) []string {
 	var lines []string
-	for _, sentence := range says {
+	for _, sentence := range messages {
 		lines = append(lines, "  "+printable.Line(sentence.Text))
 		for _, detail := range sentence.Details {
 			lines = append(lines, "    "+printable.Line(detail))

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// explainMachines says of each answer that is about a machine what holds it, before all else.
+// explainMachines adds to each answer on a machine what holds it, before all other messages.
 func explainMachines(ctx context.Context, c *cluster.Cluster, answers []*why.Answer) {
 	for _, answer := range answers {
 		if !isMachine(answer.Object) {
@@ -35,14 +35,14 @@ func isMachine(id kinds.ID) bool {
 	return kind == overview.Kind || kind == overview.ClusterAPIKind
 }
 
-// explainMachine adds to an answer what there is to say about a machine. It is ready if it runs, whatever a release
-// has to do with it.
+// explainMachine adds the explanation of a machine to an answer. The machine is ready if it runs, whether it belongs to
+// a release or not.
 func explainMachine(answer *why.Answer, machine *overview.MachineExplanation) {
-	var says []why.Message
+	var messages []why.Message
 	for _, statement := range machine.Statements {
-		says = append(says, why.Message{Text: statement.Text, Details: statement.Details})
+		messages = append(messages, why.Message{Text: statement.Text, Details: statement.Details})
 	}
-	answer.Messages = append(says, answer.Messages...)
+	answer.Messages = append(messages, answer.Messages...)
 	answer.Unknown = append(answer.Unknown, machine.Unknown...)
 	if machine.IsDone() {
 		return

@@ -20,8 +20,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// checkAsked refuses what can be neither an object nor a file, before the cluster is asked.
-func checkAsked(text string) error {
+// checkObject returns an error for an argument that is neither an object nor a file, before connecting to the cluster.
+func checkObject(text string) error {
 	if isFileName(text) {
 		return nil
 	}
@@ -39,24 +39,24 @@ func isFileName(text string) bool {
 }
 
 // An askedObject is one that the user asks for.
-type askedObject struct {
+type requestedObject struct {
 	kinds.ID
-	deletes bool // it is to be gone, as its manifest says
+	deletes bool // the manifest is a tombstone
 }
 
-// asked are the objects that the user asks for: one by its name, or those of a file.
-func (f *whyFlags) asked(ctx context.Context, c *cluster.Cluster, text string, release *payload.Payload, records []*record.Record) ([]askedObject, error) {
+// requestedObjects are the objects that the user asks for: one by its name, or those of a file.
+func (f *whyFlags) requestedObjects(ctx context.Context, c *cluster.Cluster, text string, release *payload.Payload, records []*record.Record) ([]requestedObject, error) {
 	known := knownOf(release, records)
 	if !isFileName(text) {
 		id, err := f.named(ctx, c, text, known)
-		return []askedObject{{ID: id}}, err
+		return []requestedObject{{ID: id}}, err
 	}
 	if _, err := os.Stat(text); err == nil {
 		return f.onDisk(ctx, c, text)
 	}
-	var objects []askedObject
+	var objects []requestedObject
 	for _, knownObject := range known {
-		if object := (askedObject{ID: knownObject.id}); (path.Base(knownObject.file) == text || knownObject.file == text) && !slices.Contains(objects, object) {
+		if object := (requestedObject{ID: knownObject.id}); (path.Base(knownObject.file) == text || knownObject.file == text) && !slices.Contains(objects, object) {
 			objects = append(objects, object)
 		}
 	}
@@ -72,7 +72,7 @@ type knownObject struct {
 	file string
 }
 
-// knownOf are the objects that are known: of the release, or of what the records tell.
+// knownOf returns the objects of the release and of the records.
 func knownOf(release *payload.Payload, records []*record.Record) []knownObject {
 	var known []knownObject
 	if release != nil {
@@ -81,8 +81,8 @@ func knownOf(release *payload.Payload, records []*record.Record) []knownObject {
 		}
 	}
 	for _, item := range records {
-		for _, asked := range item.Tombstones {
-			known = append(known, knownObject{id: asked.ID})
+		for _, requested := range item.Tombstones {
+			known = append(known, knownObject{id: requested.ID})
 		}
 		if item.Run == nil {
 			continue
@@ -96,7 +96,7 @@ func knownOf(release *payload.Payload, records []*record.Record) []knownObject {
 	return known
 }
 
-// named finds the object that the user means.
+// named returns the object with the name in the argument.
 func (f *whyFlags) named(ctx context.Context, c *cluster.Cluster, text string, known []knownObject) (kinds.ID, error) {
 	selector, err := loader.ParseSelector(text)
 	if err != nil {
@@ -123,8 +123,8 @@ func (f *whyFlags) named(ctx context.Context, c *cluster.Cluster, text string, k
 	return id, nil
 }
 
-// kindOf finds the kind that a user means; nil if the cluster has none of that name. Of several, Kubernetes' own is
-// meant, or the only one that has an object of the name; if none has, the one of which a release is known to have it.
+// kindOf returns the kind of a name; nil if the cluster has none. Of several, it prefers the kind of Kubernetes' own API,
+// then the only kind that has such an object, then the kind of which a release is known to have such an object.
 func (f *whyFlags) kindOf(ctx context.Context, c *cluster.Cluster, meant kinds.ID, known []knownObject) (*cluster.Resource, error) {
 	var group *string
 	if meant.Group != "" {
@@ -158,7 +158,7 @@ func (f *whyFlags) kindOf(ctx context.Context, c *cluster.Cluster, meant kinds.I
 	return &with[0], nil
 }
 
-// notFound is the error of a name that no object of several kinds has.
+// notFound returns the error for a name that no object of several kinds has.
 func (f *whyFlags) notFound(several []cluster.Resource, meant kinds.ID, names []string) error {
 	where := ""
 	if !slices.ContainsFunc(several, func(r cluster.Resource) bool { return !r.Namespaced }) {
@@ -182,13 +182,13 @@ func (f *whyFlags) thoseWith(ctx context.Context, c *cluster.Cluster, several []
 	return with, nil
 }
 
-// isKnown says whether a release is known to have an object that is meant, of a kind.
+// isKnown reports whether a release is known to have the object, if it is of a kind.
 func (f *whyFlags) isKnown(kind cluster.Resource, meant kinds.ID, known []knownObject) bool {
 	id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: f.namespaceOf(kind, meant), Name: meant.Name}
 	return slices.ContainsFunc(known, func(object knownObject) bool { return object.id == id })
 }
 
-// namespaceOf returns the namespace of an object that is meant, if it is of a kind; "" if those are in no namespace.
+// namespaceOf returns the namespace of the object, if it is of a kind; "" for cluster-scoped kinds.
 func (f *whyFlags) namespaceOf(kind cluster.Resource, meant kinds.ID) string {
 	if !kind.Namespaced {
 		return ""
@@ -196,8 +196,8 @@ func (f *whyFlags) namespaceOf(kind cluster.Resource, meant kinds.ID) string {
 	return cmp.Or(meant.Namespace, f.defaultNamespace())
 }
 
-// unserved is an object of a kind that the cluster does not have: one that is known, or what
-// was written, if that can be the name of a kind.
+// unserved returns an object of a kind that the cluster does not serve: a known object, or the
+// argument as it is, if it can be the name of a kind.
 func unserved(meant kinds.ID, known []knownObject) (kinds.ID, error) {
 	for _, object := range known {
 		id := object.id
@@ -212,7 +212,7 @@ func unserved(meant kinds.ID, known []knownObject) (kinds.ID, error) {
 	return kinds.ID{Group: meant.Group, Kind: meant.Kind, Namespace: meant.Namespace, Name: meant.Name}, nil
 }
 
-// defaultNamespace is that of the kubeconfig.
+// defaultNamespace returns the namespace of the kubeconfig.
 func (f *whyFlags) defaultNamespace() string {
 	namespace, _, err := f.cluster.loader().Namespace()
 	if err != nil {
@@ -221,8 +221,8 @@ func (f *whyFlags) defaultNamespace() string {
 	return namespace
 }
 
-// onDisk are the objects of a file.
-func (f *whyFlags) onDisk(ctx context.Context, c *cluster.Cluster, name string) ([]askedObject, error) {
+// onDisk returns the objects of a file.
+func (f *whyFlags) onDisk(ctx context.Context, c *cluster.Cluster, name string) ([]requestedObject, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, misuse{err}
@@ -231,7 +231,7 @@ func (f *whyFlags) onDisk(ctx context.Context, c *cluster.Cluster, name string) 
 	if err != nil {
 		return nil, misuse{fmt.Errorf("%s: %w", name, err)}
 	}
-	var objects []askedObject
+	var objects []requestedObject
 	for _, document := range documents {
 		value, _ := document.Value.(map[string]any)
 		object := &unstructured.Unstructured{Object: value}
@@ -243,7 +243,7 @@ func (f *whyFlags) onDisk(ctx context.Context, c *cluster.Cluster, name string) 
 		if in, err := c.FindKind(ctx, kind); err == nil && in.Namespaced {
 			id.Namespace = cmp.Or(id.Namespace, f.namespace, f.defaultNamespace())
 		}
-		objects = append(objects, askedObject{id, object.GetAnnotations()[payload.DeleteAnnotation] == "true"})
+		objects = append(objects, requestedObject{id, object.GetAnnotations()[payload.DeleteAnnotation] == "true"})
 	}
 	if len(objects) == 0 {
 		return nil, misuse{fmt.Errorf("%s: there is no object in it", name)}

@@ -15,13 +15,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// How many lines are printed for people: a screenful, and of one object no more than a part of it.
+// The number of lines in text: a screenful, and a part of it for each object.
 const (
 	mostLines  = 40
 	mostOfEach = 8
 )
 
-// releases says how releases stand as a whole.
+// releases prints the state of releases as a whole.
 func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 	if f.namespace != "" {
 		return misuse{errors.New("--namespace is that of an object: name one, or leave it out")}
@@ -37,27 +37,27 @@ func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 	if unread != "" || len(records) == 0 {
 		return f.noReleases(ctx, c, streams.Out, unread)
 	}
-	wholes := []*why.ReleaseAnswer{}
+	answers := []*why.ReleaseAnswer{}
 	for _, record := range records {
-		wholes = append(wholes, why.ExplainRelease(ctx, c, record, f.cluster.namespace))
+		answers = append(answers, why.ExplainRelease(ctx, c, record, f.cluster.namespace))
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := f.format.printWhole(streams.Out, wholes, func(out io.Writer) error { return printWholes(out, wholes) }); err != nil {
+	if err := f.format.printWhole(streams.Out, answers, func(out io.Writer) error { return printReleases(out, answers) }); err != nil {
 		return err
 	}
-	return failIf(slices.ContainsFunc(wholes, func(w *why.ReleaseAnswer) bool { return !w.Done }))
+	return failIf(slices.ContainsFunc(answers, func(w *why.ReleaseAnswer) bool { return !w.Done }))
 }
 
-// noReleases says that there is no record of a release, or why that is not known.
+// noReleases prints that there is no record of a release, or why that is not known.
 func (f *whyFlags) noReleases(ctx context.Context, c *cluster.Cluster, out io.Writer, unread string) error {
 	answer := &why.ReleaseAnswer{Release: cmp.Or(f.release.name, payload.DefaultName), Messages: []why.Message{}, Objects: []*why.Answer{}}
 	lines := []string{"not known: " + unread}
 	if unread != "" {
 		answer.Unknown = []string{unread}
 	} else {
-		none := f.cluster.noneApplied(f.release.name)
+		none := f.cluster.notAppliedMessage(f.release.name)
 		lost, err := f.cluster.findLost(ctx, c, f.release.name)
 		if err != nil {
 			return err
@@ -69,25 +69,25 @@ func (f *whyFlags) noReleases(ctx context.Context, c *cluster.Cluster, out io.Wr
 		if answer.NotKept, answer.Unknown = why.ExplainNotKept(ctx, c, f.cluster.lock(c, answer.Release)); answer.NotKept != nil {
 			answer.Messages = append(answer.Messages, answer.NotKept.Sentence())
 		}
-		lines = append([]string{none}, said(answer.Messages[1:], answer.Unknown)...)
+		lines = append([]string{none}, messageLines(answer.Messages[1:], answer.Unknown)...)
 	}
 	err := f.format.print(out, []*why.ReleaseAnswer{answer}, func(out io.Writer) error { return printLines(out, lines) })
 	return cmp.Or(err, failIf(true))
 }
 
-// printWholes prints a screenful on releases for people.
-func printWholes(out io.Writer, wholes []*why.ReleaseAnswer) error {
+// printReleases prints releases as text, a screenful at most.
+func printReleases(out io.Writer, answers []*why.ReleaseAnswer) error {
 	var lines []string
-	for i, whole := range wholes {
-		own := append([]string{titleOfWhole(whole)}, said(whole.Messages, whole.Unknown)...)
-		rest := mostLines - len(lines) - len(own) - (len(wholes)-i-1)*2
-		lines = append(lines, append(own, objectLinesOf(whole.Objects, rest)...)...)
+	for i, answer := range answers {
+		own := append([]string{titleOfRelease(answer)}, messageLines(answer.Messages, answer.Unknown)...)
+		rest := mostLines - len(lines) - len(own) - (len(answers)-i-1)*2
+		lines = append(lines, append(own, objectLinesOf(answer.Objects, rest)...)...)
 	}
 	return printLines(out, lines)
 }
 
-// titleOfWhole says how a release stands, in one line.
-func titleOfWhole(w *why.ReleaseAnswer) string {
+// titleOfRelease returns the state of a release in one line.
+func titleOfRelease(w *why.ReleaseAnswer) string {
 	title := "release " + w.Release
 	if w.Version != "" {
 		title += " " + w.Version
@@ -98,7 +98,7 @@ func titleOfWhole(w *why.ReleaseAnswer) string {
 	var counts []string
 	for _, state := range []why.ObjectState{why.Absent, why.NotReady, why.Outdated, why.Changed, why.Terminating, why.Kept, why.Unknown, why.Blocked} {
 		if n := w.Counts[state]; n > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", n, stands[state]))
+			counts = append(counts, fmt.Sprintf("%d %s", n, stateTexts[state]))
 		}
 	}
 	if len(counts) == 0 && w.NotKept != nil && len(w.Unknown) == 0 {
@@ -111,13 +111,13 @@ func titleOfWhole(w *why.ReleaseAnswer) string {
 }
 
 // objectLinesOf returns lines on the objects of a release, about as many as there is room for.
-// Objects with the same trouble are told of once.
+// Objects with the same cause are folded.
 func objectLinesOf(objects []*why.Answer, room int) []string {
 	var lines []string
-	told := 0
-	for _, answers := range folded(objects, trouble) {
+	shown := 0
+	for _, answers := range folded(objects, answerCause) {
 		first, more := answers.first, len(answers.others)
-		own := said(first.Messages, nil)
+		own := messageLines(first.Messages, nil)
 		if len(own) > mostOfEach {
 			own = append(own[:mostOfEach-1], "    …")
 		}
@@ -128,11 +128,11 @@ func objectLinesOf(objects []*why.Answer, room int) []string {
 		if more > 0 {
 			name += fmt.Sprintf(" and %d more", more)
 		}
-		lines = append(lines, printable.Line(name+": "+stands[first.State]))
+		lines = append(lines, printable.Line(name+": "+stateTexts[first.State]))
 		lines = append(lines, own...)
-		told += 1 + more
+		shown += 1 + more
 	}
-	if rest := len(objects) - told; rest > 0 {
+	if rest := len(objects) - shown; rest > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more: -o json has them all", rest))
 	}
 	for i := range lines {
@@ -141,7 +141,7 @@ func objectLinesOf(objects []*why.Answer, room int) []string {
 	return lines
 }
 
-// trouble is what is to be said of an object, but for its name.
-func trouble(a *why.Answer) string {
-	return string(a.State) + "\n" + a.Object.Without(strings.Join(said(a.Messages, nil), "\n"))
+// answerCause returns the state and the messages of an object, without its name.
+func answerCause(a *why.Answer) string {
+	return string(a.State) + "\n" + a.Object.Without(strings.Join(messageLines(a.Messages, nil), "\n"))
 }

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// A file is one of a layer. A path that ends in a slash is a folder.
+// A file is a file of a layer. A path that ends in a slash is a folder.
 type file struct {
 	path    string
 	mode    int64
@@ -52,8 +52,8 @@ func build(source string, platform *v1.Platform) ([]file, error) {
 	return programs, nil
 }
 
-// system returns what the programs need of a system: who they are, whom they trust, the rules of time zones, and a
-// place for temporary files.
+// system returns the system files that the programs need: user and group, certificate authorities, time zones, and
+// a folder for temporary files.
 func system() ([]file, error) {
 	zones, err := timeZones()
 	return append([]file{
@@ -95,8 +95,8 @@ func timeZones() ([]file, error) {
 	return zones, err
 }
 
-// authorities returns the certificates of public authorities, those of Mozilla. Where one is trusted for a time
-// only, a file can't say so: it is left out.
+// authorities returns the certificates of Mozilla's public authorities. Those that are trusted for a limited time
+// are left out: the file format has no field for that.
 func authorities() []byte {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {
@@ -107,19 +107,19 @@ func authorities() []byte {
 	return text.Bytes()
 }
 
-// newLayer packs files, with no time in it.
+// newLayer packs files, without times.
 func newLayer(files []file) (v1.Layer, error) {
 	var archive bytes.Buffer
 	writer := tar.NewWriter(&archive)
-	for _, one := range files {
-		header := &tar.Header{Name: one.path, Mode: one.mode, Size: int64(len(one.content)), Typeflag: tar.TypeReg}
-		if one.path != path.Clean(one.path) {
+	for _, entry := range files {
+		header := &tar.Header{Name: entry.path, Mode: entry.mode, Size: int64(len(entry.content)), Typeflag: tar.TypeReg}
+		if entry.path != path.Clean(entry.path) {
 			header.Typeflag = tar.TypeDir
 		}
 		if err := writer.WriteHeader(header); err != nil {
 			return nil, err
 		}
-		if _, err := writer.Write(one.content); err != nil {
+		if _, err := writer.Write(entry.content); err != nil {
 			return nil, err
 		}
 	}

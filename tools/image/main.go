@@ -1,5 +1,5 @@
 // Command image makes a container image of the programs in cmd/, without a container engine: one
-// layer with them and with what they need of a system, for each platform it is given.
+// layer with them and the system files that they need, for each platform.
 //
 // It writes an OCI image layout, which registries' clients and engines read; it pushes nothing. The
 // same source gives the same bytes. "make image" calls it:
@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user is who the programs run as: any who is not root, by number, which Kubernetes can tell that from.
+// user is the user of the programs: not root, and as a number, so that Kubernetes can check runAsNonRoot.
 const user = "65532:65532"
 
 func main() {

@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Levels renders how much of all is done, and of each level, in at most some lines, none of them wider than a width.
+// Levels renders the progress of the apply and of each level, in at most height lines of at most width columns.
 func Levels(shown progress.Progress, width, height int) []string {
 	p := page{shown}
 	if width < 1 || height < 1 {
@@ -31,8 +31,8 @@ func label(l progress.Level) string {
 	return "level " + printable.Line(l.Name)
 }
 
-// levelLines shows the levels in some lines. Where there is no room for all, those that are
-// done and those to come are summed up, but for the ones next to what runs.
+// levelLines renders the levels in at most room lines. If there is no room for all of them, those
+// that are done and those to come are summed up, except the ones next to running levels.
 func (p page) levelLines(width, room int) []string {
 	rows := p.Levels
 	shown := choose(rows, room)
@@ -78,16 +78,16 @@ func (p page) levelLines(width, room int) []string {
 	return lines
 }
 
-// How many levels are shown beside those that run, where there are many.
+// How many levels are shown beside the running ones, if there are many.
 const (
 	fewLevels = 12 // all are shown
 	doneShown = 3
 	nextShown = 6
 )
 
-// choose says which levels to show in some lines, in their order: those that failed and those
-// that run first, then some around them. If not all are, a line is left for how many others
-// there are.
+// choose returns the levels to show in at most room lines, in their order. It prefers failed
+// levels and running levels, then the levels next to them. If it omits levels, it leaves a line
+// for their number.
 func choose(rows []progress.Level, room int) []int {
 	var all, ranked []int
 	first := slices.IndexFunc(rows, func(r progress.Level) bool { return !r.IsDone() })
@@ -101,7 +101,7 @@ func choose(rows []progress.Level, room int) []int {
 		case !row.IsDone() && row.IsBegun():
 			return 1
 		case i < first:
-			return 2 * (1 + first - i) // the last that are done are half as near as the next to come
+			return 2 * (1 + first - i) // a finished level counts as twice as far as a level to come
 		default:
 			return 2 + i - first
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/runlevel/runlevel/internal/session/progress"
 )
 
-// A style is how a text looks: what the terminal is told before it. The sixteen colours of the
-// terminal fit whatever theme it has; none of them says anything that the text does not.
+// A style is the escape sequence that is written before a text. The sixteen colours of the
+// terminal fit any theme; the text has all information without them.
 type style string
 
 const (
@@ -22,7 +22,7 @@ const (
 	slow   style = "\x1b[33m"
 )
 
-// of paints a text.
+// of returns the text in the style.
 func (s style) of(text string) string {
 	if text == "" || s == plain {
 		return text
@@ -30,14 +30,14 @@ func (s style) of(text string) string {
 	return string(s) + text + ansi.ResetStyle
 }
 
-// cut makes a line fit a width, however wide its characters are.
+// cut truncates a line to a width, whatever the width of its characters is.
 func cut(line string, width int) string { return ansi.Truncate(line, width, "…") }
 
-// cutLine is cut, as a list of one line.
+// cutLine returns cut as a list of one line.
 func cutLine(line string, width int) []string { return []string{cut(line, width)} }
 
-// wrap breaks a line that has no style into as many as it takes to fit a width. All but the first
-// are indented a little more. Where there is hardly any room beside that, the line is cut.
+// wrap breaks a line without a style into lines of a width. All but the first are indented by two
+// more columns. If that leaves hardly any room, the line is cut.
 func wrap(line string, width int) []string {
 	const narrowest = 16
 	text := strings.TrimLeft(line, " ")
@@ -49,11 +49,11 @@ func wrap(line string, width int) []string {
 	return strings.Split(indent+strings.ReplaceAll(ansi.Wrap(text, room, ""), "\n", "\n  "+indent), "\n")
 }
 
-// word is the first word of a line that tells of an event.
+// word returns the first word of the line of an event.
 func word(text string) string { return fmt.Sprintf("%-11s ", text) }
 
-// bar draws how much of something is done, waited for and failed. What there is only a little
-// of shows, and so does what is not all done.
+// bar draws how much is done, waiting and failed. A small share has at least one cell, and so
+// does the rest.
 func bar(width int, of progress.StateCounts) string {
 	failed, waits := cells(of.Failed, of.Total, width), cells(of.Waiting, of.Total, width)
 	done := cells(of.Done, of.Total, width)
@@ -72,7 +72,7 @@ func bar(width int, of progress.StateCounts) string {
 		bad.of(strings.Repeat("▚", failed)) + faint.of(strings.Repeat("░", rest))
 }
 
-// cells is how many of a width some of all are; one, if they are few.
+// cells returns the share of a width for some of all, at least one cell.
 func cells(some, all, width int) int {
 	if some <= 0 {
 		return 0

@@ -11,13 +11,13 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A job is a component that runs, or has objects that are waited for.
+// A job is a component that runs or waits for objects.
 type job struct {
 	progress.Component
 	waits []progress.Waited // the longest first
 }
 
-// jobs returns those of now: first those that wait, the longest first.
+// jobs returns the current jobs: first those that wait, the longest first.
 func (p page) jobs() []job {
 	byNode := map[string]*job{}
 	for _, l := range p.Levels {
@@ -26,7 +26,7 @@ func (p page) jobs() []job {
 		}
 	}
 	for _, w := range p.Waits {
-		if byNode[w.Node] == nil { // it is in no file of the release
+		if byNode[w.Node] == nil { // not in a file of the release
 			byNode[w.Node] = &job{Component: progress.Component{Node: w.Node}}
 		}
 		byNode[w.Node].waits = append(byNode[w.Node].waits, w)
@@ -43,7 +43,7 @@ func (p page) jobs() []job {
 	return jobs
 }
 
-// since returns when a job began to wait. One that does not wait comes after those that do.
+// since returns when a job began to wait. A job that does not wait is sorted after those that do.
 func (j job) since() time.Time {
 	if len(j.waits) > 0 {
 		return j.waits[0].Since
@@ -59,7 +59,7 @@ func (j job) name() string {
 	return printable.Line(j.Node)
 }
 
-// title says what runs, since when, and how long it took the last time.
+// title returns the name of a job, since when it runs, and how long it took the last time.
 func (p page) title(j job) string {
 	text := strong.of(j.name())
 	if j.IsRunning && !j.Began.IsZero() {
@@ -71,10 +71,10 @@ func (p page) title(j job) string {
 	return text
 }
 
-// cause is an object, and what it waits for.
+// cause returns an object, and what it waits for.
 func cause(w progress.Waited) string { return w.Name() + ": " + printable.Line(w.For) }
 
-// A detail is how much is said of the jobs.
+// A detail is how much of the jobs is shown.
 type detail struct {
 	waits, why int // of each job, and of each wait
 	whole      int // how many of the oldest waits have their lines wrapped instead of cut
@@ -82,13 +82,13 @@ type detail struct {
 
 const all = 1 << 20
 
-// details are tried from the most to the least.
+// details are tried in order, from the most to the least.
 var details = []detail{{all, 8, all}, {all, 3, all}, {all, 1, all}, {all, 1, 1}, {8, 1, 1}, {8, 0, 1}, {3, 0, 1}, {1, 0, 1}, oldestOnly}
 
-// oldestOnly leaves a line for each job, and the cause of the oldest wait.
+// oldestOnly is a line for each job, and the cause of the oldest wait.
 var oldestOnly = detail{0, 0, 1}
 
-// runningLines shows what runs in some lines, with as much of it as there is room for.
+// runningLines renders the jobs in at most room lines, with as much detail as fits.
 func (p page) runningLines(width, room int) []string {
 	jobs := p.jobs()
 	if len(jobs) == 0 {
@@ -107,11 +107,11 @@ func (p page) runningLines(width, room int) []string {
 	return p.crowdedLines(jobs, width, room)
 }
 
-// crowdedLines shows more jobs than there are lines: a line for each, but for the oldest wait,
-// which has up to two thirds of them.
+// crowdedLines renders more jobs than there are lines: a line for each, except the oldest wait,
+// which has up to two thirds of the lines.
 func (p page) crowdedLines(jobs []job, width, room int) []string {
 	const fewest = 3 // the job, its wait, and some of the cause
-	lines := []string{cut(p.shortly(jobs[0]), width)}
+	lines := []string{cut(p.oneLine(jobs[0]), width)}
 	if most := room * 2 / 3; most >= fewest {
 		lines = p.jobLines(jobs[0], oldestOnly, width)
 		if len(lines) > most {
@@ -130,7 +130,7 @@ func (p page) crowdedLines(jobs []job, width, room int) []string {
 	return lines
 }
 
-// jobLines are those of one job. With no room for its waits, the oldest is in the same line.
+// jobLines renders a job. Without room for its waits, the oldest is in the same line.
 func (p page) jobLines(item job, d detail, width int) []string {
 	if d.whole > 0 {
 		d.waits = max(d.waits, 1)
@@ -139,7 +139,7 @@ func (p page) jobLines(item job, d detail, width int) []string {
 	case len(item.waits) == 0:
 		return []string{cut("  "+p.title(item), width)}
 	case d.waits == 0:
-		return []string{cut(p.shortly(item), width)}
+		return []string{cut(p.oneLine(item), width)}
 	}
 	lines := []string{cut("  "+p.title(item), width)}
 	for i, w := range item.waits {
@@ -151,8 +151,8 @@ func (p page) jobLines(item job, d detail, width int) []string {
 	return lines
 }
 
-// waitLines say what is waited for, since when, and why. The cause of one that is shown as a whole
-// is not left out.
+// waitLines renders a wait, its time and its cause. A wait that is wrapped always has its
+// cause.
 func (p page) waitLines(w progress.Waited, d detail, width int) []string {
 	fit, why := cutLine, d.why
 	if d.whole > 0 {
@@ -174,8 +174,8 @@ func (p page) waitLines(w progress.Waited, d detail, width int) []string {
 	return lines
 }
 
-// shortly is a job in one line, with what it waits for the longest.
-func (p page) shortly(item job) string {
+// oneLine renders a job in one line, with its longest wait.
+func (p page) oneLine(item job) string {
 	name := strong.of(strings.TrimPrefix(item.name(), "level "))
 	if more := len(item.waits) - 1; more > 0 {
 		name += fmt.Sprintf(" (+%d)", more)

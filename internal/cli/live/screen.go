@@ -1,8 +1,8 @@
-// Package live is the live view of an apply on a terminal: how far each level is, what runs and what it waits
-// for, what has failed, and when it may be over.
+// Package live is the live view of an apply on a terminal: the progress of each level, running components and
+// their waits, failures, and the time that is left.
 //
 // Screen renders a progress.Progress as lines of text, without a terminal or a clock, so that it is tested with
-// values. A View draws it on a terminal, a few times a second, below what was printed before.
+// values. A View draws it on a terminal, a few times a second, below earlier output.
 //
 // Start is the call to start from. The parts of a screen are in screen.go, levels.go and running.go.
 package live
@@ -22,7 +22,7 @@ import (
 // A page is a progress that is rendered.
 type page struct{ progress.Progress }
 
-// Screen renders a progress in at most some lines, none of them wider than a width.
+// Screen renders a progress in at most height lines of at most width columns.
 func Screen(shown progress.Progress, width, height int) string {
 	p := page{shown}
 	if width < 1 || height < 1 {
@@ -30,7 +30,7 @@ func Screen(shown progress.Progress, width, height int) string {
 	}
 	lines := p.head(width)
 	parts := p.parts(width, height)
-	share(parts, height-len(lines))
+	distribute(parts, height-len(lines))
 	for _, part := range parts {
 		lines = append(lines, part.lines(width)...)
 	}
@@ -40,10 +40,10 @@ func Screen(shown progress.Progress, width, height int) string {
 	return strings.Join(lines[:min(height, len(lines))], "\n")
 }
 
-// head renders the title, the time, and how much is done.
+// head renders the title, the time, and the progress.
 func (p page) head(width int) []string {
 	times := clock(p.Now.Sub(p.Began))
-	if left := p.leftInWords(); left != "" {
+	if left := p.leftText(); left != "" {
 		times += ", " + left
 	}
 	title := printable.Line(p.Title)
@@ -54,7 +54,7 @@ func (p page) head(width int) []string {
 	return []string{strong.of(title) + strings.Repeat(" ", gap) + times, p.sum(width)}
 }
 
-// sum renders how much is done, has failed and is waited for.
+// sum renders the counts of objects that are done, failed and waiting.
 func (p page) sum(width int) string {
 	counts := fmt.Sprintf("%d/%d", p.Done, p.Total)
 	var more string
@@ -68,8 +68,8 @@ func (p page) sum(width int) string {
 	return bar(room, p.StateCounts) + " " + counts + more
 }
 
-// leftInWords renders the time that is left; "" if that is not known, or too short for a word.
-func (p page) leftInWords() string {
+// leftText renders the time that is left; "" if it is not known, or too short.
+func (p page) leftText() string {
 	left := p.Progress.Left
 	if left < 3*time.Second {
 		return ""
@@ -84,7 +84,7 @@ func (p page) leftInWords() string {
 	return "about " + clock(max(left.Round(step), step)) + " left"
 }
 
-// clock is a duration in few letters: 42s, 3m07s, 2h05m.
+// clock returns a duration as a short text: 42s, 3m07s, 2h05m.
 func clock(d time.Duration) string {
 	seconds := int(max(d, 0).Seconds())
 	switch minutes := seconds / 60; {
@@ -97,16 +97,16 @@ func clock(d time.Duration) string {
 	}
 }
 
-// A part is one list of the screen.
+// A part is a list on the screen.
 type part struct {
 	title string
 	want  int                            // lines, with the title
-	got   int                            // of them
+	got   int                            // lines that it gets
 	body  func(width, room int) []string // without the title
 }
 
-// lines are those of a part that has got some. With one line only, it is a title that says
-// how many there are.
+// lines renders a part in the lines that it gets. A single line is the title, which has the
+// number of items.
 func (p part) lines(width int) []string {
 	switch {
 	case p.got == 0:
@@ -118,7 +118,7 @@ func (p part) lines(width int) []string {
 	}
 }
 
-// The parts, in the order in which they stand.
+// The parts, from top to bottom.
 const (
 	levelPart = iota
 	runningPart
@@ -127,7 +127,7 @@ const (
 	recentPart
 )
 
-// parts returns what there is to show below the head, on a screen of some lines.
+// parts returns the parts below the head, on a screen of a height.
 func (p page) parts(width, height int) []part {
 	running := p.runningLines(width, height)
 	var failures, deletes, recent []string
@@ -156,22 +156,22 @@ func (p page) parts(width, height int) []part {
 // mostListed is how many items of a list are rendered: more than any screen shows.
 const mostListed = 100
 
-// list is a part that shows all items as a whole where there is room for that; else the last of
-// them, each in a line.
+// list returns a part with all items, wrapped, if there is room for them; otherwise with the last
+// items, each cut to a line.
 func list(title string, items []string, look style, width int) part {
 	if len(items) == 0 {
 		return part{}
 	}
 	items = items[max(0, len(items)-mostListed):]
-	var whole []string
+	var answer []string
 	for _, item := range items {
 		for _, line := range wrap("  "+item, width) {
-			whole = append(whole, look.of(line))
+			answer = append(answer, look.of(line))
 		}
 	}
-	return part{title: title, want: len(whole) + 1, body: func(width, room int) []string {
-		if len(whole) <= room {
-			return whole
+	return part{title: title, want: len(answer) + 1, body: func(width, room int) []string {
+		if len(answer) <= room {
+			return answer
 		}
 		var lines []string
 		for _, item := range items[max(0, len(items)-room):] {
@@ -181,7 +181,7 @@ func list(title string, items []string, look style, width int) part {
 	}}
 }
 
-// turns are in which order parts get their lines, and up to how many: a little of each
+// turns are the order in which parts get lines, and up to how many: a few for each part
 // first.
 var turns = []struct{ part, upTo int }{
 	{runningPart, 2}, {failedPart, 2}, {levelPart, 1}, {deletesPart, 2}, {levelPart, 4}, {runningPart, 4}, {failedPart, 4},
@@ -190,8 +190,8 @@ var turns = []struct{ part, upTo int }{
 	{runningPart, 1 << 20}, {levelPart, 1 << 20},
 }
 
-// share gives parts their lines. Titles without anything below them say nothing.
-func share(parts []part, room int) {
+// distribute gives lines to parts. A title alone gets none, unless it has the number of failures or deletes.
+func distribute(parts []part, room int) {
 	for _, turn := range turns {
 		p := &parts[turn.part]
 		more := max(0, min(min(p.want, turn.upTo)-p.got, room))
@@ -203,7 +203,7 @@ func share(parts []part, room int) {
 	}
 }
 
-// Line is an event in a line, as it is told where there is no live view.
+// Line returns an event as a line, as it is printed without a live view.
 func Line(event apply.Event) string {
 	what := string(event.Type)
 	if event.Type == apply.Applied {

@@ -4,12 +4,12 @@ package live
 
 import "os"
 
-// echo does nothing here: these terminals are set in other ways.
+// echo does nothing on this platform.
 type echo struct{ terminal *os.File }
 
 func (*echo) turnOff() {}
 
 func (*echo) restore() {}
 
-// notifyResumed has nothing to ask for: programs are not stopped here.
+// notifyResumed does nothing: programs are not stopped on this platform.
 func notifyResumed(chan<- os.Signal) {}

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// echo turns off that a terminal shows what is typed into it: that would be in the midst of the
-// screen, and Enter would move it. Nothing else changes: Ctrl-C stays a signal, and the shell reads
-// afterwards what was typed. A kill -9 leaves it off where the shell does not turn it on again, as
-// bash and zsh do.
+// echo turns off the echo of a terminal: typed characters would appear in the screen, and Enter would
+// move it. Nothing else changes: Ctrl-C stays a signal, and the shell reads typed input afterwards.
+// After a kill -9, the echo stays off unless the shell turns it on again, as bash and zsh
+// do.
 type echo struct {
 	terminal *os.File
 	isOff    bool
 }
 
-// turnOff does nothing in the background, where the terminal belongs to another process.
+// turnOff turns the echo off. It does nothing in the background, where the terminal belongs to another process.
 func (e *echo) turnOff() {
 	if state := e.state(); state != nil && state.Lflag&unix.ECHO != 0 {
 		state.Lflag &^= unix.ECHO
@@ -36,8 +36,8 @@ func (e *echo) restore() {
 	}
 }
 
-// state returns how the terminal is set, or nil for a process in the background: one that sets its
-// terminal is stopped.
+// state returns the state of the terminal, or nil for a process in the background: it would be
+// stopped if it set the state.
 func (e *echo) state() *term.State {
 	group, err := unix.IoctlGetInt(int(e.terminal.Fd()), unix.TIOCGPGRP)
 	if err == nil && group != unix.Getpgrp() {
@@ -50,5 +50,5 @@ func (e *echo) state() *term.State {
 	return state
 }
 
-// notifyResumed asks to be told when the program goes on that was stopped.
-func notifyResumed(told chan<- os.Signal) { signal.Notify(told, syscall.SIGCONT) }
+// notifyResumed sends a signal on the channel when the stopped program resumes.
+func notifyResumed(resumed chan<- os.Signal) { signal.Notify(resumed, syscall.SIGCONT) }

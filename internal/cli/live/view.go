@@ -16,24 +16,24 @@ import (
 // framesPerSecond is how often the screen is drawn, however much happens.
 const framesPerSecond = 10
 
-// A View keeps the progress of an apply on a terminal. It reads nothing from it, so that Ctrl-C stays a signal,
-// and it leaves the cursor to be seen: whatever ends the program, a kill -9 even, the terminal
-// is as it was, but for the echo of what is typed. It may be used by many at once.
+// A View shows the progress of an apply on a terminal. It does not read from the terminal, so that Ctrl-C stays a
+// signal, and does not hide the cursor: however the program ends, even by kill -9, the terminal
+// is unchanged, except for the echo of typed characters. Its methods may be called concurrently.
 type View struct {
 	clock   func() time.Time
 	stop    chan struct{}
 	drawing sync.WaitGroup
 
 	mu     sync.Mutex
-	still  *Still
+	area   *Area
 	echo   echo
 	fold   *progress.Fold
 	isOver bool
 }
 
-// Start shows what is planned on a terminal, until Stop is called.
+// Start shows the progress of a plan on a terminal, until Stop is called.
 func Start(terminal *os.File, plan progress.Intent, clock func() time.Time) *View {
-	v := &View{clock: clock, stop: make(chan struct{}), still: NewStill(terminal), echo: echo{terminal: terminal}, fold: progress.New(plan)}
+	v := &View{clock: clock, stop: make(chan struct{}), area: NewArea(terminal), echo: echo{terminal: terminal}, fold: progress.New(plan)}
 	v.drawing.Go(v.draw)
 	return v
 }
@@ -58,33 +58,33 @@ func (v *View) draw() {
 	}
 }
 
-// frame draws the screen, which leaves some room for what is printed.
+// frame draws the screen, and leaves some room for printed lines.
 func (v *View) frame(isResumed bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.echo.turnOff() // again, after Ctrl-Z and fg
 	v.fold.At(v.clock())
-	v.still.isSpoilt = isResumed
-	width, height := v.still.Size()
+	v.area.isOverwritten = isResumed
+	width, height := v.area.Size()
 	lines := strings.Split(Screen(v.fold.Progress(), width, height-1-max(1, height/8)), "\n")
-	_ = v.still.replace(lines, width, height) // without it there are lines, and the summary
+	_ = v.area.replace(lines, width, height) // on an error, the events and the summary remain
 }
 
-// Event takes in what has happened. It costs next to nothing: the next frame shows it.
+// Event records an event, cheaply: the next frame shows it.
 func (v *View) Event(event apply.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.fold.Event(event)
 }
 
-// Delete takes in how a pending delete stands; "" if it is over.
+// Delete records the state of a pending delete; "" if it is done.
 func (v *View) Delete(id kinds.ID, state string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.fold.Delete(id, state)
 }
 
-// Pending are the deletes that are not done.
+// Pending returns the deletes that are not done.
 func (v *View) Pending() []kinds.ID {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -95,18 +95,18 @@ func (v *View) Pending() []kinds.ID {
 	return all
 }
 
-// Write prints lines above the screen, which stay.
+// Write prints lines above the screen, where they stay.
 func (v *View) Write(text []byte) (int, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.isOver {
-		return v.still.terminal.Write(text)
+		return v.area.terminal.Write(text)
 	}
-	v.still.above = append(v.still.above, strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")...)
+	v.area.above = append(v.area.above, strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")...)
 	return len(text), nil
 }
 
-// Stop takes the screen away, and leaves what was printed.
+// Stop removes the screen, and leaves the printed lines.
 func (v *View) Stop() {
 	close(v.stop)
 	v.drawing.Wait()
@@ -114,8 +114,8 @@ func (v *View) Stop() {
 	defer v.mu.Unlock()
 	v.isOver = true
 	v.echo.restore()
-	width, height := v.still.Size()
-	_ = v.still.replace(nil, width, height)
+	width, height := v.area.Size()
+	_ = v.area.replace(nil, width, height)
 }
 
 var _ io.Writer = &View{}

@@ -1,13 +1,12 @@
-// Package pace says how far the heap may grow until garbage is collected, where the user has not set
+// Package pace sets how far the heap may grow until garbage is collected, unless the user has set
 // GOGC or GOMEMLIMIT.
 //
-// Left to itself, the garbage collector looks through a small heap over and over: twice before the
-// program has even begun, as what it is made of needs that much to begin. So this package sets the
-// pace by being there. Go begins with packages by the order of their paths, as soon as those that
-// they need have begun: this one comes before what is below k8s.io, as long as it needs no more
-// than it does.
+// By default, the garbage collector scans a small heap very often: twice before main begins, as the
+// initialization of the imported packages allocates that much. So this package sets the pace when it
+// is initialized. Go initializes packages in the order of their paths, as soon as their imports are
+// initialized: this package comes before those below k8s.io, as long as it has no further imports.
 //
-// Start with Tight, for those who want to stay small.
+// Tight is the call to start from, for programs that are to stay small.
 package pace
 
 import (
@@ -18,24 +17,24 @@ import (
 	"sync/atomic"
 )
 
-// The heap may have that many bytes, as if all of it were in use; and by how many percent it may
-// grow where that is more: as Go has it, or less.
+// The heap may have smallHeap bytes without a collection, or grow by a percentage if that is more:
+// that of Go, or a smaller one.
 const (
 	smallHeap    = 33 << 20
 	usualGrowth  = 100
 	tightGrowth  = 35
-	leastCounted = 4 << 20 // what counts as in use at least
+	leastCounted = 4 << 20 // the lower bound of bytes in use
 )
 
-// growth is by how many percent a heap that is not small may grow.
+// growth is the percentage by which a heap that is not small may grow.
 var growth = start()
 
-// Tight keeps a large heap from growing by more than a third of what is in use. A limit of the
-// runtime's, which stays what it is, would make it collect without end once what is in use comes
-// near it.
+// Tight keeps a large heap from growing by more than a third of the bytes in use. A memory limit of
+// the runtime would not do: it makes the runtime collect without end once the bytes in use come near
+// it.
 func Tight() { growth.Store(tightGrowth) }
 
-// start sets the pace, now and after each round of the garbage collector.
+// start sets the pace, now and after each cycle of the garbage collector.
 func start() *atomic.Int64 {
 	var growth atomic.Int64
 	growth.Store(usualGrowth)
@@ -46,12 +45,12 @@ func start() *atomic.Int64 {
 	return &growth
 }
 
-// percent is by how many percent of what is in use the heap may grow.
+// percent returns the percentage of the bytes in use by which the heap may grow.
 func percent(inUse uint64, growth int) int {
 	return max(growth, int(100*smallHeap/max(inUse, leastCounted))-100)
 }
 
-// inUse is how many bytes the collector has found in use.
+// inUse returns the number of bytes that the last cycle has found in use.
 func inUse() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
@@ -61,10 +60,10 @@ func inUse() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// afterEachRound does something whenever the garbage collector has found that nothing refers to what
-// this has made.
+// afterEachRound calls a function after each cycle of the garbage collector, when the collector has
+// found an object without references.
 func afterEachRound(do func()) {
-	type garbage struct{ _ [16]byte } // large enough to share its place with nothing else
+	type garbage struct{ _ [16]byte } // too large for the tiny allocator
 	runtime.SetFinalizer(&garbage{}, func(*garbage) {
 		do()
 		afterEachRound(do)

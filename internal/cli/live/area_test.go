@@ -27,10 +27,10 @@ func drawn(t *testing.T, width, height int, texts ...string) string {
 	}
 	emulator := vt10x.New(vt10x.WithSize(width, height))
 	fmt.Fprint(emulator, "$ runlevel\r\n")
-	still := live.NewStill(device)
+	area := live.NewArea(device)
 	const end = '\x00'
 	for _, text := range texts {
-		if err := still.Draw(func(int, int) []string { return strings.Split(text, "\n") }); err != nil {
+		if err := area.Draw(func(int, int) []string { return strings.Split(text, "\n") }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,14 +16,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// A statusAsker asks a cluster how a release stands.
-type statusAsker struct {
+// A statusReader reads the status of a release from a cluster.
+type statusReader struct {
 	cluster *cluster.Cluster
 	flags   *statusFlags
 }
 
-// ask returns how the release stands. What can't be found out is said, and the rest is there all the same.
-func (a *statusAsker) ask(ctx context.Context) (*releaseStatus, error) {
+// read returns the status of the release. Whatever can't be read is listed as unknown in it.
+func (a *statusReader) read(ctx context.Context) (*releaseStatus, error) {
 	s := &releaseStatus{Messages: []why.Message{}}
 	records, unread := a.flags.cluster.knownRecords(ctx, a.cluster, a.flags.name)
 	if unread != "" {
@@ -52,13 +52,13 @@ func (a *statusAsker) ask(ctx context.Context) (*releaseStatus, error) {
 		a.addNotKept(ctx, s)
 	}
 	if of == nil && s.ClusterVersion == nil && s.Lost == nil && unread == "" {
-		s.say("%s", a.flags.cluster.noneApplied(a.flags.name))
+		s.addMessage("%s", a.flags.cluster.notAppliedMessage(a.flags.name))
 		if s.Lock != nil && !s.Lock.Expired {
-			s.say("%s is about to: it has held the lock for %s", s.Lock.Holder, age(s.Time, s.Lock.Since))
+			s.addMessage("%s is about to: it has held the lock for %s", s.Lock.Holder, age(s.Time, s.Lock.Since))
 		}
 	}
 	s.Gates = append(s.Gates, s.gates()...)
-	s.Done = s.Done && len(s.Unknown) == 0 && s.isWell()
+	s.Done = s.Done && len(s.Unknown) == 0 && s.isHealthy()
 	return s, ctx.Err()
 }
 
@@ -69,11 +69,11 @@ func named(release string) string {
 	return " " + release
 }
 
-func (s *releaseStatus) say(format string, args ...any) {
+func (s *releaseStatus) addMessage(format string, args ...any) {
 	s.Messages = append(s.Messages, why.Message{Text: fmt.Sprintf(format, args...)})
 }
 
-// notKnown notes what could not be found out. A kind that is not served is known well enough.
+// notKnown adds an error to the unknown facts, unless the kind is not served.
 func (s *releaseStatus) notKnown(what string, err error) {
 	if err == nil || errors.Is(err, cluster.ErrNotServed) {
 		return
@@ -83,11 +83,11 @@ func (s *releaseStatus) notKnown(what string, err error) {
 	}
 }
 
-// addRecord adds what the record tells, and how the objects of the release stand.
-func (a *statusAsker) addRecord(ctx context.Context, s *releaseStatus, of *record.Record) {
-	whole := why.ExplainRelease(ctx, a.cluster, of, a.flags.cluster.namespace)
-	s.Done, s.Messages, s.Objects, s.Missing, s.Unknown = whole.Done, whole.Messages, whole.Objects, whole.Missing, append(s.Unknown, whole.Unknown...)
-	s.NotKept = whole.NotKept
+// addRecord adds the contents of the record, and the state of the objects of the release.
+func (a *statusReader) addRecord(ctx context.Context, s *releaseStatus, of *record.Record) {
+	answer := why.ExplainRelease(ctx, a.cluster, of, a.flags.cluster.namespace)
+	s.Done, s.Messages, s.Objects, s.Missing, s.Unknown = answer.Done, answer.Messages, answer.Objects, answer.Missing, append(s.Unknown, answer.Unknown...)
+	s.NotKept = answer.NotKept
 	s.addHistory(of)
 	s.Repairs, s.Hooks = of.Repairs, why.HookStatuses(of)
 	if of.Run != nil {
@@ -96,13 +96,13 @@ func (a *statusAsker) addRecord(ctx context.Context, s *releaseStatus, of *recor
 	if s.State == record.Partial || of.Run != nil {
 		s.LastSeconds = of.Durations[s.Mode].All
 	}
-	asked, err := askedOf(ctx, a.cluster, of)
+	requested, err := requestedDeletes(ctx, a.cluster, of)
 	s.notKnown("which deletes are pending", err)
-	s.Deletes = pendingDeletes(precondition.ObserveDeletes(ctx, a.cluster, asked), a.cluster.Now())
+	s.Deletes = pendingDeletes(precondition.ObserveDeletes(ctx, a.cluster, requested), a.cluster.Now())
 }
 
-// addNotKept adds why the operator does not keep a release that has no record.
-func (a *statusAsker) addNotKept(ctx context.Context, s *releaseStatus) {
+// addNotKept adds why the operator does not keep a release without a record in place.
+func (a *statusReader) addNotKept(ctx context.Context, s *releaseStatus) {
 	notKept, unknown := why.ExplainNotKept(ctx, a.cluster, a.flags.cluster.lock(a.cluster, s.Release))
 	s.Unknown = append(s.Unknown, unknown...)
 	if s.NotKept = notKept; notKept != nil {
@@ -111,7 +111,7 @@ func (a *statusAsker) addNotKept(ctx context.Context, s *releaseStatus) {
 	}
 }
 
-// addHistory adds which version it is, and which one was completed before.
+// addHistory adds the version, and the version that was completed before.
 func (s *releaseStatus) addHistory(of *record.Record) {
 	newest := of.Newest()
 	if newest == nil {
@@ -129,7 +129,7 @@ func (s *releaseStatus) addHistory(of *record.Record) {
 	}
 }
 
-// addRun adds how far an apply is that is not done.
+// addRun adds the progress of an apply that is not done.
 func (s *releaseStatus) addRun(of *record.Record) {
 	p := progress.FromRun(of.Run)
 	s.Mode, s.Progress = of.Run.Mode, &p
@@ -142,10 +142,10 @@ func (s *releaseStatus) addRun(of *record.Record) {
 	}
 }
 
-// addLock adds who holds the lock.
-func (a *statusAsker) addLock(ctx context.Context, s *releaseStatus) {
+// addLock adds the holder of the lock.
+func (a *statusReader) addLock(ctx context.Context, s *releaseStatus) {
 	held, err := a.flags.cluster.lock(a.cluster, s.Release).Holder(ctx)
-	if err != nil && s.History == nil { // else it is said with what the record tells
+	if err != nil && s.History == nil { // else addRecord has added the error
 		s.notKnown("who holds the lock", err)
 	}
 	if held != nil {
@@ -153,8 +153,8 @@ func (a *statusAsker) addLock(ctx context.Context, s *releaseStatus) {
 	}
 }
 
-// gates returns what holds back the next minor version, as far as that can be said without its payload. Where the
-// ClusterVersion says that something does, it has all of it.
+// gates returns what blocks the next minor version, as far as that is known without its payload. If the
+// ClusterVersion has such gates, they are complete.
 func (s *releaseStatus) gates() []releaseGate {
 	if slices.ContainsFunc(s.Gates, func(g releaseGate) bool { return !g.Requested }) {
 		return nil

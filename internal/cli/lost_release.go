@@ -13,18 +13,18 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A lostRelease is a release that has objects on the cluster, and no record in the namespace that is looked at.
+// A lostRelease is a release that has objects on the cluster, and no record in the namespace of records.
 type lostRelease struct {
 	Name      string   `json:"-"`
-	Objects   int      `json:"objects"`             // of the kinds that are looked at
+	Objects   int      `json:"objects"`             // of the kinds that are searched
 	Elsewhere []string `json:"elsewhere,omitempty"` // the namespaces that have its record
 
-	newest    *record.HistoryEntry // that the objects tell; nil if they have no version
+	newest    *record.HistoryEntry // from the annotations of the objects; nil if they have no version
 	namespace string
 }
 
 // findLost returns the release of a name that has objects on the cluster, or all such releases if the name is empty. It is
-// called where there is no record.
+// called if there is no record.
 func (f *clusterFlags) findLost(ctx context.Context, c *cluster.Cluster, name string) ([]lostRelease, error) {
 	found, err := session.FindLost(ctx, c)
 	if err != nil {
@@ -44,7 +44,7 @@ func (f *clusterFlags) findLost(ctx context.Context, c *cluster.Cluster, name st
 	return lost, nil
 }
 
-// title says in which version the release is on the cluster, and where its record is.
+// title returns the version of the release on the cluster, and the namespace of its record.
 func (l *lostRelease) title() string {
 	text := l.Name
 	if l.newest != nil {
@@ -56,13 +56,13 @@ func (l *lostRelease) title() string {
 	return text + ": applied, and its record is lost"
 }
 
-// String says what the objects tell, and what to do.
+// String returns the state of the objects, and the next command.
 func (l *lostRelease) String() string {
-	there := printable.Count(l.Objects, "object")
+	count := printable.Count(l.Objects, "object")
 	if len(l.Elsewhere) > 0 {
-		return printable.Line(fmt.Sprintf("%s of it on the cluster, and its record is in namespace %s: see --record-namespace %s", there, strings.Join(l.Elsewhere, ", "), l.Elsewhere[0]))
+		return printable.Line(fmt.Sprintf("%s of it on the cluster, and its record is in namespace %s: see --record-namespace %s", count, strings.Join(l.Elsewhere, ", "), l.Elsewhere[0]))
 	}
-	text := fmt.Sprintf("%s of it on the cluster, and namespace %s has neither its record nor the copy in its Lease: ", there, l.namespace)
+	text := fmt.Sprintf("%s of it on the cluster, and namespace %s has neither its record nor the copy in its Lease: ", count, l.namespace)
 	if l.newest == nil {
 		return text + "apply it again, in the version that it has or a newer one, to have its objects adopted by a new record"
 	}
@@ -70,9 +70,9 @@ func (l *lostRelease) String() string {
 		text, objectmeta.VersionAnnotation, l.newest.Version))
 }
 
-// noneText says for people that there is no record, and which releases have objects all the same.
-func (f *clusterFlags) noneText(ctx context.Context, c *cluster.Cluster) []string {
-	lines := []string{f.noneApplied("")}
+// notAppliedLines returns the message that there is no record, and the releases that have objects nevertheless.
+func (f *clusterFlags) notAppliedLines(ctx context.Context, c *cluster.Cluster) []string {
+	lines := []string{f.notAppliedMessage("")}
 	lost, err := f.findLost(ctx, c, "")
 	if err != nil {
 		return append(lines, "not known: whether objects of a release are on the cluster: "+printable.Line(err.Error()))
@@ -83,8 +83,8 @@ func (f *clusterFlags) noneText(ctx context.Context, c *cluster.Cluster) []strin
 	return lines
 }
 
-// addLost adds what the objects of a release tell that has no record. Without a name, it is the only such release.
-func (a *statusAsker) addLost(ctx context.Context, s *releaseStatus) {
+// addLost adds the state of a release that has objects and no record. Without a name, it is the only such release.
+func (a *statusReader) addLost(ctx context.Context, s *releaseStatus) {
 	lost, err := a.flags.cluster.findLost(ctx, a.cluster, a.flags.name)
 	s.notKnown("whether objects of the release are on the cluster", err)
 	at := slices.IndexFunc(lost, func(l lostRelease) bool { return l.Name == s.Release })
@@ -103,5 +103,5 @@ func (a *statusAsker) addLost(ctx context.Context, s *releaseStatus) {
 	if newest := lost[at].newest; newest != nil {
 		s.State, s.Version = newest.State, newest.Version
 	}
-	s.say("%s", s.Lost)
+	s.addMessage("%s", s.Lost)
 }

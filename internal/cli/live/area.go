@@ -10,27 +10,27 @@ import (
 	"golang.org/x/term"
 )
 
-// A Still is a text on a terminal that is drawn again in its place.
-type Still struct {
+// An Area is a text on a terminal that is redrawn in place.
+type Area struct {
 	terminal      *os.File
 	width, height int
-	drawn         []string // what it shows
-	above         []string // lines that are yet to be printed above it, and stay
-	printed       []string // the last of those that were
-	isSpoilt      bool     // another program has written to the terminal
+	drawn         []string // the lines that it shows
+	above         []string // lines to print above it, where they stay
+	printed       []string // the last lines that were printed above it
+	isOverwritten bool     // another program has written to the terminal
 }
 
-// NewStill returns a still on which nothing is drawn yet.
-func NewStill(terminal *os.File) *Still { return &Still{terminal: terminal} }
+// NewArea returns an area without lines.
+func NewArea(terminal *os.File) *Area { return &Area{terminal: terminal} }
 
-// The size that a terminal has which does not tell its own.
+// The size of a terminal that does not report its size.
 const (
 	usualWidth  = 80
 	usualHeight = 24
 )
 
 // Size returns the size of the terminal.
-func (s *Still) Size() (width, height int) {
+func (s *Area) Size() (width, height int) {
 	width, height, err := term.GetSize(int(s.terminal.Fd()))
 	if err != nil || width < 1 || height < 1 {
 		return usualWidth, usualHeight
@@ -38,17 +38,17 @@ func (s *Still) Size() (width, height int) {
 	return width, height
 }
 
-// Draw draws lines in place of those before. They are rendered for a width, and with some of them in at most a number
-// of lines. Long ones are wrapped where there is room for that, and cut where there is not.
-func (s *Still) Draw(render func(width, some int) []string) error {
+// Draw replaces the lines of the area. They are rendered for a width and a number of lines for variable parts. Long lines
+// are wrapped if there is room for that, and cut otherwise.
+func (s *Area) Draw(render func(width, some int) []string) error {
 	width, height := s.Size()
 	lines := render(width, max(height/2, 1))
 	return s.replace(fitting(lines, width, height-1), width, height) // the cursor has a line of its own
 }
 
-// replace draws lines that fit a screen in place of those before. Where the terminal may have broken what stood there, all is
-// drawn again, with what was printed last.
-func (s *Still) replace(lines []string, width, height int) error {
+// replace replaces the lines with lines that fit the screen. If the terminal may have garbled the screen, it draws all of it
+// again, with the lines that were printed last.
+func (s *Area) replace(lines []string, width, height int) error {
 	if os.Getenv("NO_COLOR") != "" {
 		for i := range lines {
 			lines[i] = Plain(lines[i])
@@ -56,7 +56,7 @@ func (s *Still) replace(lines []string, width, height int) error {
 	}
 	var text strings.Builder
 	switch isNarrower := width < s.width || height < s.height; {
-	case len(s.drawn) > 0 && (isNarrower || s.isSpoilt):
+	case len(s.drawn) > 0 && (isNarrower || s.isOverwritten):
 		text.WriteString(ansi.EraseEntireScreen + ansi.CursorHomePosition)
 		s.above, s.printed = append(s.printed, s.above...), nil
 	case slices.Equal(lines, s.drawn) && len(s.above) == 0:
@@ -64,7 +64,7 @@ func (s *Still) replace(lines []string, width, height int) error {
 	case len(s.drawn) > 0:
 		text.WriteString("\r" + ansi.CursorUp(len(s.drawn)))
 	}
-	if len(s.above) > 0 { // which may take more than a line each
+	if len(s.above) > 0 { // they may be wrapped
 		text.WriteString(ansi.EraseScreenBelow)
 	}
 	for _, line := range slices.Concat(s.above, lines) {
@@ -73,12 +73,12 @@ func (s *Still) replace(lines []string, width, height int) error {
 	text.WriteString(ansi.EraseScreenBelow)
 	s.printed = append(s.printed, s.above...)
 	s.printed = s.printed[max(0, len(s.printed)-height):]
-	s.width, s.height, s.drawn, s.above, s.isSpoilt = width, height, lines, nil, false
+	s.width, s.height, s.drawn, s.above, s.isOverwritten = width, height, lines, nil, false
 	_, err := s.terminal.WriteString(text.String())
 	return err
 }
 
-// fitting returns lines that fit a screen.
+// fitting returns the lines, wrapped or cut to fit a screen.
 func fitting(lines []string, width, height int) []string {
 	var wrapped, short []string
 	for _, line := range lines {
