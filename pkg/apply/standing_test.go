@@ -63,7 +63,7 @@ func TestRecordTellsHowTheRunStands(t *testing.T) {
 		{Name: "level 20, web", State: "blocked", After: []int{0}, Steps: step("web", "0000_20_web_10.yaml")},
 		{Name: "level 30, shop", State: "blocked", After: []int{1, 2}, Steps: step("shop", "0000_30_shop_10.yaml")},
 	}}
-	clocks := cmp.Options{cmpopts.IgnoreFields(record.Run{}, "Told"), cmpopts.IgnoreFields(record.RunStep{}, "Since")}
+	clocks := cmp.Options{cmpopts.IgnoreFields(record.Run{}, "ReportedAt"), cmpopts.IgnoreFields(record.RunStep{}, "Since")}
 	if diff := cmp.Diff(want, did.record.Run, clocks); diff != "" {
 		t.Errorf("while it ran (-want +got):\n%s", diff)
 	}

@@ -227,7 +227,7 @@ func quoted(value any, written string) string {
 // unreadable returns the problem of a text that can't be decoded.
 func unreadable(path string, number, line int, err error) Problem {
 	problem := Problem{File: path, Line: line, Document: number, Cause: Unreadable, Message: err.Error()}
-	var syntax *yamltext.Error
+	var syntax *yamltext.TextError
 	if errors.As(err, &syntax) && syntax.Line > 0 {
 		problem.Line = max(line, 1) + syntax.Line - 1
 	}

@@ -41,7 +41,7 @@ func (c chunk) decodeYAML() (decoded, error) {
 // decode reads one document.
 func decode(text []byte) (decoded, error) {
 	root, err := yamltext.Parse(text)
-	var more *yamltext.Error
+	var more *yamltext.TextError
 	if errors.As(err, &more) {
 		return decoded{}, err
 	}
@@ -79,7 +79,7 @@ func isPeculiar(text []byte) bool {
 func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error) {
 	if cause == nil && mayHaveAliases(text) {
 		if at := yamltext.OddBreak(text); at >= 0 {
-			return decoded{}, &yamltext.Error{Line: yamltext.LineAt(text, int64(at)), Message: oddBreakMessage}
+			return decoded{}, &yamltext.TextError{Line: yamltext.LineAt(text, int64(at)), Message: oddBreakMessage}
 		}
 	}
 	var value any

@@ -82,7 +82,7 @@ func (s *substitution) apply(text []byte) ([]byte, error) {
 var endsImage = [256]bool{'\t': true, '\n': true, '\f': true, '\r': true, ' ': true, '"': true, '\'': true}
 
 // errImages is the error of a text that is too long after substitution.
-var errImages = &yamltext.Error{Message: "with the images of the release it has more than 32 MiB, which is the limit for a file"}
+var errImages = &yamltext.TextError{Message: "with the images of the release it has more than 32 MiB, which is the limit for a file"}
 
 // find returns the offset of the first image in a word, and the replacement for the rest of
 // the word; -1 if there is none. Of several images at an offset it is the shortest.

@@ -47,7 +47,7 @@ func decodeJSON(text []byte) ([]decoded, error) {
 		}
 		d, err := decodeOneJSON(raw)
 		if err != nil {
-			return found, &yamltext.Error{Line: line, Message: err.Error()}
+			return found, &yamltext.TextError{Line: line, Message: err.Error()}
 		}
 		d.text = chunk{text: raw, line: line, at: start}
 		found = append(found, d)
@@ -77,7 +77,7 @@ func isComment(text []byte) bool {
 	return true
 }
 
-func jsonError(text []byte, err error, offset int64) *yamltext.Error {
+func jsonError(text []byte, err error, offset int64) *yamltext.TextError {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		offset = syntax.Offset - 1 // which is behind the character
@@ -86,5 +86,5 @@ func jsonError(text []byte, err error, offset int64) *yamltext.Error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		offset, message = int64(len(text)), "the JSON ends too early"
 	}
-	return &yamltext.Error{Line: yamltext.LineAt(text, offset), Message: message}
+	return &yamltext.TextError{Line: yamltext.LineAt(text, offset), Message: message}
 }

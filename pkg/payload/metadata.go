@@ -60,7 +60,7 @@ func (r *reader) readMetadata(folder string, optional bool) {
 	found, err := ParseReferences(text)
 	if err != nil {
 		problem := Problem{File: imagesPath, Cause: Mislabelled, Message: err.Error()}
-		var syntax *yamltext.Error
+		var syntax *yamltext.TextError
 		if errors.As(err, &syntax) {
 			problem.Line = syntax.Line
 		}

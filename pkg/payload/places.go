@@ -11,7 +11,7 @@ import (
 
 // Places has the positions of a manifest's fields in its file.
 type Places struct {
-	*yamltext.Places
+	*yamltext.FieldPlaces
 	text chunk
 }
 
@@ -21,12 +21,12 @@ func newPlaces(text chunk) *Places {
 	if err != nil {
 		root = nil
 	}
-	return &Places{Places: yamltext.NewPlaces(root), text: text}
+	return &Places{FieldPlaces: yamltext.NewPlaces(root), text: text}
 }
 
-// At returns the line and column of a field in the file: see yamltext.Places.
+// At returns the line and column of a field in the file: see yamltext.FieldPlaces.
 func (p *Places) At(path ...string) (line, column int) {
-	line, column = p.Places.At(path...)
+	line, column = p.FieldPlaces.At(path...)
 	return p.text.fileLine(line), column
 }
 

@@ -27,11 +27,11 @@ var (
 // split splits a file at the lines that begin with "---", as Kubernetes does. A
 // separator may be followed by blanks and a comment only. The text between two
 // separators is a document even if it is empty.
-func split(text []byte) ([]chunk, *yamltext.Error) {
+func split(text []byte) ([]chunk, *yamltext.TextError) {
 	whole := len(text)
 	text = bytes.TrimPrefix(text, byteOrderMark)
 	if at := invalidUTF8(text); at >= 0 {
-		return nil, &yamltext.Error{Line: 1 + bytes.Count(text[:at], []byte("\n")), Message: "this is not UTF-8 text: save the file as UTF-8"}
+		return nil, &yamltext.TextError{Line: 1 + bytes.Count(text[:at], []byte("\n")), Message: "this is not UTF-8 text: save the file as UTF-8"}
 	}
 	var chunks []chunk
 	line := 1
@@ -48,7 +48,7 @@ func split(text []byte) ([]chunk, *yamltext.Error) {
 		}
 		line += bytes.Count(body, []byte("\n"))
 		if extra := bytes.TrimSpace(marker[len(separator):]); len(extra) > 0 && extra[0] != '#' {
-			return chunks, &yamltext.Error{Line: line, Message: `only a comment may stand behind "---": put the rest on the next line`}
+			return chunks, &yamltext.TextError{Line: line, Message: `only a comment may stand behind "---": put the rest on the next line`}
 		}
 		line++
 		text = rest

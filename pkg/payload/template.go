@@ -33,7 +33,7 @@ func renderTemplate(ctx context.Context, text []byte, data templateData) ([]byte
 		return text, nil
 	}
 	if len(text) > maxTemplate {
-		return nil, &yamltext.Error{Message: fmt.Sprintf("its template has %d bytes, and may have 1 MiB: put what needs no template into %s/", len(text), ReleaseFolder)}
+		return nil, &yamltext.TextError{Message: fmt.Sprintf("its template has %d bytes, and may have 1 MiB: put what needs no template into %s/", len(text), ReleaseFolder)}
 	}
 	parsed, err := template.New("manifest").Option("missingkey=error").Parse(string(text))
 	if err != nil {
@@ -70,10 +70,10 @@ func templateError(err error) error {
 	message := err.Error()
 	found := templateErrorPlace.FindStringSubmatch(message)
 	if found == nil {
-		return &yamltext.Error{Message: "its template can't be rendered: " + message}
+		return &yamltext.TextError{Message: "its template can't be rendered: " + message}
 	}
 	line, _ := strconv.Atoi(found[1])
 	message = strings.TrimPrefix(message, found[0])
 	message = strings.TrimPrefix(message, `executing "manifest" at `)
-	return &yamltext.Error{Line: line, Message: "its template can't be rendered: " + message}
+	return &yamltext.TextError{Line: line, Message: "its template can't be rendered: " + message}
 }

@@ -103,7 +103,7 @@ func (c templateChecker) refuse(node parse.Node, construct string) error {
 	if advice := templateAdvice[construct]; advice != "" {
 		message += ": " + advice
 	}
-	return &yamltext.Error{
+	return &yamltext.TextError{
 		Line:    yamltext.LineAt(c.text, int64(node.Position())),
 		Message: fmt.Sprintf("%s (allowed are fields, texts, if, with, and the functions %s)", message, strings.Join(slices.Sorted(maps.Keys(templateFunctions)), ", ")),
 	}

@@ -48,7 +48,7 @@ type parser struct {
 // parse reads the text of the annotation.
 func (p *parser) parse(written string) *Hooks {
 	read, err := readText(written)
-	var wrong *yamltext.Error
+	var wrong *yamltext.TextError
 	if errors.As(err, &wrong) {
 		p.problems = append(p.problems, HookProblem{Rule: RuleInvalid, Path: annotationPath(Annotation), Line: wrong.Line, Column: wrong.Column, Message: wrong.Message})
 		return nil

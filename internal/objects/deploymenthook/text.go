@@ -17,20 +17,20 @@ import (
 type text struct {
 	value  any
 	root   *yaml.Node
-	places *yamltext.Places
+	places *yamltext.FieldPlaces
 }
 
-// readText reads a text of one document. Its errors are of type *yamltext.Error, and do not quote the text, which may be
+// readText reads a text of one document. Its errors are of type *yamltext.TextError, and do not quote the text, which may be
 // secret.
 func readText(written string) (*text, error) {
 	content := []byte(written)
 	if at := yamltext.OddBreak(content); at >= 0 { // one library reads a comment, the other a value
-		return nil, &yamltext.Error{Line: yamltext.LineAt(content, int64(at)), Column: 1, Message: "this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in hooks: write them as \\u2028 within double quotes"}
+		return nil, &yamltext.TextError{Line: yamltext.LineAt(content, int64(at)), Column: 1, Message: "this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in hooks: write them as \\u2028 within double quotes"}
 	}
 	root, err := yamltext.Parse(content)
-	var more *yamltext.Error
+	var more *yamltext.TextError
 	if errors.As(err, &more) {
-		return nil, &yamltext.Error{Line: max(more.Line, 1), Column: 1, Message: "it has more than one document: write pre, mid and post into one"}
+		return nil, &yamltext.TextError{Line: max(more.Line, 1), Column: 1, Message: "it has more than one document: write pre, mid and post into one"}
 	} else if err != nil {
 		return nil, syntaxError(err, written)
 	}
@@ -42,7 +42,7 @@ func readText(written string) (*text, error) {
 		return nil, err
 	}
 	if twice := yamltext.RepeatedKeys(read.root); len(twice) > 0 {
-		return nil, &yamltext.Error{Line: twice[0].Line, Column: twice[0].Column, Message: fmt.Sprintf("the key %q stands twice in the same mapping: keep one of them", printable.Truncate(twice[0].Key, maxQuoted))}
+		return nil, &yamltext.TextError{Line: twice[0].Line, Column: twice[0].Column, Message: fmt.Sprintf("the key %q stands twice in the same mapping: keep one of them", printable.Truncate(twice[0].Key, maxQuoted))}
 	}
 	if err := utilyaml.Unmarshal(content, &read.value); err != nil {
 		return nil, syntaxError(err, written)
@@ -51,7 +51,7 @@ func readText(written string) (*text, error) {
 }
 
 // syntaxError returns the syntax error of a text, with the line.
-func syntaxError(err error, written string) *yamltext.Error {
+func syntaxError(err error, written string) *yamltext.TextError {
 	syntax := yamltext.ErrorOf(err)
 	switch { // these quote the text
 	case strings.HasPrefix(syntax.Message, "unknown anchor"):
@@ -72,9 +72,9 @@ const aliasMessage = `anchors and aliases are not allowed in hooks: write out wh
 func ordinary(node *yaml.Node) error {
 	switch {
 	case node.Kind == yaml.AliasNode || node.Anchor != "":
-		return &yamltext.Error{Line: node.Line, Column: node.Column, Message: aliasMessage}
+		return &yamltext.TextError{Line: node.Line, Column: node.Column, Message: aliasMessage}
 	case node.Style&yaml.TaggedStyle != 0:
-		return &yamltext.Error{Line: node.Line, Column: node.Column, Message: `tags are not allowed in hooks: put a text that begins with "!" in quotes`}
+		return &yamltext.TextError{Line: node.Line, Column: node.Column, Message: `tags are not allowed in hooks: put a text that begins with "!" in quotes`}
 	}
 	for _, child := range node.Content {
 		if err := ordinary(child); err != nil {

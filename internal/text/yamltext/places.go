@@ -6,21 +6,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Places has the positions of the fields of a document.
-type Places struct {
+// FieldPlaces has the positions of the fields of a document.
+type FieldPlaces struct {
 	root     *yaml.Node
 	children map[*yaml.Node]map[string]field // cached: there may be thousands of problems
 }
 
 // NewPlaces returns the positions in a document; root is nil for an empty one.
-func NewPlaces(root *yaml.Node) *Places {
-	return &Places{root: root, children: map[*yaml.Node]map[string]field{}}
+func NewPlaces(root *yaml.Node) *FieldPlaces {
+	return &FieldPlaces{root: root, children: map[*yaml.Node]map[string]field{}}
 }
 
 // At returns the line and column of a field. The path has keys of mappings, and indexes of
 // lists. If the field does not exist, it is the position of its last parent that does. Columns
 // are counted in characters, from 1.
-func (p *Places) At(path ...string) (line, column int) {
+func (p *FieldPlaces) At(path ...string) (line, column int) {
 	line, column, node := 1, 1, p.root
 	if node != nil {
 		line, column = node.Line, node.Column
@@ -36,7 +36,7 @@ func (p *Places) At(path ...string) (line, column int) {
 }
 
 // Node returns the value of a field; nil if there is none.
-func (p *Places) Node(path ...string) *yaml.Node {
+func (p *FieldPlaces) Node(path ...string) *yaml.Node {
 	node := p.root
 	for _, step := range path {
 		next, found := p.child(node, step)
@@ -49,7 +49,7 @@ func (p *Places) Node(path ...string) *yaml.Node {
 }
 
 // Scalar returns the text of a scalar field; "" if there is none.
-func (p *Places) Scalar(path ...string) string {
+func (p *FieldPlaces) Scalar(path ...string) string {
 	node := p.Node(path...)
 	if node == nil || node.Kind != yaml.ScalarNode {
 		return ""
@@ -64,7 +64,7 @@ type field struct {
 }
 
 // child returns a key of a mapping or an item of a list.
-func (p *Places) child(node *yaml.Node, step string) (field, bool) {
+func (p *FieldPlaces) child(node *yaml.Node, step string) (field, bool) {
 	if node == nil {
 		return field{}, false
 	}

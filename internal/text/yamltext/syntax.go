@@ -16,21 +16,21 @@ import (
 var errorLine = regexp.MustCompile(`line (\d+): `)
 
 // ErrorOf returns the error of a YAML library, with the line that its message names.
-func ErrorOf(err error) *Error {
+func ErrorOf(err error) *TextError {
 	message := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	message = strings.TrimPrefix(message, "yaml: ")
 	message, _, _ = strings.Cut(message, "\n")
 	found := errorLine.FindStringSubmatch(message)
 	if found == nil {
-		return &Error{Message: message}
+		return &TextError{Message: message}
 	}
 	line, _ := strconv.Atoi(found[1])
-	return &Error{Line: line, Message: strings.Replace(message, found[0], "", 1)}
+	return &TextError{Line: line, Message: strings.Replace(message, found[0], "", 1)}
 }
 
 // Explain returns the error of a YAML library for a text, in words that do not quote the text and that name the correction,
 // if that is known.
-func Explain(err error, text []byte) *Error {
+func Explain(err error, text []byte) *TextError {
 	syntax := ErrorOf(err)
 	syntax.redact(text)
 	syntax.explain(text)
@@ -54,7 +54,7 @@ var (
 )
 
 // redact replaces a message that quotes the text.
-func (e *Error) redact(text []byte) {
+func (e *TextError) redact(text []byte) {
 	find := func(mark string) {
 		if at := bytes.Index(text, []byte(mark)); at >= 0 {
 			e.Line = LineAt(text, int64(at))
@@ -100,7 +100,7 @@ var syntaxAdvice = map[string]string{
 var conflictMarker = regexp.MustCompile(`(?m)^<{7}( |$)`)
 
 // explain replaces the message by one with the correction, if that is known.
-func (e *Error) explain(text []byte) {
+func (e *TextError) explain(text []byte) {
 	if found := conflictMarker.FindIndex(text); found != nil {
 		e.Line, e.Message = LineAt(text, int64(found[0])), `a merge conflict begins here: resolve it, and remove its markers "<<<<<<<", "=======" and ">>>>>>>"`
 		return

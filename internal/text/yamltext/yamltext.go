@@ -14,15 +14,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// An Error is an error in a text, with its position.
-type Error struct {
+// A TextError is an error in a text, with its position.
+type TextError struct {
 	Line, Column int // 0 if not known
 	Message      string
 }
 
-func (e *Error) Error() string { return e.Message }
+func (e *TextError) Error() string { return e.Message }
 
-// Parse parses one document; the node is nil when it is empty. A second document is an *Error.
+// Parse parses one document; the node is nil when it is empty. A second document is a *TextError.
 func Parse(text []byte) (*yaml.Node, error) {
 	var root yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -38,7 +38,7 @@ func Parse(text []byte) (*yaml.Node, error) {
 		if err != nil {
 			line = ErrorOf(err).Line
 		}
-		return nil, &Error{Line: line, Message: `there is more after the end of the document: put "---" on a line of its own between two documents`}
+		return nil, &TextError{Line: line, Message: `there is more after the end of the document: put "---" on a line of its own between two documents`}
 	}
 	if len(root.Content) == 0 {
 		return nil, nil
