@@ -27,7 +27,8 @@ const exitSchema = 99
 
 // checkedMain is main, and compares what a command prints with "-o json" with the schema of docs/schemas.
 func checkedMain() {
-	if !slices.Contains(os.Args, "json") || os.Getenv(schemasVariable) == "" || slices.Contains(os.Args, "exec") {
+	isOther := slices.Contains(os.Args, "exec") // what "sandbox exec" prints is another program's
+	if !slices.Contains(os.Args, "json") || os.Getenv(schemasVariable) == "" || isOther {
 		main()
 		return
 	}

@@ -96,10 +96,14 @@ func (d *demo) keepInPlace(ctx context.Context) error {
 		}
 	}
 	err := watch.Run()
-	if log.failure != nil || len(drifts) == 0 && ctx.Err() == nil { // it was ended by the signal
-		return log.failure
+	switch {
+	case log.failure != nil || ctx.Err() != nil:
+		return errors.Join(log.failure, context.Cause(ctx))
+	case len(drifts) > 0:
+		return errors.Join(errors.New("runlevel apply --watch has ended before all was repaired"), err)
+	default: // the signal has ended it
+		return nil
 	}
-	return fmt.Errorf("runlevel apply --watch: %w", err)
 }
 
 // A lineLog passes on what a command logs, and calls a function after each line that begins with a word.

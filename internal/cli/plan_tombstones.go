@@ -36,7 +36,7 @@ type tombstoneFile struct {
 }
 
 // writeTombstones writes the tombstones of a plan to new files of a folder. If one can't be written, none is left.
-func writeTombstones(folder string, view show.Printer, progress io.Writer) (err error) {
+func writeTombstones(folder string, view show.Printer, progress io.Writer) error {
 	files := map[string]*tombstoneFile{}
 	for _, object := range view.Plan.Absent {
 		if object.Tombstone == "" || object.CoveredBy != nil {
@@ -81,33 +81,27 @@ func tombstoneName(folder, old string) (string, error) {
 	return "", misuse{fmt.Errorf("%s has files %s and %s already: move the latter, or name another folder", folder, old, beside)}
 }
 
-// writeTombstoneFiles writes files, and removes them again if one can't be written.
-func writeTombstoneFiles(files map[string]*tombstoneFile, progress io.Writer) (err error) {
-	var written []string
-	defer func() {
-		if err != nil {
-			for _, name := range written {
-				err = errors.Join(err, os.Remove(name))
-			}
+// writeTombstoneFiles writes new files, and removes them again if one can't be written.
+func writeTombstoneFiles(files map[string]*tombstoneFile, progress io.Writer) error {
+	names := slices.Sorted(maps.Keys(files))
+	for i, name := range names {
+		err := writeNew(name, "", []byte(files[name].text.String()))
+		if err == nil {
+			continue
 		}
-	}()
-	count := 0
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if err != nil {
-			return err
+		unfinished := names[:i]
+		if !errors.Is(err, fs.ErrExist) {
+			unfinished = names[:i+1]
 		}
-		written = append(written, name)
-		_, err = file.WriteString(files[name].text.String())
-		if err := errors.Join(err, file.Close()); err != nil {
-			return err
+		for _, name := range unfinished {
+			_ = os.Remove(name) // the last one may not exist
 		}
-		count += files[name].count
+		return err
 	}
-	for _, name := range written {
+	for _, name := range names {
 		fmt.Fprintln(progress, printable.Line(fmt.Sprintf("wrote %s to %s", printable.Count(files[name].count, "tombstone"), name)))
 	}
-	if count == 0 {
+	if len(names) == 0 {
 		fmt.Fprintln(progress, "no tombstones to write")
 	}
 	return nil

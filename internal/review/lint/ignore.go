@@ -150,7 +150,7 @@ func (i *ignoreEntry) covers(f Finding, name string) bool {
 // findings are about what ignores nothing, or can't be meant.
 func (i *ignores) findings() []Finding {
 	var found []Finding
-	onEvent := func(id string, f Finding) {
+	report := func(id string, f Finding) {
 		rule, _ := FindRule(id)
 		if severity := i.config.severity(rule); severity != Off {
 			f.Rule, f.Severity, f.Message = id, severity, printable.Line(f.Message)
@@ -158,14 +158,14 @@ func (i *ignores) findings() []Finding {
 		}
 	}
 	for _, bad := range i.bad {
-		onEvent(bad.Rule, bad)
+		report(bad.Rule, bad)
 	}
 	unused := func(all []*ignoreEntry) {
 		for _, entry := range all {
 			if !entry.used && slices.Contains(i.ran, entry.Rule) {
 				f := entry.at
 				f.Message = fmt.Sprintf("%s finds nothing here: drop the comment or entry that ignores it", entry.Rule)
-				onEvent("unused-ignore", f)
+				report("unused-ignore", f)
 			}
 		}
 	}

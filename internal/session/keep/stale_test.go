@@ -14,7 +14,7 @@ import (
 // API server may be behind another one.
 func TestWhatIsToldLateSaysNothing(t *testing.T) {
 	id := kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "settings"}
-	for name, onEvent := range map[string]func(*Keeper, *kindWatch, string){
+	for name, deliver := range map[string]func(*Keeper, *kindWatch, string){
 		"that it is gone": func(_ *Keeper, w *kindWatch, version string) {
 			watchHandler{w, ""}.OnChange(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "shop", ResourceVersion: version}}, false)
 		},
@@ -28,7 +28,7 @@ func TestWhatIsToldLateSaysNothing(t *testing.T) {
 				k := &Keeper{objects: map[kinds.ID]*kept{id: o}, queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*kept]())}
 				w.keeper = k
 				defer k.queue.ShutDown()
-				onEvent(k, w, version)
+				deliver(k, w, version)
 				if o.mayDiffer != want || k.queue.Len() > 0 != want {
 					t.Errorf("it is asked for: %t", o.mayDiffer)
 				}
