@@ -79,7 +79,7 @@ func newApply(streams Streams) *cobra.Command {
 		Example: `  # Apply a plain folder under a name of its own
   runlevel apply ./manifests --name shop
 
-  # What does the gate say, before the update begins?
+  # What would block the update?
   runlevel gate ./4.21 && runlevel apply ./4.21
 
   # What would it do?
@@ -111,7 +111,7 @@ func newApply(streams Streams) *cobra.Command {
 	addChoice(command, &f.wait, "wait", "ready: wait until every object is ready; upstream: wait only for what the cluster-version operator waits for", ready.Full, ready.Upstream)
 	flags := command.Flags()
 	flags.BoolVar(&f.full, "full", false, "apply each object, even if nothing can have changed since the last time")
-	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, ready or not; the record then says Partial")
+	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, ready or not; the record then has the state Partial")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "print the summary only")
 	flags.BoolVar(&f.force, "force", false, "apply although the gate blocks it; the record names the checks that were overridden")
 	flags.BoolVar(&f.waitLock, "wait-lock", false, "wait while another process applies this release, however long that takes")
@@ -158,13 +158,13 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 func (f *applyFlags) check() error {
 	switch {
 	case f.timeout <= 0:
-		return misuse{fmt.Errorf("--timeout: %s is no time to wait", f.timeout)}
+		return misuse{fmt.Errorf("--timeout: %s is invalid: it must be greater than 0", f.timeout)}
 	case f.lockFor > 24*time.Hour: // longer than a user waits; a Lease can only express 68 years
 		return misuse{fmt.Errorf("--lock-duration: %s is too long: a day is the most", f.lockFor)}
 	case f.lockFor < time.Second:
 		return misuse{fmt.Errorf("--lock-duration: %s is too short: a second is the least", f.lockFor)}
 	case f.atOnce < 0:
-		return misuse{fmt.Errorf("--at-once: %d is no number of objects", f.atOnce)}
+		return misuse{fmt.Errorf("--at-once: %d is invalid: it must be 0, which means the default, or greater", f.atOnce)}
 	}
 	return cmp.Or(f.checkWatch(), f.checkHooks(), f.intentFlags.check())
 }

@@ -100,7 +100,7 @@ func (r *reporter) finishDry(o *session.Outcome) error {
 	if reason.Of(o.Err) != precondition.ReasonFailed {
 		return errors.Join(o.Err, r.writeErr)
 	}
-	stops := fmt.Errorf("the gate would stop the %s of %s: lift what blocks it, or go on all the same with --force", o.Mode, titleOf(o))
+	stops := fmt.Errorf("the gate would stop the %s of %s: resolve what blocks it, or override the gate with --force", o.Mode, titleOf(o))
 	if o.Report == nil {
 		return errors.Join(stops, r.writeErr)
 	}

@@ -85,7 +85,7 @@ func (r *reporter) onBegin(ctx context.Context, c *cluster.Cluster, manifests []
 			return nil
 		}
 		if len(o.Forced) > 0 && !r.isDry {
-			fmt.Fprintf(r.streams.Err, "going on all the same, as --force says; the record keeps it: %s\n", strings.Join(o.Forced, ", "))
+			fmt.Fprintf(r.streams.Err, "continuing because of --force, which the record notes: %s\n", strings.Join(o.Forced, ", "))
 		}
 		suffix := ""
 		if r.isDry {
@@ -120,7 +120,7 @@ func titleOf(o *session.Outcome) string {
 
 // onHeld reports which process holds the lock, before the apply waits for it.
 func (r *reporter) onHeld(by lock.Holder) {
-	fmt.Fprintf(r.streams.Err, "the release is being applied by %s since %s: waiting for its turn, or a sign of life\n", printable.Line(by.Name), by.Since.UTC().Format(time.RFC3339))
+	fmt.Fprintf(r.streams.Err, "the release is being applied by %s since %s: waiting until the lock is released or renewed\n", printable.Line(by.Name), by.Since.UTC().Format(time.RFC3339))
 }
 
 // event reports an event of the apply.
@@ -165,7 +165,7 @@ func (r *reporter) write(value any) { _ = asJSON.printNext(r, value) } // Write 
 func (r *reporter) Write(text []byte) (int, error) {
 	n, err := r.streams.Out.Write(text)
 	if err != nil && r.writeErr == nil {
-		r.writeErr = fmt.Errorf("not all of what was done could be told: %w", err)
+		r.writeErr = fmt.Errorf("the output is incomplete: %w", err)
 	}
 	return n, err
 }
@@ -283,5 +283,5 @@ func (r *reporter) refused(o *session.Outcome) error {
 	if r.format != asJSON {
 		r.findings(o)
 	}
-	return fmt.Errorf("the gate stops the %s of %s: lift what blocks it, or go on all the same with --force", o.Mode, titleOf(o))
+	return fmt.Errorf("the gate stops the %s of %s: resolve what blocks it, or override the gate with --force", o.Mode, titleOf(o))
 }

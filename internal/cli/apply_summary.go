@@ -112,15 +112,15 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 	isBack := func(item pendingDelete) bool { return item.State == tombstone.Reappeared }
 	isPending := func(item pendingDelete) bool { return !isBack(item) }
 	stateOf := func(item pendingDelete) sectionLine { return lineOf(item.Object, ": "+printable.Line(item.Message)) }
-	section(out, "deletes that are pending, and hold back the next minor update", slices.DeleteFunc(slices.Clone(s.Deletes), isBack), stateOf)
-	section(out, "deleted, and recreated by another manager, which holds back nothing", slices.DeleteFunc(slices.Clone(s.Deletes), isPending), stateOf)
-	section(out, "orphans, which this release neither has nor deletes; these tombstones would", s.Orphans, func(item orphan) sectionLine {
+	section(out, "pending deletes, which block the next minor update", slices.DeleteFunc(slices.Clone(s.Deletes), isBack), stateOf)
+	section(out, "deleted, and recreated by another manager, which blocks nothing", slices.DeleteFunc(slices.Clone(s.Deletes), isPending), stateOf)
+	section(out, "orphans, which this release neither has nor deletes; these tombstones would delete them", s.Orphans, func(item orphan) sectionLine {
 		return lineOf(item.Object, "\n      "+strings.ReplaceAll(strings.TrimRight(item.Tombstone, "\n"), "\n", "\n      "))
 	})
-	section(out, s.tense("adopted: what these managers had set, and the release does not, is gone", "to be adopted: what these managers have set, and the release does not, would be gone"), s.Adopted, func(item adopted) sectionLine {
+	section(out, s.tense("adopted: fields of these managers that the release does not have were removed", "to be adopted: fields of these managers that the release does not have would be removed"), s.Adopted, func(item adopted) sectionLine {
 		return lineOf(item.Object, ": from "+printable.Line(strings.Join(item.From, ", ")))
 	})
-	section(out, s.tense("fields that others had set otherwise, and that are as the release says again", "fields that others have set otherwise, and that would be as the release says again"), s.Overruled, func(item overruled) sectionLine {
+	section(out, s.tense("fields of other managers that were set back to the values of the release", "fields of other managers that would be set back to the values of the release"), s.Overruled, func(item overruled) sectionLine {
 		return lineOf(item.Object, ": "+printable.Line(object.LossesInWords(item.Lost)))
 	})
 	section(out, "not known", s.Notes, func(note string) sectionLine { return sectionLine{printable.Line(note), note, ""} })

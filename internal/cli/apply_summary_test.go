@@ -25,9 +25,9 @@ func TestWhatIsMadeAnewHoldsNothingBack(t *testing.T) {
 		{Object: object("back"), State: tombstone.Reappeared, Message: "recreated by painter"},
 	}}.print(&out, time.Now())
 	const want = `
-  deletes that are pending, and hold back the next minor update:
+  pending deletes, which block the next minor update:
     ConfigMap shop/held: terminating for 5s
-  deleted, and recreated by another manager, which holds back nothing:
+  deleted, and recreated by another manager, which blocks nothing:
     ConfigMap shop/back: recreated by painter
 `
 	if !strings.Contains(out.String(), want) {

@@ -21,8 +21,8 @@ type watchFlags struct {
 
 func addWatchFlags(command *cobra.Command, f *watchFlags) {
 	flags := command.Flags()
-	flags.BoolVarP(&f.isEnabled, "watch", "w", false, "keep in place what is applied, until Ctrl-C: what is changed or deleted is repaired at once")
-	flags.DurationVar(&f.every, "recheck", defaultRecheck, "with --watch: how often to look at all objects, whatever the watches say; 0 for never")
+	flags.BoolVarP(&f.isEnabled, "watch", "w", false, "keep the release in place until Ctrl-C: objects that are changed or deleted are repaired at once")
+	flags.DurationVar(&f.every, "recheck", defaultRecheck, "with --watch: how often to check all objects, besides the watches; 0 for never")
 }
 
 // defaultRecheck is the default of --recheck.
@@ -32,7 +32,7 @@ const defaultRecheck = time.Hour
 func (f *applyFlags) checkWatch() error {
 	switch {
 	case !f.watch.isEnabled && f.watch.every != defaultRecheck:
-		return misuse{errors.New("--recheck: only what is kept in place is looked at again: add --watch")}
+		return misuse{errors.New("--recheck is for --watch: add it, or leave out --recheck")}
 	case !f.watch.isEnabled:
 		return nil
 	case f.dryRun.isEnabled():
@@ -40,7 +40,7 @@ func (f *applyFlags) checkWatch() error {
 	case f.noWait:
 		return misuse{errors.New("--watch: --no-wait does not wait until all is applied: leave one of them out")}
 	case f.watch.every < 0:
-		return misuse{fmt.Errorf("--recheck: %s is no time to wait; 0 is never", f.watch.every)}
+		return misuse{fmt.Errorf("--recheck: %s is invalid: it must be 0, which means never, or greater", f.watch.every)}
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (k *keptReporter) interrupted(why error) {
 	defer k.mu.Unlock()
 	k.stopView()
 	k.isDone, k.isFinished = false, false
-	fmt.Fprintf(k.streams.Err, "%s: it goes on as soon as the cluster answers\n", printable.Line(why.Error()))
+	fmt.Fprintf(k.streams.Err, "%s: the apply continues when the cluster responds\n", printable.Line(why.Error()))
 }
 
 // finish reports the number of repairs. Ctrl-C is not an error if the release was complete.

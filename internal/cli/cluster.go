@@ -93,7 +93,7 @@ func (f *clusterFlags) connect(ctx context.Context) (*cluster.Cluster, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil && limited.Err() != nil:
-		return nil, fmt.Errorf("the cluster at %s can't be reached: it gives no answer in %s", config.Host, answerTimeout)
+		return nil, fmt.Errorf("the cluster at %s can't be reached: no response within %s", config.Host, answerTimeout)
 	case errors.As(err, &unreached):
 		return nil, fmt.Errorf("the cluster at %s can't be reached: %w", config.Host, unreached.Err)
 	case apierrors.IsUnauthorized(err):

@@ -46,9 +46,9 @@ func addComponentFlags(command *cobra.Command, f *componentFlags) {
 func (f *componentFlags) check(release *releaseFlags) error {
 	switch {
 	case f.into == "" && len(f.names) > 0:
-		return misuse{errors.New("--component is for --into: which release do its manifests go into?")}
+		return misuse{errors.New("--component is for --into: name the release that its manifests go into")}
 	case f.into != "" && len(f.names) == 0:
-		return misuse{errors.New("--into needs --component: what is the component called in the names of files?")}
+		return misuse{errors.New("--into needs --component: name the component as in its file names")}
 	case f.into != "" && release.imagesFrom != "":
 		return misuse{errors.New("--images-from is not for --into, which takes the images of that release")}
 	case f.into != "" && len(release.images) > 0:

@@ -32,11 +32,11 @@ func newDeletes(streams Streams) *cobra.Command {
 		Use:   "deletes",
 		Short: "List pending deletes, and what holds them",
 		Long: `List the deletes that any version of a release has requested and that are not done, and the
-objects of releases that are terminating, whoever deleted them: since when, and what holds
+objects of releases that are terminating, deleted by any client: since when, and what holds
 each. While there are any, the gate blocks the next minor update. Deletes that an update
 should have requested and has not, because it ended before, are listed and block as well.
 
-The record says which deletes were requested; their state is read from the objects.`,
+The record has the deletes that were requested; their state is read from the objects.`,
 		Example: `  runlevel deletes
   runlevel deletes --watch          # until all are done
   runlevel deletes -o json | jq -r '.[].object.name'`,
@@ -159,7 +159,7 @@ func (f *clusterFlags) noRecord(release string) error {
 
 // notAppliedMessage returns the message that a release has no record, or that there are no records.
 func (f *clusterFlags) notAppliedMessage(release string) string {
-	return fmt.Sprintf("no release%s was applied yet, as far as namespace %s knows: --record-namespace says where records are", named(release), f.namespace)
+	return fmt.Sprintf("no release%s has a record in namespace %s: use --record-namespace if it is in another one", named(release), f.namespace)
 }
 
 // records returns the records of the requested releases.
@@ -181,7 +181,7 @@ func printDeletes(out io.Writer, pending []pendingDelete) error {
 		_, err := fmt.Fprintln(out, "no delete is pending")
 		return err
 	}
-	rows := []string{"RELEASE\tOBJECT\tASKED BY\tSTATE"}
+	rows := []string{"RELEASE\tOBJECT\tREQUESTED BY\tSTATE"}
 	for _, item := range pending {
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s", item.Release, item.Object, item.Version, item.Message))
 	}

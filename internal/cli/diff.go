@@ -27,10 +27,10 @@ The cluster is asked by dry runs, which change nothing. The values of Secrets ar
 
 "runlevel plan OLD NEW" compares two releases, and needs no cluster; "runlevel plan SOURCE
 --cluster" sums up by component what this shows, with all that is left behind or goes with
-what is deleted; "runlevel apply SOURCE --dry-run=server" says it as an apply would.
+what is deleted; "runlevel apply SOURCE --dry-run=server" prints it as an apply would.
 
 Exit codes: 0, whatever differs; 1 for an object that the cluster would refuse, or a cluster
-that can't be asked; 2 for misuse or a release that can't be read. With --exit-code, 1 means
+that can't be reached; 2 for misuse or a release that can't be read. With --exit-code, 1 means
 that there is a difference, and 2 that anything has gone wrong.
 
 `
@@ -41,16 +41,16 @@ func newDiff(streams Streams) *cobra.Command {
 		Use:   "diff SOURCE",
 		Short: "Show what an apply of a release would change in a cluster, field by field",
 		Long:  diffHelp + sourceHelp,
-		Example: `  # Who has changed what, since it was applied?
+		Example: `  # What has been changed since it was applied?
   runlevel diff ./4.20
 
   # What would the update change?
   runlevel diff ./4.21
 
-  # In a pipeline: is the cluster as the release says?
+  # In a pipeline: does the cluster differ from the release?
   runlevel diff registry.example/shop:1.4.0 --exit-code
 
-  # Whose changes would be lost?
+  # In which objects would changes be overwritten?
   runlevel diff ./4.21 -o json | jq -r '.steps[] | select(any(.changes[]?; .overwrites)) | "\(.kind) \(.namespace)/\(.name)"'`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeSource,

@@ -29,7 +29,7 @@ func newGate(streams Streams) *cobra.Command {
 		Long: `Check what would block a release on a cluster, before it is applied: pending deletes, an
 older version or one that skips a minor version, missing rights, kinds that the cluster
 does not have, objects of other releases; and objects that the API server would refuse,
-which dry runs find. Each finding says since when, and who can lift it. Nothing is
+which dry runs find. Each finding shows since when, and how to resolve it. Nothing is
 written.
 
 Exit codes: 0 when nothing blocks and nothing is refused, 1 when something is, 2 for
@@ -50,7 +50,7 @@ misuse.
 	addReleaseFlags(command, &f.release)
 	addIntentFlags(command, &f.intentFlags)
 	addOutput(command, &f.format)
-	addChoice(command, &f.wait, "wait", "what apply would wait for, which says what it must be allowed to watch: ready or upstream", ready.Full, ready.Upstream)
+	addChoice(command, &f.wait, "wait", "what apply would wait for, which it needs the rights to watch: ready or upstream", ready.Full, ready.Upstream)
 	return command
 }
 

@@ -24,9 +24,9 @@ func newHistory(streams Streams) *cobra.Command {
 		Short: "Print what was applied to a cluster, and when",
 		Long: `Print what was applied to a cluster, and when: for each release its versions, newest
 first, whether they were completed, which gates were overridden, and which lifecycle
-hooks a user has skipped or run again. For a version that was not completed, it also says
+hooks a user has skipped or run again. For a version that was not completed, it also shows
 when and why its last apply ended, and what failed first, unless the apply was killed.
-While an apply runs, it also says what the apply waits for.`,
+While an apply runs, it also shows what the apply waits for.`,
 		Example: `  runlevel history
   runlevel history --name shop -o json | jq -r '.[0].history[0].version'`,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -113,7 +113,7 @@ func (f *deletesFlags) printOpen(ctx context.Context, c *cluster.Cluster, of *re
 		if notKept, _ := why.ExplainNotKept(ctx, c, f.cluster.lock(c, of.Release)); notKept != nil && notKept.Operator != nil {
 			remedy = notKept.String()
 		}
-		fmt.Fprintf(out, "  %s is not completed: its apply has left no word of its end, so it was killed or has lost the lock; %s\n", version, remedy)
+		fmt.Fprintf(out, "  %s is not completed: its apply did not record how it ended, so it was killed or has lost the lock; %s\n", version, remedy)
 	}
 }
 

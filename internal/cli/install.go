@@ -55,7 +55,7 @@ func (f *setupFlags) setup(ctx context.Context, streams Streams) (*operatorSetup
 // check refuses flags that make no sense.
 func (f *setupFlags) check() error {
 	if f.timeout <= 0 {
-		return misuse{fmt.Errorf("--timeout: %s is no time to wait", f.timeout)}
+		return misuse{fmt.Errorf("--timeout: %s is invalid: it must be greater than 0", f.timeout)}
 	}
 	return nil
 }
@@ -63,9 +63,9 @@ func (f *setupFlags) check() error {
 const installHelp = `Install the operator, which keeps a release in place on the cluster, and updates it when
 ClusterVersion "version" asks for another one.
 
---release says what it begins with: an image in a registry, or a folder of the operator's own
+--release is what it begins with: an image in a registry, or a folder of the operator's own
 image, as an absolute path. An image with a tag is pulled to find its digest, and the operator
-gets that. Once ClusterVersion "version" asks for an image (spec.desiredUpdate), that counts.
+gets that. Once ClusterVersion "version" asks for an image (spec.desiredUpdate), that image is applied.
 
 --image is the operator's own image, as "make image" writes it. Without it that is what the
 release's image-references calls "runlevel"; or else the release itself, which then has to be
@@ -73,13 +73,13 @@ made of the operator's image.
 
 The manifests are those of install/ in the source: a namespace with a quota for the operator's
 priority, the definitions of ClusterVersion and ClusterOperator, a service account and its rights,
-a policy for who may ask for which update, a NetworkPolicy, a Service for metrics, and a
+an admission policy for requests of updates, a NetworkPolicy, a Service for metrics, and a
 Deployment; and where the Prometheus operator's kinds are served, what has it scrape and alert.
 They are applied by server-side apply, as often as you like. Objects that a release has are left
 to it. --profile, --feature-set, --feature-gates and --insecure go into the operator's settings,
 ConfigMap runlevel-operator.
 
-Beside a cluster-version operator that runs, nothing is installed: docs/migrate.md says how to
+Beside a cluster-version operator that runs, nothing is installed: docs/migrate.md shows how to
 replace it.
 
 Exit codes: 0 when the operator is available, 1 for a failure, 2 for misuse or a release that

@@ -37,7 +37,7 @@ func (f *installFlags) program(ctx context.Context, progress io.Writer) (operato
 	}
 	if path.IsAbs(f.release) {
 		if f.image == "" {
-			return operatorProgram{}, misuse{fmt.Errorf("--release %s is a folder of the operator's image: say with --image which image that is", f.release)}
+			return operatorProgram{}, misuse{fmt.Errorf("--release %s is a folder of the operator's image: name that image with --image", f.release)}
 		}
 		folder := path.Clean(f.release)
 		return operatorProgram{image: f.image, release: folder, argument: "--payload-dir=" + folder}, nil

@@ -241,7 +241,7 @@ func (s *operatorSetup) noteVersion(ctx context.Context, in cluster.Resource) er
 	}
 	message := ""
 	if image, _, _ := unstructured.NestedString(version.Object, "spec", "desiredUpdate", "image"); image != "" {
-		message = "it asks for " + image + ", which the operator applies"
+		message = "it requests " + image + ", which the operator applies"
 	}
 	s.note(theVersion, object.Unchanged, message)
 	return nil
@@ -260,7 +260,7 @@ func (s *operatorSetup) awaitOperator(ctx context.Context, timeout time.Duration
 		verdict = ready.Check(seen, ready.Full, ready.Related{})
 		return verdict.State != ready.Waiting
 	})
-	ask := fmt.Sprintf("\"runlevel why deployment/%s -n %s\" says why", theOperator.Name, theOperator.Namespace)
+	ask := fmt.Sprintf("\"runlevel why deployment/%s -n %s\" shows why", theOperator.Name, theOperator.Namespace)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -272,7 +272,7 @@ func (s *operatorSetup) awaitOperator(ctx context.Context, timeout time.Duration
 		return fmt.Errorf("%s is not available: %s: %s", theOperator, verdict.Message, ask)
 	}
 	if s.format == asText {
-		fmt.Fprintf(s.streams.Out, "the operator is available: \"oc get clusterversion\" says how far the release is\n")
+		fmt.Fprintf(s.streams.Out, "the operator is available: \"oc get clusterversion\" shows how far the release is\n")
 	}
 	return nil
 }

@@ -42,12 +42,12 @@ release: objects left behind, tombstones that should be gone, fields that can't 
 changed.
 
 All manifests are checked, whatever cluster they are for, unless a filter such as
---profile chooses some. "runlevel explain RULE" says what a rule means and how to fix
+--profile chooses some. "runlevel explain RULE" prints what a rule means and how to fix
 what it finds.
 
 ` + componentHelp + `
 Only what is wrong with the component's files is reported, and what the change
-causes in others. Without --previous, RELEASE is the release before.
+causes in others. Without --previous, RELEASE is the previous release.
 
 To accept a finding for good, write a comment into the manifest,
   # runlevel:ignore RULE the reason
@@ -79,7 +79,7 @@ func newLint(streams Streams) *cobra.Command {
   runlevel lint ./release --baseline .runlevel-baseline --write-baseline
   runlevel lint ./release --baseline .runlevel-baseline
 
-  # What does this rule want?
+  # What does this rule check?
   runlevel explain stale-delete`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeSource,
@@ -93,13 +93,13 @@ func newLint(streams Streams) *cobra.Command {
 	addOutput(command, &f.format, asText, asJSON, asYAML, asSARIF, asJUnit, asGitHub)
 	addBaselineFlags(command, &f.baseline)
 	flags := command.Flags()
-	flags.StringVar(&f.previous, "previous", "", "the SOURCE of the release before, to look at the update too")
-	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of the release before, when it does not say it itself")
-	flags.StringVar(&f.config, "config", "", "the file that says what is known to be all right (default: "+lintConfigFile+", if it is there)")
+	flags.StringVar(&f.previous, "previous", "", "the SOURCE of the previous release, to check the update as well")
+	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of the previous release, if it has no release-metadata")
+	flags.StringVar(&f.config, "config", "", "the file with accepted findings and settings (default: "+lintConfigFile+", if it exists)")
 	flags.StringVar(&f.kubernetes, "kubernetes-version", "", "the Kubernetes that the release is for, as in 1.34 (default: the newest that is known)")
-	flags.StringSliceVar(&f.off, "off", nil, "rules that are not to look")
+	flags.StringSliceVar(&f.off, "off", nil, "rules to turn off")
 	flags.BoolVar(&f.suppressed, "show-ignored", false, "list what is ignored, too, with the reasons (in text)")
-	flags.BoolVar(&f.all, "all", false, "list every finding; else many with one cause are told of once (in text, and for GitHub)")
+	flags.BoolVar(&f.all, "all", false, "list every finding; else many with one cause are listed once (in text, and for GitHub)")
 	addChoice(command, &f.failOn, "fail-on", "the mildest finding that gives exit code 1: error, warning, info or never", lint.Error, lint.Warning, lint.Info, never)
 	_ = command.RegisterFlagCompletionFunc("previous", completeFiles)
 	_ = command.RegisterFlagCompletionFunc("off", completeList(ruleIDs()))

@@ -31,7 +31,7 @@ func addBaselineFlags(command *cobra.Command, f *baselineFlags) {
 func (f baselineFlags) read(format output) (*lint.Baseline, error) {
 	switch {
 	case f.write && f.file == "":
-		return nil, misuse{errors.New("--write-baseline is for --baseline: say which file to write, as in --baseline .runlevel-baseline")}
+		return nil, misuse{errors.New("--write-baseline is for --baseline: name the file to write, as in --baseline .runlevel-baseline")}
 	case f.write && format != asText:
 		return nil, misuse{fmt.Errorf("--write-baseline prints no report: leave out -o %s", format)}
 	case f.file == "":
@@ -46,7 +46,7 @@ func (f baselineFlags) read(format output) (*lint.Baseline, error) {
 	}
 	baseline, err := lint.ParseBaseline(f.file, content)
 	if err != nil && f.write {
-		err = fmt.Errorf("%w; it is not written over: remove it first, if it may go", err)
+		err = fmt.Errorf("%w; it is not overwritten: remove it first", err)
 	}
 	if err != nil {
 		return nil, misuse{err}

@@ -148,7 +148,7 @@ func (r lintReport) summary() string {
 		skipped[s.Needs] = append(skipped[s.Needs], s.Rule)
 	}
 	for _, need := range needs {
-		fmt.Fprintf(&text, "not looked at without %s: %s\n", need, strings.Join(skipped[need], ", "))
+		fmt.Fprintf(&text, "not checked without %s: %s\n", need, strings.Join(skipped[need], ", "))
 	}
 	return text.String()
 }

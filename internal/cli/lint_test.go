@@ -125,7 +125,7 @@ func TestGitHubCommands(t *testing.T) {
 		`::error file=odd/0000_50_web_01 a%3Ab%2Cc%25d%0A%3A%3Aerror%3A%3Ae.yaml,line=1,col=1,title=not-a-manifest::Config\x1bMap: metadata.name is missing`,
 		`::error file=odd/0000_50_web_02.yaml,line=3,col=1,title=no-namespace::ConfigMap 100%2525\n::warning::x: ConfigMap is a namespaced kind, and this object has no namespace: write metadata.namespace`,
 	}
-	want := strings.Join(commands, "\n") + "\n2 errors, 0 warnings, 0 notes\nnot looked at"
+	want := strings.Join(commands, "\n") + "\n2 errors, 0 warnings, 0 notes\nnot checked"
 	if !strings.HasPrefix(out.String(), want) {
 		t.Errorf("it prints\n%s\nwant\n%s", out.String(), want)
 	}

@@ -66,7 +66,7 @@ func (l *lostRelease) String() string {
 	if l.newest == nil {
 		return text + "apply it again, in the version that it has or a newer one, to have its objects adopted by a new record"
 	}
-	return printable.Line(fmt.Sprintf("%stheir annotation %s says %s; apply that version again, or a newer one, to have its objects adopted by a new record",
+	return printable.Line(fmt.Sprintf("%stheir annotation %s is %s; apply that version again, or a newer one, to have its objects adopted by a new record",
 		text, objectmeta.VersionAnnotation, l.newest.Version))
 }
 

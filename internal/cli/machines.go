@@ -37,14 +37,14 @@ the control plane, the infrastructure object, the node that is to join, a finali
 
 Nothing is changed, and it also works on clusters whose machines OpenShift's own controllers manage.
 What you have no right to read is shown as not known. "runlevel why machine/NAME" explains one
-machine, and says what to do.
+machine, and shows what to do.
 
 SINCE is the time in the phase. A hook whose owner was uninstalled looks like any other: a machine
 that it has held for long is a sign of that.
 
 --watch shows the machines again whenever something has changed, until Ctrl-C: on a terminal in
 place; else each machine that has changed on a line of its own, as "Gone" once it is gone; with
--o json a value in a line. It goes on while the API server does not answer, and says so.
+-o json a value in a line. It goes on while the API server does not respond, and reports that.
 
 Exit codes: 0 when the machines could be listed, held or not; 1 when they could not: the cluster can't
 be reached, does not serve machines or does not let this user list them, or has no machine of a NAME;
@@ -138,7 +138,7 @@ func (f *machinesFlags) in() string {
 func listMachines(ctx context.Context, c *cluster.Cluster, q overview.MachineQuery) ([]overview.MachineOverview, error) {
 	list, err := overview.List(ctx, c, q)
 	if errors.Is(err, overview.ErrNotServed) {
-		return nil, fmt.Errorf("the cluster serves no machines (machines.%s): docs/machines.md says how to install the machine controller", overview.Kind.Group)
+		return nil, fmt.Errorf("the cluster serves no machines (machines.%s): docs/machines.md shows how to install the machine controller", overview.Kind.Group)
 	}
 	return list, err
 }

@@ -26,7 +26,7 @@ type machinesPlanFlags struct {
 	authority string
 }
 
-const machinesPlanHelp = `Say what a changed MachineDeployment of Cluster API would do to its machines: which are updated in place,
+const machinesPlanHelp = `Show what a changed MachineDeployment of Cluster API would do to its machines: which are updated in place,
 which are replaced and why, and in which order. Nothing is changed.
 
 -f names a file with the MachineDeployment as it is to be, and, as further documents, the templates that
@@ -36,7 +36,7 @@ those of the cluster's ExtensionConfigs, or the one of --extension, which has to
 The rollout is played by the controller's own rules, as if each machine became available. Steps with the
 same number may be done at the same time. "new 1" is a machine that is yet to be made.
 
-Exit codes: 0 when all is known; 1 when an extension was not asked, as the last line says, when the
+Exit codes: 0 when all is known; 1 when an extension was not asked, as the last line shows, when the
 rollout would stop in the middle, or when the cluster can't be reached or has no such MachineDeployment;
 2 for misuse, and for a file that can't be read.`
 

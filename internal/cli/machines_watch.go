@@ -65,7 +65,7 @@ func (w *machinesWatch) show(list []overview.MachineOverview, outage error) erro
 		if isNew {
 			w.silent = time.Now()
 		}
-		text := fmt.Sprintf("the API server does not answer since %s, and is asked again and again: %s", w.silent.Format(time.TimeOnly), printable.Line(printable.RequestError(outage).Error()))
+		text := fmt.Sprintf("the API server has not responded since %s, and is retried: %s", w.silent.Format(time.TimeOnly), printable.Line(printable.RequestError(outage).Error()))
 		if isNew && w.area == nil {
 			fmt.Fprintln(w.streams.Err, text)
 		}

@@ -51,7 +51,7 @@ from a cluster, so changes that were made there are not known. The values of Sec
 never shown.
 
 With --cluster there is one SOURCE, and the plan is what "runlevel apply" would do to the
-cluster now: asked by dry runs, which change nothing. It says whose changes would be
+cluster now, by dry runs, which change nothing. It shows which changes would be
 overwritten, what goes with what is deleted, what earlier releases have left behind, and
 what the gate has found.
 
@@ -115,11 +115,11 @@ func newPlan(streams Streams) *cobra.Command {
 	addIntentFlags(command, &f.intentFlags)
 	addOutput(command, &f.format, asText, asJSON, asYAML, asMarkdown)
 	flags := command.Flags()
-	flags.Lookup("release-version").Usage = "the version of NEW, if it does not say it itself"
+	flags.Lookup("release-version").Usage = "the version of NEW, if it has no release-metadata"
 	flags.Lookup("release-image").Usage = "the image of NEW, for templates (default: NEW, if it is an image)"
-	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of OLD, if it does not say it itself")
+	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of OLD, if it has no release-metadata")
 	flags.StringVar(&f.previousImage, "previous-image", "", "the image of OLD, for templates (default: OLD, if it is an image)")
-	flags.BoolVar(&f.ofCluster, "cluster", false, "say what an apply of SOURCE would do to the cluster; --kubeconfig, --context, --record-namespace, --mode, --unknown-fields and --adopt-from are for this")
+	flags.BoolVar(&f.ofCluster, "cluster", false, "show what an apply of SOURCE would do to the cluster; --kubeconfig, --context, --record-namespace, --mode, --unknown-fields and --adopt-from are for this")
 	flags.BoolVar(&f.all, "all", false, "list what is unchanged, too, and cut nothing (in text)")
 	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference, and with 2 if anything goes wrong")
 	flags.StringVar(&f.tombstones, "write-tombstones", "", "write the tombstones of dropped objects to new files of this `folder`")
@@ -132,7 +132,7 @@ func newPlan(streams Streams) *cobra.Command {
 func (f *planFlags) checkArgs(command *cobra.Command, args []string) error {
 	if f.ofCluster {
 		if len(args) != 1 {
-			return errors.New("--cluster asks the cluster what is there: name one SOURCE, not OLD and NEW")
+			return errors.New("--cluster compares with the cluster: name one SOURCE, not OLD and NEW")
 		}
 		return nil
 	}
@@ -199,7 +199,7 @@ func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (f
 	}
 	switch {
 	case f.release.updatingFrom != "":
-		return noDifference, misuse{errors.New("--updating-from: a plan updates from OLD: what OLD has stays enabled, if --capabilities says what is")}
+		return noDifference, misuse{errors.New("--updating-from: a plan updates from OLD: with --capabilities, capabilities of OLD stay enabled")}
 	case filepath.Clean(oldRef) == filepath.Clean(newRef):
 		return noDifference, misuse{fmt.Errorf("OLD and NEW are both %s: name two releases", newRef)}
 	}

@@ -43,7 +43,7 @@ func (f *planFlags) place(ctx context.Context, args []string, view *show.Printer
 	}
 	warn(progress, problemLines(own))
 	if count := countRefused(others); count > 0 {
-		fmt.Fprintf(progress, "warning: others' files of %s have %s, and are in the plan as far as they can be read\n", f.component.into, printable.Count(count, "problem"))
+		fmt.Fprintf(progress, "warning: files of other components of %s have %s, and are in the plan as far as they can be read\n", f.component.into, printable.Count(count, "problem"))
 	}
 	old = cmp.Or(old, p.released)
 	warnIfEmpty(progress, p.after)

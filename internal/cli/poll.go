@@ -76,7 +76,7 @@ func reach(ctx context.Context, c *cluster.Cluster) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return outageError{fmt.Errorf("it gives no answer in %s", reachTimeout)}
+		return outageError{fmt.Errorf("no response within %s", reachTimeout)}
 	default:
 		return outageError{err}
 	}

@@ -278,7 +278,7 @@ func checkNotEmpty(release *payload.Payload) error {
 	if len(release.Manifests) > 0 || len(release.Excluded) == 0 {
 		return nil
 	}
-	return misuse{errors.New(`the filters leave nothing of the release: "runlevel render --explain" says why`)}
+	return misuse{errors.New(`the filters leave nothing of the release: "runlevel render --explain" shows why`)}
 }
 
 // warnIfEmpty prints the error of checkNotEmpty, for verbs that write nothing to a cluster.

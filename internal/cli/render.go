@@ -37,7 +37,7 @@ rendered, images substituted, in the order of the files. The same release always
 gives the same text, so that two can be compared with diff.
 
 Without any filter everything is taken. If that leaves an object there twice, the
-release can't be applied, and the error says which flag chooses.
+release can't be applied, and the error names the flag that chooses.
 
 The values of Secrets, and of env in hooks of Deployments, are printed as ***, so that what
 is printed can be shown around. A masked object stands below "masked:", and so is no
@@ -79,7 +79,7 @@ printed, use --show-secrets.
 	addOutput(command, &f.format, asYAML, asJSON)
 	flags := command.Flags()
 	flags.StringVar(&f.folder, "output-dir", "", "write the manifests to files of this new folder, to read and compare (it is no release: templates are rendered)")
-	flags.BoolVar(&f.explain, "explain", false, "say of every manifest whether it is in or out, and why, instead of printing it")
+	flags.BoolVar(&f.explain, "explain", false, "print of every manifest whether it is in or out, and why, instead of the manifest")
 	flags.BoolVar(&f.onlyExcluded, "only-excluded", false, "take what the filters leave out instead of what they let in")
 	flags.BoolVar(&f.showSecrets, "show-secrets", false, "print the values of Secrets")
 	_ = command.MarkFlagDirname("output-dir")

@@ -148,7 +148,7 @@ func newSandboxKubeconfig(streams Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "kubeconfig",
 		Short: "Print the path of a sandbox's kubeconfig",
-		Long: fmt.Sprintf(`Print the path of a sandbox's kubeconfig. It has two contexts: %q, who may do
+		Long: fmt.Sprintf(`Print the path of a sandbox's kubeconfig. It has two contexts: %q, which may do
 everything and is never throttled, and %q, an ordinary cluster-admin.`, sandbox.AdminUser, sandbox.OrdinaryUser),
 		Example: `  export KUBECONFIG="$(runlevel sandbox kubeconfig)"
   kubectl --context user get nodes`,

@@ -71,7 +71,7 @@ func newSandboxUp(streams Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "up",
 		Short: "Start a sandbox and keep it until Ctrl-C",
-		Long: `Start a sandbox, say how it stands, and keep it until Ctrl-C. With --detach it
+		Long: `Start a sandbox, print its status, and keep it until Ctrl-C. With --detach it
 stays until "runlevel sandbox down".`,
 		Example: `  runlevel sandbox up
   runlevel sandbox up --detach --name other --nodes 3

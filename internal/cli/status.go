@@ -25,7 +25,7 @@ type statusFlags struct {
 const statusHelp = `Show the state of a release on one screen, whether an operator keeps it or it is applied by hand:
 from which version to which it is updated, and how much of each level is done; which process
 applies it, and since when; what has failed, what it waits for and why; pending deletes and what
-holds them; what blocks the next minor version; and ClusterOperators that are not well.
+holds them; what blocks the next minor version; and ClusterOperators that are not healthy.
 
 It is read from the record of the release, its lock and its objects, and from ClusterVersion
 "version" and the ClusterOperators, if the cluster has them. An apply writes its progress into the
@@ -36,7 +36,7 @@ operator's.
 
 With --watch, it is shown again whenever something has changed, until Ctrl-C: in place on a
 terminal, and else below what was printed before; with -o json, one value per line. If the API
-server does not answer, that is shown, and it is asked again. The objects of a large release are
+server does not respond, that is shown, and it is retried. The objects of a large release are
 read less often.
 
 Exit codes: 0 when the release is complete and nothing is wrong; 1 when it is being applied, waits,
@@ -58,7 +58,7 @@ func newStatus(streams Streams) *cobra.Command {
   # In a script: wait until the release is complete and all is well
   until runlevel status --name shop; do sleep 5; done
 
-  # What holds back the next minor version?
+  # What blocks the next minor version?
   runlevel status -o json | jq -r '.gates[]? | "\(.reason): \(.message)"'
 
   # How far is it?

@@ -35,10 +35,10 @@ func (s *releaseStatus) lines(width, levels int) []string {
 	lines = append(lines, s.hookLines()...)
 	lines = append(lines, s.repairLines()...)
 	lines = append(lines, s.versionLines()...)
-	lines = append(lines, under("what holds back the version that is asked for:", s.gateLines(true))...)
-	lines = append(lines, under("what holds back the next minor version:", s.gateLines(false))...)
-	lines = append(lines, under("ClusterOperators that are not well, progress, or are not upgradeable:", s.operatorLines())...)
-	lines = append(lines, under("lately:", s.eventLines())...)
+	lines = append(lines, under("what blocks the requested version:", s.gateLines(true))...)
+	lines = append(lines, under("what blocks the next minor version:", s.gateLines(false))...)
+	lines = append(lines, under("ClusterOperators that are unavailable, degraded, progressing or not upgradeable:", s.operatorLines())...)
+	lines = append(lines, under("recent events:", s.eventLines())...)
 	return append(lines, s.lastLines()...)
 }
 
@@ -77,7 +77,7 @@ func (s *releaseStatus) title() string {
 	case s.State == record.Completed && s.NotKept != nil && len(s.Objects)+s.Missing == 0 && s.isHealthy():
 		title += s.versionText() + ": complete, and not kept in place"
 	case s.State == record.Completed && s.requestedVersion() != "":
-		title += s.versionText() + ": complete, and another is asked for"
+		title += s.versionText() + ": complete, and another version is requested"
 	case s.State == record.Completed && len(s.Objects)+s.Missing == 0 && s.isHealthy():
 		title += s.versionText() + ": complete, as far as is known"
 	case s.State == record.Completed:
@@ -162,7 +162,7 @@ func (s *releaseStatus) versionLines() []string {
 	}
 	var lines []string
 	if v.Requested != "" {
-		lines = append(lines, "  asks for "+printable.Line(v.Requested))
+		lines = append(lines, "  requests "+printable.Line(v.Requested))
 	}
 	lines = append(lines, updateLines(v.Updates)...)
 	for _, condition := range v.Conditions {
@@ -265,7 +265,7 @@ func (s *releaseStatus) lastLines() []string {
 		lines = append(lines, "not known: "+printable.Line(what))
 	}
 	if s.Unreachable != "" {
-		lines = append(lines, "the cluster does not answer, and is asked again and again; all this was so "+s.Time.Format(time.RFC3339)+": "+printable.Line(s.Unreachable))
+		lines = append(lines, "the cluster does not respond, and is retried; this is the status of "+s.Time.Format(time.RFC3339)+": "+printable.Line(s.Unreachable))
 	}
 	return lines
 }

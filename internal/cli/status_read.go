@@ -54,7 +54,7 @@ func (a *statusReader) read(ctx context.Context) (*releaseStatus, error) {
 	if of == nil && s.ClusterVersion == nil && s.Lost == nil && unread == "" {
 		s.addMessage("%s", a.flags.cluster.notAppliedMessage(a.flags.name))
 		if s.Lock != nil && !s.Lock.Expired {
-			s.addMessage("%s is about to: it has held the lock for %s", s.Lock.Holder, age(s.Time, s.Lock.Since))
+			s.addMessage("%s is about to apply it, and has held the lock for %s", s.Lock.Holder, age(s.Time, s.Lock.Since))
 		}
 	}
 	s.Gates = append(s.Gates, s.gates()...)
@@ -146,7 +146,7 @@ func (s *releaseStatus) addRun(of *record.Record) {
 func (a *statusReader) addLock(ctx context.Context, s *releaseStatus) {
 	held, err := a.flags.cluster.lock(a.cluster, s.Release).Holder(ctx)
 	if err != nil && s.History == nil { // else addRecord has added the error
-		s.notKnown("who holds the lock", err)
+		s.notKnown("the holder of the lock", err)
 	}
 	if held != nil {
 		s.Lock = &lockStatus{Holder: held.Name, Since: held.Since, Watching: held.Keeps(), Expired: held.IsDead(a.cluster.Now())}

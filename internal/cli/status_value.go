@@ -37,7 +37,7 @@ type releaseStatus struct {
 	Hooks       []why.HookStatus   `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not succeeded
 
 	ClusterVersion *versionStatus       `json:"clusterVersion,omitempty"`
-	Operators      []operatorStatus     `json:"operators,omitempty"`   // ClusterOperators that are not available, degraded, progressing or not upgradeable
+	Operators      []operatorStatus     `json:"operators,omitempty"`   // ClusterOperators that are unavailable, degraded, progressing or not upgradeable
 	Events         []statusEvent        `json:"events,omitempty"`      // the latest on the ClusterVersion, the newest first
 	History        *record.HistoryEntry `json:"history,omitempty"`     // the newest
 	Others         []string             `json:"others,omitempty"`      // releases on the same cluster

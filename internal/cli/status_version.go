@@ -62,7 +62,7 @@ func (a *statusReader) addClusterVersion(ctx context.Context, s *releaseStatus) 
 	}
 	in, err := a.cluster.FindKind(ctx, kinds.ClusterVersion)
 	if err != nil {
-		s.notKnown("what the ClusterVersion says", err)
+		s.notKnown("the status of the ClusterVersion", err)
 		return
 	}
 	found, err := a.cluster.In(in, "").Get(ctx, theVersion.Name, metav1.GetOptions{})
@@ -74,7 +74,7 @@ func (a *statusReader) addClusterVersion(ctx context.Context, s *releaseStatus) 
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, of)
 	}
 	if err != nil {
-		s.notKnown("what the ClusterVersion says", err)
+		s.notKnown("the status of the ClusterVersion", err)
 		return
 	}
 	s.setVersion(of)
@@ -107,7 +107,7 @@ func (s *releaseStatus) setVersion(of *configv1.ClusterVersion) {
 		}
 	}
 	s.Done = newest.State == configv1.CompletedUpdate
-	s.addMessage("ClusterVersion %s alone tells of it: it has no record here", theVersion.Name)
+	s.addMessage("it is only in ClusterVersion %s: it has no record here", theVersion.Name)
 }
 
 // openShiftNamespace is where the cluster-version operator writes events.
@@ -146,18 +146,18 @@ func (a *statusReader) addEvents(ctx context.Context, s *releaseStatus) {
 func (a *statusReader) addOperators(ctx context.Context, s *releaseStatus) {
 	in, err := a.cluster.FindKind(ctx, kinds.ClusterOperator)
 	if err != nil {
-		s.notKnown("how the ClusterOperators are", err)
+		s.notKnown("the status of the ClusterOperators", err)
 		return
 	}
 	found, err := a.cluster.In(in, "").List(ctx, metav1.ListOptions{})
 	if err != nil {
-		s.notKnown("how the ClusterOperators are", err)
+		s.notKnown("the status of the ClusterOperators", err)
 		return
 	}
 	for _, item := range found.Items {
 		of := &configv1.ClusterOperator{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, of); err != nil {
-			s.notKnown("how ClusterOperator "+item.GetName()+" is", err)
+			s.notKnown("the status of ClusterOperator "+item.GetName(), err)
 			continue
 		}
 		if owner := of.Labels[objectmeta.ReleaseLabel]; cmp.Or(owner, payload.DefaultName) == s.Release {
@@ -177,7 +177,7 @@ func (s *releaseStatus) addOperator(of *configv1.ClusterOperator) {
 	}
 	isAvailable := func(c statusCondition) bool { return c.Type == string(configv1.OperatorAvailable) }
 	if !slices.ContainsFunc(shown.Conditions, isAvailable) {
-		shown.Conditions = append(shown.Conditions, statusCondition{Type: string(configv1.OperatorAvailable), Status: "Unknown", Message: "it does not say whether it is available"})
+		shown.Conditions = append(shown.Conditions, statusCondition{Type: string(configv1.OperatorAvailable), Status: "Unknown", Message: "it does not report whether it is available"})
 	}
 	shown.Conditions = slices.DeleteFunc(shown.Conditions, statusCondition.isHealthy)
 	if len(shown.Conditions) > 0 {

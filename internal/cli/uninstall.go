@@ -69,7 +69,7 @@ func newUninstall(streams Streams) *cobra.Command {
 
 func (f *uninstallFlags) run(ctx context.Context, streams Streams) error {
 	if !f.operator {
-		return misuse{errors.New("say --operator: only the operator is uninstalled, and what it has applied stays (\"runlevel uninstall --help\" says how to remove that)")}
+		return misuse{errors.New("--operator is missing: only the operator is uninstalled, and what it has applied stays (\"runlevel uninstall --help\" shows how to remove that)")}
 	}
 	if err := f.check(); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (f *uninstallFlags) run(ctx context.Context, streams Streams) error {
 	}
 	err = set.uninstall(ctx, f.timeout)
 	if err == nil && f.format == asText {
-		fmt.Fprintln(streams.Out, "what the operator has applied stays: \"runlevel uninstall --help\" says how to remove it")
+		fmt.Fprintln(streams.Out, "what the operator has applied stays: \"runlevel uninstall --help\" shows how to remove it")
 	}
 	return errors.Join(err, set.printReport())
 }

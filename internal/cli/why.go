@@ -30,21 +30,21 @@ type whyFlags struct {
 
 const whyHelp = `Explain why an object is missing, not ready, or not deleted: what it waits for, since when,
 and what holds it. The answer is read from the object, its kind, its namespace and its pods,
-and from the record of the apply, which says which parts of the release wait for which. An
+and from the record of the apply, which has the order of the parts of the release. An
 apply writes that after its first three seconds. The last state of an apply that failed or was
 killed stays in the record.
 
 OBJECT is KIND[.GROUP]/[NAMESPACE/]NAME. The kind may be a plural or a short name, as in
 "deploy/web -n shop", "crd/foos.example.com" or "Deployment.apps/shop/web". Without a namespace
-it is that of the kubeconfig. FILE is a manifest on disk, of which all objects are asked
-for; or the bare name of a file of the release, such as 0000_50_web_deployment.yaml, which an
+it is that of the kubeconfig. FILE is a manifest on disk, whose objects are all
+explained; or the bare name of a file of the release, such as 0000_50_web_deployment.yaml, which an
 apply that is not done knows, or SOURCE has.
 
 With SOURCE, the release is read as well: the place of the object in it, what comes before,
 what the object needs, and whether the gate would block the release. The object is not done
 until that version is applied.
 
-Of a machine (machine.openshift.io), it says the phase, what holds it, the command that helps, its
+For a machine (machine.openshift.io), it shows the phase, what holds it, the command that helps, its
 conditions and its events: see "runlevel machines".
 
 Without an OBJECT, it shows for each release (with --name, for one) which process applies it, or
@@ -155,9 +155,9 @@ func (f *clusterFlags) knownRecords(ctx context.Context, c *cluster.Cluster, rel
 	case err == nil:
 		return records, ""
 	case apierrors.IsForbidden(err):
-		return records, fmt.Sprintf("what applies have told: this user may not read configmaps in namespace %s, where records are", f.namespace)
+		return records, fmt.Sprintf("the records of applies: this user may not read configmaps in namespace %s", f.namespace)
 	default:
-		return records, "what applies have told: " + printable.Line(err.Error())
+		return records, "the records of applies: " + printable.Line(err.Error())
 	}
 }
 

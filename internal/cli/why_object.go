@@ -104,7 +104,7 @@ func (f *whyFlags) named(ctx context.Context, c *cluster.Cluster, text string, k
 	}
 	meant := selector.ID
 	if meant.Namespace != "" && f.namespace != "" && meant.Namespace != f.namespace {
-		return kinds.ID{}, misuse{fmt.Errorf("%s is in namespace %s, and --namespace says %s: leave one of them out", text, meant.Namespace, f.namespace)}
+		return kinds.ID{}, misuse{fmt.Errorf("%s is in namespace %s, and --namespace is %s: leave one of them out", text, meant.Namespace, f.namespace)}
 	}
 	meant.Namespace = cmp.Or(meant.Namespace, f.namespace)
 	kind, err := f.kindOf(ctx, c, meant, known)
@@ -153,7 +153,7 @@ func (f *whyFlags) kindOf(ctx context.Context, c *cluster.Cluster, meant kinds.I
 		}
 	}
 	if err != nil || len(with) > 1 {
-		return nil, misuse{fmt.Errorf("%q may be any of %s: write the one that is meant", meant.Kind, strings.Join(names, ", "))}
+		return nil, misuse{fmt.Errorf("%q is ambiguous: write one of %s", meant.Kind, strings.Join(names, ", "))}
 	}
 	return &with[0], nil
 }

@@ -19,7 +19,7 @@ var (
 )
 
 // maySpeak are the words of speech that are left, by folder. A number may become smaller, and never larger.
-var maySpeak = map[string]int{"internal/review": 168, "internal/sandbox": 54}
+var maySpeak = map[string]int{"internal/sandbox": 18}
 
 func TestCodeReportsInsteadOfSpeaking(t *testing.T) {
 	found := map[string]int{}

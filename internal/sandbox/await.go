@@ -16,9 +16,9 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// Await watches one object until it is as wanted, and returns it. The condition
-// is asked for every state that the watch shows, with nil where there is no such
-// object. When ctx ends first, the last state is returned beside the error.
+// Await watches an object until wanted returns true, and returns the object. Wanted
+// is called with each state of the object that the watch returns, and with nil if it
+// does not exist. If ctx ends first, the last state is returned with the error.
 func Await(ctx context.Context, resource dynamic.ResourceInterface, name string,
 	wanted func(*unstructured.Unstructured) bool,
 ) (*unstructured.Unstructured, error) {
@@ -40,8 +40,8 @@ func Await(ctx context.Context, resource dynamic.ResourceInterface, name string,
 	return last, nil
 }
 
-// causeOf says why a wait ended with err: if it was ctx that ended, for that
-// reason, which not all who wait pass on. Whatever cancelled it, it is
+// causeOf returns the cause of a wait that ended with err: that of ctx, if ctx has
+// ended, since not all waits return it. Every cancellation is reported as
 // context.Canceled.
 func causeOf(ctx context.Context, err error) error {
 	switch {
@@ -54,8 +54,8 @@ func causeOf(ctx context.Context, err error) error {
 	}
 }
 
-// HasCondition is a condition for Await: the object's status has that one, and
-// it is true.
+// HasCondition returns a condition for Await: a condition of the object's status is
+// true.
 func HasCondition(name string) func(*unstructured.Unstructured) bool {
 	return func(object *unstructured.Unstructured) bool {
 		if object == nil {

@@ -20,8 +20,8 @@ const lifetime = 30 * 24 * time.Hour
 var keys = crypto.ECDSAKeyPairGenerator{Curve: crypto.P256}
 
 // An authority is a throw-away certificate authority. There are three, as in a
-// real cluster: who may talk to etcd, who may speak for the aggregator, and all
-// the rest. One for all would give every user the keys to the other two.
+// real cluster: for clients of etcd, for the aggregator, and for all
+// other certificates. A common one would let every user issue certificates for the other two.
 type authority struct{ crypto.CA }
 
 // A pair is a certificate and its private key, in PEM.
@@ -32,8 +32,8 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{crypto.CA{Config: config, SerialGenerator: &crypto.RandomSerialGenerator{}}}, err
 }
 
-// server issues a certificate for serving on loopback under the given names,
-// good as a client's too: etcd talks to itself.
+// server issues a certificate for serving on loopback under the given names. It is
+// valid for clients too: etcd connects to itself.
 func (a *authority) server(names ...string) (pair, error) {
 	hosts := sets.New(names...).Insert("127.0.0.1", "::1")
 	return pairOf(a.NewPeerCertificate(hosts, &authentication.DefaultInfo{Name: names[0]}, keys, crypto.WithLifetime(lifetime)))

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// The addresses that Services and pods get. They are of no network: see egress.
+// The addresses that Services and pods get. They belong to no network: see egress.
 const (
 	serviceCIDR = "10.96.0.0/16"
 	podCIDR     = "10.244.0.1/16"
@@ -26,8 +26,8 @@ func commands(o Options, h *stateFolder, p ports) map[string][]string {
 	return lines
 }
 
-// etcdArgs does without fsync: the data are thrown away, and what a crash test
-// kills is the process, not the machine.
+// etcdArgs turns off fsync: the data are deleted at the end, and crash tests
+// kill processes, not the machine.
 func etcdArgs(h *stateFolder, p ports) []string {
 	url := loopbackURL(p.etcd)
 	cert, key, ca := h.path("pki", "etcd.crt"), h.path("pki", "etcd.key"), h.path("pki", "etcd-ca.crt")

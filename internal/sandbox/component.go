@@ -31,7 +31,7 @@ type component struct {
 	args    []string
 	home    string
 	log     string
-	// died is called for every end that was not asked for.
+	// died is called when a process ends that was not killed by kill.
 	died func(*component, *process)
 
 	mu      sync.Mutex
@@ -42,10 +42,10 @@ type component struct {
 type process struct {
 	cmd      *exec.Cmd
 	started  time.Time
-	logged   int64 // how long the log was before
+	logged   int64 // the size of the log before the start
 	ended    chan struct{}
 	err      error // how it ended; read after ended is closed
-	isKilled bool  // its end was asked for; guarded by component.mu
+	isKilled bool  // kill was called; guarded by component.mu
 }
 
 // start runs the program, appending to its log.
@@ -85,11 +85,11 @@ func (c *component) start() error {
 }
 
 // garbage has the components collect garbage less often than Go does by default. It saves an eighth of their processor
-// time, for 80 MB of memory. A GOGC of the user's comes after it, and counts.
+// time, for 80 MB of memory. A GOGC in the user's environment overrides it.
 const garbage = "GOGC=300"
 
-// environment is the user's, without what would reconfigure a component behind
-// our back: etcd and kwok take settings from variables, kwok from a file in the
+// environment returns the user's environment without variables that would reconfigure a
+// component: etcd and kwok take settings from variables, kwok from a file in the
 // user's home too.
 func environment(home string) []string {
 	env := []string{dieWithStdin, garbage, "KWOK_WORKDIR=" + home}
@@ -101,8 +101,8 @@ func environment(home string) []string {
 	return env
 }
 
-// supervise starts the process, and reaps it when it has ended. Linux takes the thread that forks a child for
-// its parent, and kills the child when that ends: so the thread is kept until then.
+// supervise starts the process, and reaps it when it has ended. Linux considers the thread that forks a child its
+// parent, and kills the child when that thread ends: so the thread is kept until the child has ended.
 func (c *component) supervise(p *process, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -114,16 +114,16 @@ func (c *component) supervise(p *process, started chan<- error) {
 	p.err = p.cmd.Wait()
 	c.mu.Lock()
 	c.running = nil
-	asked := p.isKilled
+	isExpected := p.isKilled
 	c.mu.Unlock()
 	close(p.ended)
-	if !asked {
+	if !isExpected {
 		c.died(c, p)
 	}
 }
 
-// kill ends the process at once, as kill -9 does, and returns when it is gone.
-// To kill what does not run is no error.
+// kill ends the process at once, as kill -9 does, and returns when it has ended.
+// It is no error if no process runs.
 func (c *component) kill() {
 	c.mu.Lock()
 	p := c.running
@@ -144,7 +144,7 @@ func (c *component) current() *process {
 	return c.running
 }
 
-// pid is zero for a component that does not run.
+// pid returns the process ID; zero if the component does not run.
 func (c *component) pid() int {
 	if p := c.current(); p != nil {
 		return p.cmd.Process.Pid

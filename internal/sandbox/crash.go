@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Kill ends a component as kill -9 does, and returns when it is gone. Its data
+// Kill ends a component as kill -9 does, and returns when it has ended. Its data
 // and its port stay as they were.
 func (s *Sandbox) Kill(component string) error {
 	c, err := s.find(component)
@@ -24,7 +24,7 @@ func (s *Sandbox) Kill(component string) error {
 }
 
 // Resume starts a component that Kill ended, with the data and the
-// port that it had. If the API server runs, it returns when that is ready.
+// port that it had. If the API server runs, Resume returns when that is ready.
 func (s *Sandbox) Resume(ctx context.Context, component string) error {
 	c, err := s.find(component)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Sandbox) Resume(ctx context.Context, component string) error {
 	}
 	ctx, cancel := boundedStart(ctx)
 	defer cancel()
-	// The second is a read from etcd: just after a crash, /readyz may not know.
+	// The second path is a read from etcd: just after a crash, /readyz may be outdated.
 	err = s.whileAlive(ctx, func(ctx context.Context) error {
 		return awaitOK(ctx, client, "/readyz", "/api/v1/namespaces/default")
 	})

@@ -4,5 +4,5 @@ package sandbox
 
 import "syscall"
 
-// Detached lets a process live on without the terminal that it was started from.
+// Detached keeps a process running when its terminal is closed.
 func Detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -4,13 +4,13 @@
 // simulates nodes and the pods on them. It needs no container engine and no
 // rights beyond the user's own.
 //
-// Everything is thrown away at the end: certificates, data and logs live in one
+// Everything is deleted at the end: certificates, data and logs are in one
 // folder under the user's cache, ports are free ones on loopback, and on Linux the
-// processes die with the one that started them, however it ends; docs/sandbox.md
-// says what holds elsewhere.
+// kernel kills the processes when the process that started them ends; docs/sandbox.md
+// describes other systems.
 //
-// It is no cluster to work in: pods run nothing, there is no kube-proxy, and a
-// Service leads nowhere but from the API server to pods that run as processes. The
+// It is no cluster to work in: pods run nothing, there is no kube-proxy, and
+// Services only connect the API server to pods that run as processes. The
 // control plane never leaves the loopback.
 //
 // Start is the call to start from. Package sandbox/binaries finds or builds the

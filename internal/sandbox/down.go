@@ -14,12 +14,12 @@ import (
 const (
 	// downTimeout is how long the owner of a sandbox may take to stop it.
 	downTimeout = 10 * time.Second
-	// downInterval is how often we look whether it has.
+	// downInterval is how often Down checks whether it has stopped.
 	downInterval = 20 * time.Millisecond
 )
 
-// Down stops the sandbox of that name, which another process owns: it is asked
-// to stop, and killed if it does not, which takes its components along.
+// Down stops the sandbox of that name, which another process owns: it sends SIGTERM to
+// the owner, and SIGKILL if it does not end, which ends its components too.
 func Down(ctx context.Context, name string) error {
 	state, err := Find(name)
 	if err != nil {
@@ -41,7 +41,7 @@ func Down(ctx context.Context, name string) error {
 	return fmt.Errorf("stop sandbox %s: process %d does not end", name, state.PID)
 }
 
-// awaitEnd looks for a while whether a sandbox is gone.
+// awaitEnd waits up to downTimeout for a sandbox to end, and reports whether it did.
 func awaitEnd(ctx context.Context, was Status) (bool, error) {
 	err := wait.PollUntilContextTimeout(ctx, downInterval, downTimeout, true, func(context.Context) (bool, error) {
 		now, err := Find(was.Name)

@@ -18,15 +18,15 @@ import (
 )
 
 // AddressAnnotation is the loopback address at which the processes of a pod listen. The API server reaches the pod there:
-// its own address, by which Services know it, is of no network.
+// the pod's own address, which Services use, belongs to no network.
 const AddressAnnotation = "sandbox.runlevel.dev/address"
 
 // An egress opens the connections that the API server needs to webhooks, aggregated APIs, kubelets and pods. The API server
-// itself would look for the addresses of Services on the networks of this machine, where strangers may have them. An egress
-// connects to the loopback only.
+// itself would look for the addresses of Services on the networks of this machine, where other hosts may have them. An
+// egress connects to the loopback only.
 type egress struct{ client kubernetes.Interface }
 
-// egressConfiguration has the API server ask the egress at a port.
+// egressConfiguration returns the configuration that has the API server use the egress at a port.
 func egressConfiguration(h *stateFolder, port int) (string, error) {
 	connection := map[string]any{
 		"proxyProtocol": "HTTPConnect",
@@ -39,7 +39,7 @@ func egressConfiguration(h *stateFolder, port int) (string, error) {
 	}
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration",
-		"egressSelections": []any{ // webhooks by URL are of the control plane, all others of the cluster
+		"egressSelections": []any{ // controlplane is for webhooks by URL, cluster for all others
 			map[string]any{"name": "cluster", "connection": connection},
 			map[string]any{"name": "controlplane", "connection": connection},
 		},
@@ -70,7 +70,7 @@ func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	join(client, server)
 }
 
-// dial connects to what stands for a target on the loopback.
+// dial connects to the loopback address of a target.
 func (e *egress) dial(ctx context.Context, target string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(target)
 	if err != nil {
@@ -114,12 +114,12 @@ func (e *egress) endpointOf(ctx context.Context, service *corev1.Service, port s
 	if err != nil {
 		return "", "", err
 	}
-	for _, asked := range service.Spec.Ports {
-		if strconv.Itoa(int(asked.Port)) != port {
+	for _, servicePort := range service.Spec.Ports {
+		if strconv.Itoa(int(servicePort.Port)) != port {
 			continue
 		}
 		for _, slice := range slices.Items {
-			if host, number := readyEndpoint(slice, asked.Name); host != "" {
+			if host, number := readyEndpoint(slice, servicePort.Name); host != "" {
 				return host, strconv.Itoa(int(number)), nil
 			}
 		}
@@ -127,7 +127,7 @@ func (e *egress) endpointOf(ctx context.Context, service *corev1.Service, port s
 	return "", "", fmt.Errorf("no pod of Service %s/%s is ready for port %s", service.Namespace, service.Name, port)
 }
 
-// readyEndpoint returns the address and port of one that is ready; "" if there is none.
+// readyEndpoint returns the address and port of a ready endpoint; "" if there is none.
 func readyEndpoint(slice discoveryv1.EndpointSlice, name string) (string, int32) {
 	for _, port := range slice.Ports {
 		if port.Port == nil || port.Name == nil || *port.Name != name {
@@ -142,7 +142,7 @@ func readyEndpoint(slice discoveryv1.EndpointSlice, name string) (string, int32)
 	return "", 0
 }
 
-// listensAt returns the loopback address of the pod that has an address.
+// listensAt returns the loopback address of the pod with an address.
 func (e *egress) listensAt(ctx context.Context, address string) (string, error) {
 	pods, err := e.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "status.podIP=" + address})
 	if err != nil {

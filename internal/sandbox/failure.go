@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// searchedLogBytes bounds how much of a log's end is searched for a cause: a
-	// program that panics says why well before its last line.
+	// searchedLogBytes bounds how much of a log's end is searched for a cause: the
+	// message of a panic is well before the last line.
 	searchedLogBytes = 64 << 10
-	// quotedLogLines and quotedLineBytes bound what an error quotes of it.
+	// quotedLogLines and quotedLineBytes bound the quote of the log in an error.
 	quotedLogLines  = 6
 	quotedLineBytes = 400
 )
@@ -24,13 +24,13 @@ const (
 // they name included. Nothing was started.
 var ErrOptions = errors.New("wrong options")
 
-// errStopped is why nothing goes on after Stop.
+// errStopped is the error of all operations after Stop.
 var errStopped = errors.New("the sandbox has been stopped")
 
-// errPortTaken marks the one failure that another try may fix.
+// errPortTaken marks the only failure that another try may fix.
 var errPortTaken = errors.New("another program took its port; try again")
 
-// startError explains why a program could not be started at all.
+// startError explains why a program could not be started.
 func startError(c *component, err error) error {
 	switch {
 	case errors.Is(err, os.ErrPermission):
@@ -42,8 +42,8 @@ func startError(c *component, err error) error {
 	}
 }
 
-// deathError says that a process ended by itself, how, and what it said last.
-func (c *component) deathError(p *process) error {
+// exitError returns the error about a process that ended by itself, with its exit status and last log lines.
+func (c *component) exitError(p *process) error {
 	end := c.logEnd(p)
 	switch {
 	case strings.Contains(end, "address already in use"):
@@ -68,7 +68,7 @@ func (c *component) withLog(err error) error {
 	return fmt.Errorf("%w; the last lines of %s (all of them: %s):\n%s", err, c.name, c.log, lastLines(c.logEnd(p)))
 }
 
-// logEnd returns the end of what a process has logged.
+// logEnd returns the end of a process's log.
 func (c *component) logEnd(p *process) string {
 	log, err := os.Open(c.log)
 	if err != nil {

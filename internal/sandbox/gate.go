@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A gate stands between the components and the API server: it takes their
-// connections at any time and passes them on once the API server is ready.
+// A gate is a proxy between the components and the API server: it accepts
+// connections at any time and forwards them once the API server is ready.
 //
 // Without it, the controller manager, the scheduler and kwok, which start together with the API server, would find
 // their connections refused, and wait a second, two, four before the next attempt. The same holds after a crash.
@@ -78,7 +78,7 @@ func (g *gate) serve() {
 			return
 		}
 		if err != nil {
-			<-time.After(pollInterval) // out of files, most likely; that passes
+			<-time.After(pollInterval) // most likely too many open files, which is temporary
 			continue
 		}
 		go g.forward(client)
@@ -98,7 +98,7 @@ func (g *gate) forward(client net.Conn) {
 	}
 	server, err := net.Dial("tcp4", g.target)
 	if err != nil {
-		return // as if it had called there itself
+		return // closes the connection, as the API server would
 	}
 	join(client, server)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
-// A user authenticates by a token, as the accounts of pods do. An API server remembers for some seconds whose
-// a token is, but verifies a client certificate at each request, which took a tenth of the time of our tests.
+// A user authenticates by a token, as the accounts of pods do. An API server caches the user of a token for some
+// seconds, but verifies a client certificate at each request, which took a tenth of the time of our tests.
 type user struct {
 	name   string
 	groups []string
@@ -58,8 +58,8 @@ func writeKubeconfig(file, server string, ca []byte, users ...user) error {
 	return nil
 }
 
-// restConfig is the same for Go. The client limits nothing: the server's
-// priority and fairness decides.
+// restConfig returns the same as a client configuration. The client has no rate limit: the server's
+// priority and fairness applies.
 func restConfig(server string, ca []byte, user user) *rest.Config {
 	return &rest.Config{Host: server, BearerToken: user.token, TLSClientConfig: rest.TLSClientConfig{CAData: ca}, QPS: -1}
 }

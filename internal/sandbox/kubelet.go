@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// newKubelet returns what answers the API server's requests for the logs of containers, for all nodes. kwok could show
-// files, but would not end the log of a container that ends, and reads which pod has which file only at its start.
+// newKubelet returns a handler of the API server's requests for the logs of containers, for all nodes. kwok could serve
+// files, but would not end the log of a container that ends, and reads the mapping of pods to files only at its start.
 func newKubelet(config *rest.Config) (http.Handler, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -54,7 +54,7 @@ func serveLog(w http.ResponseWriter, r *http.Request, pods dynamic.ResourceInter
 	}
 }
 
-// refuse answers with an error, which the API server passes on.
+// refuse answers with an error, which the API server returns to its client.
 func refuse(w http.ResponseWriter, code int, err error) {
 	w.WriteHeader(code)
 	_, _ = io.WriteString(w, err.Error())

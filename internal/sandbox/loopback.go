@@ -26,7 +26,7 @@ func newLoopbackServer() (*loopbackServer, error) {
 
 func (s *loopbackServer) port() int { return s.listener.Addr().(*net.TCPAddr).Port }
 
-// serve answers requests from those who have a certificate of the sandbox's authority.
+// serve answers requests of clients with a certificate of the sandbox's authority.
 func (s *loopbackServer) serve(h *stateFolder, ca []byte, handler http.Handler) error {
 	certificate, err := tls.LoadX509KeyPair(h.path("pki", "kubelet.crt"), h.path("pki", "kubelet.key"))
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *loopbackServer) serve(h *stateFolder, ca []byte, handler http.Handler) 
 	return nil
 }
 
-// close ends the requests that are being answered, too.
+// close also ends open requests.
 func (s *loopbackServer) close() {
 	_ = s.server.Close()
 	_ = s.listener.Close()

@@ -31,11 +31,11 @@ func newNode(name string) *corev1.Node {
 	}}
 }
 
-// usable says whether pods can be scheduled to a node: it is ready, and if a
-// controller guards newcomers, that has taken its taint away.
-func usable(node *corev1.Node, guarded bool) bool {
+// isSchedulable reports whether pods can be scheduled to a node: it is ready, and the
+// node lifecycle controller, if it runs, has removed its taint.
+func isSchedulable(node *corev1.Node, awaitsTaint bool) bool {
 	for _, taint := range node.Spec.Taints {
-		if guarded && taint.Key == corev1.TaintNodeNotReady {
+		if awaitsTaint && taint.Key == corev1.TaintNodeNotReady {
 			return false
 		}
 	}

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// NoNodes as Options.Nodes asks for a control plane without nodes, and so
+// NoNodes as Options.Nodes starts a control plane without nodes, and so
 // without kube-scheduler and kwok.
 const NoNodes = -1
 
-// Options say what kind of control plane to start; the zero value is a whole
-// one with one node, under a name of its own.
+// Options configure a control plane; the zero value is a whole
+// one with one node, under an unused name.
 type Options struct {
-	// Name lets other processes find the sandbox, and no two that run may
-	// share it. Empty chooses an unused one.
+	// Name lets other processes find the sandbox. It must be unique among running
+	// sandboxes. Empty chooses an unused one.
 	Name string
 	// Nodes is the number of simulated nodes: zero means one, NoNodes none.
 	Nodes int
-	// Controllers are the controllers to run, in the words of
+	// Controllers are the controllers to run, in the syntax of
 	// kube-controller-manager's --controllers. Empty means its default.
 	Controllers []string
 	// NodeGrace is how long a node may miss its heartbeats until it counts as
@@ -37,7 +37,7 @@ type Options struct {
 	// CRDs are files and folders of CustomResourceDefinitions. They are
 	// established when Start returns.
 	CRDs []string
-	// Progress receives a line or more about what takes long, which is building
+	// Progress receives lines about the progress of building
 	// the programs the first time. Nil discards them.
 	Progress io.Writer
 }
@@ -52,7 +52,7 @@ func (o Options) validate() error {
 		return fmt.Errorf("%d nodes: use 0 for one node, a positive number for more, NoNodes for none", o.Nodes)
 	}
 	for _, name := range o.Controllers {
-		// kube-controller-manager knows short aliases too; we must know who runs.
+		// kube-controller-manager accepts short aliases too, which runs would not recognize.
 		if name != "*" && !strings.HasSuffix(name, "-controller") {
 			return fmt.Errorf("controller %q: use the whole name, which ends in -controller, with a dash before it to switch it off", name)
 		}
@@ -60,7 +60,7 @@ func (o Options) validate() error {
 	return nil
 }
 
-// components lists those that the options ask for.
+// components lists the components that the options require.
 func (o Options) components() []string {
 	return slices.DeleteFunc(Components(), func(name string) bool {
 		return o.nodes() == 0 && (name == Scheduler || name == Kwok)
@@ -78,7 +78,7 @@ func (o Options) nodes() int {
 	}
 }
 
-// runs says whether the controller of that name will run.
+// runs reports whether the controller of that name will run.
 func (o Options) runs(controller string) bool {
 	switch {
 	case len(o.Controllers) == 0:
@@ -90,8 +90,8 @@ func (o Options) runs(controller string) bool {
 	}
 }
 
-// gates writes the feature gates as a flag's value, in an order that does not
-// change from run to run.
+// gates formats the feature gates as a flag's value, in a stable
+// order.
 func (o Options) gates() string {
 	var gates []string
 	for name, on := range o.FeatureGates {

@@ -16,7 +16,7 @@ import (
 const (
 	logAnnotation = "sandbox.runlevel.dev/log"
 	logVariable   = "SANDBOX_LOG"
-	// defaultLog is the log of a container that is told nothing.
+	// defaultLog is the log of a container without the annotation and the variable.
 	defaultLog = "simulated by kwok"
 	// logTimes is how a kubelet writes the time of a line.
 	logTimes = "2006-01-02T15:04:05.000000000Z07:00"
@@ -77,12 +77,12 @@ func lastRun(pod *corev1.Pod, container string, previous bool) (*containerRun, e
 	case before != nil:
 		return &containerRun{before.StartedAt.Time, true}, nil
 	default:
-		return nil, fmt.Errorf("container %q in pod %q is waiting to start: %s", container, pod.Name, waitsFor(now.Waiting))
+		return nil, fmt.Errorf("container %q in pod %q is waiting to start: %s", container, pod.Name, waitingReason(now.Waiting))
 	}
 }
 
-// waitsFor says in a kubelet's words why a container has not been started.
-func waitsFor(state *corev1.ContainerStateWaiting) string {
+// waitingReason returns a kubelet's message about a container that has not been started.
+func waitingReason(state *corev1.ContainerStateWaiting) string {
 	switch {
 	case state == nil:
 		return "no logs yet"
@@ -97,7 +97,7 @@ func waitsFor(state *corev1.ContainerStateWaiting) string {
 type logOptions struct {
 	follow, previous, timestamps bool
 	since                        time.Time
-	tail, bytes                  int // the most that are wanted
+	tail, bytes                  int // limits of lines and bytes
 }
 
 func parseLogOptions(query url.Values) (o logOptions, err error) {
@@ -136,11 +136,11 @@ type logAnswer struct {
 	container string
 
 	run  *containerRun // nil until there is a pod
-	pod  *corev1.Pod   // as it was first
-	read int           // lines of the log
+	pod  *corev1.Pod   // its first state
+	read int           // lines that are written or skipped
 }
 
-// proceed writes the lines that a newer state of the pod adds, and says whether they are the last.
+// proceed writes the lines that a newer state of the pod adds, and reports whether they are the last.
 func (a *logAnswer) proceed(pod *corev1.Pod) (isDone bool) {
 	run, err := lastRun(pod, a.container, a.previous)
 	switch {
@@ -151,7 +151,7 @@ func (a *logAnswer) proceed(pod *corev1.Pod) (isDone bool) {
 		a.run, a.pod = run, pod
 		a.read = max(0, len(logOf(pod, a.container, run))-a.tail)
 	case err != nil || pod.UID != a.pod.UID || !run.started.Equal(a.run.started):
-		return true // a new run, whose log is another
+		return true // a new run, with a log of its own
 	}
 	lines := logOf(pod, a.container, a.run)
 	for _, line := range lines[min(a.read, len(lines)):] {

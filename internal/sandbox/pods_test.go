@@ -207,9 +207,9 @@ func TestPodTakesItsTimeToStop(t *testing.T) {
 }
 
 // newPod returns a pod that is told by annotations, named without their prefix.
-func newPod(told map[string]string) *corev1.Pod {
+func newPod(settings map[string]string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "pod", Labels: map[string]string{"app": "test"}, Annotations: annotations(told)},
+		ObjectMeta: metav1.ObjectMeta{Name: "pod", Labels: map[string]string{"app": "test"}, Annotations: annotations(settings)},
 		Spec: corev1.PodSpec{
 			RestartPolicy:  corev1.RestartPolicyAlways,
 			InitContainers: []corev1.Container{{Name: "init", Image: "example.com/init:1"}},
@@ -218,9 +218,9 @@ func newPod(told map[string]string) *corev1.Pod {
 	}
 }
 
-func annotations(told map[string]string) map[string]string {
+func annotations(settings map[string]string) map[string]string {
 	prefixed := map[string]string{}
-	for key, value := range told {
+	for key, value := range settings {
 		prefixed["sandbox.runlevel.dev/"+key] = value
 	}
 	return prefixed

@@ -5,17 +5,17 @@ import (
 	"net"
 )
 
-// ports are the loopback ports of one start. What else could listen does not.
+// ports are the loopback ports of one start. All other listeners are turned off.
 type ports struct{ etcd, apiServer, kubelet, egress int }
 
 // reservePorts finds free loopback ports for programs and keeps them from being handed out to
 // anyone else for the next minute.
 //
-// To listen on port 0, look and close would leave the port to the next program
-// that asks. A connection made and closed first leaves it in TIME_WAIT: the
-// kernel won't hand it out as a free one, and a program that asks for it by
-// number, as ours do, gets it. What is left, a stranger asking for just that
-// number, ends in errPortTaken, and Start tries again.
+// Listening on port 0 and closing the listener would leave the port to the next
+// program. A connection that is closed before leaves it in TIME_WAIT: the
+// kernel does not assign it as a free port, and a program that binds it by
+// number, as ours do, gets it. If another program binds just that
+// number, the start fails with errPortTaken, and Start tries again.
 func reservePorts() (ports, error) {
 	var p ports
 	for _, port := range []*int{&p.etcd, &p.apiServer} {
@@ -42,7 +42,7 @@ func reservePort() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Who closes first waits: it must be the side that has our port.
+	// The side that closes first enters TIME_WAIT: it must be the side with our port.
 	if err := server.Close(); err != nil {
 		return 0, err
 	}

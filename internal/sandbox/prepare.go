@@ -28,9 +28,9 @@ type credentials struct {
 	admin, user user
 }
 
-// prepare writes all that the components read: certificates, kubeconfigs and
-// configuration. The components find the API server at componentURL, users at
-// its own.
+// prepare writes the files that the components read: certificates, kubeconfigs and
+// configuration. The components reach the API server at componentURL, users at
+// its own URL.
 func prepare(o Options, h *stateFolder, p ports, componentURL string) (*credentials, error) {
 	if err := h.clear(); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func writeKubeconfigs(h *stateFolder, ca *authority, server, componentURL string
 	for component, user := range map[string]user{
 		ControllerManager: newUser("system:kube-controller-manager"),
 		Scheduler:         newUser("system:kube-scheduler"),
-		Kwok:              newUser("kwok", "system:masters"), // it does what many kubelets do
+		Kwok:              newUser("kwok", "system:masters"), // it acts as many kubelets
 	} {
 		users = append(users, user)
 		if err := writeKubeconfig(kubeconfigOf(h, component), componentURL, creds.ca, user); err != nil {
@@ -114,10 +114,10 @@ func writeKubeconfigs(h *stateFolder, ca *authority, server, componentURL string
 //go:embed kwok
 var kwokConfig embed.FS
 
-// kwokConfiguration joins the documents of the folder kwok. Words like @TOLD@ stand for parts that several
+// kwokConfiguration joins the documents of the folder kwok. Words like @SETTINGS@ are replaced by parts that several
 // of them share: kwok's expressions and templates can't include one another.
 func kwokConfiguration(p ports) (string, error) {
-	told, err := kwokPart("told.jq")
+	settings, err := kwokPart("settings.jq")
 	if err != nil {
 		return "", err
 	}
@@ -137,7 +137,7 @@ func kwokConfiguration(p ports) (string, error) {
 		}
 		documents = append(documents, string(content))
 	}
-	words := strings.NewReplacer("@TOLD@", told, "@EXIT_CODE@", exitCode, "@KUBELET_PORT@", strconv.Itoa(p.kubelet))
+	words := strings.NewReplacer("@SETTINGS@", settings, "@EXIT_CODE@", exitCode, "@KUBELET_PORT@", strconv.Itoa(p.kubelet))
 	return words.Replace(strings.Join(documents, "\n---\n")), nil
 }
 

@@ -4,8 +4,8 @@ package sandbox
 
 import "syscall"
 
-// ChildAttributes is never used: without a control plane that runs here, Start
-// fails before it comes to starting one.
+// ChildAttributes is never used: no control plane runs on these systems, so that Start
+// fails before it starts a process.
 func ChildAttributes() *syscall.SysProcAttr { return nil }
 
 // DieWithParent is never used either.

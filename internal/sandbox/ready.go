@@ -18,8 +18,8 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// pollInterval is how often the API server is asked whether it is ready. Until it is,
-// there is nothing to watch.
+// pollInterval is how often the readiness of the API server is polled. Before it is ready,
+// nothing can be watched.
 const pollInterval = 10 * time.Millisecond
 
 // awaitOK returns when the API server has answered each of the paths with OK, one
@@ -54,7 +54,7 @@ func (s *Sandbox) prepareCluster(ctx context.Context, o Options, crds []*unstruc
 	return group.Wait()
 }
 
-// bindOrdinaryUser gives the ordinary user all rights the ordinary way.
+// bindOrdinaryUser binds the ordinary user to cluster-admin.
 func bindOrdinaryUser(ctx context.Context, client kubernetes.Interface) error {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "sandbox-" + OrdinaryUser},
@@ -70,12 +70,12 @@ func bindOrdinaryUser(ctx context.Context, client kubernetes.Interface) error {
 
 func awaitNodes(ctx context.Context, client kubernetes.Interface, o Options) error {
 	missing := o.nodes()
-	guarded := o.runs("node-lifecycle-controller")
+	awaitsTaint := o.runs("node-lifecycle-controller")
 	ready := map[string]bool{}
 	nodes := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "nodes", "", fields.Everything())
 	_, err := watchtools.UntilWithSync(ctx, nodes, &corev1.Node{}, nil, func(event watch.Event) (bool, error) {
 		node, ok := event.Object.(*corev1.Node)
-		if ok && usable(node, guarded) {
+		if ok && isSchedulable(node, awaitsTaint) {
 			ready[node.Name] = true
 		}
 		return len(ready) >= missing, nil

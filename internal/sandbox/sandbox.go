@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// startTries bounds how often Start starts over because a stranger took one
-	// of its ports in the moment between choosing and listening.
+	// startTries bounds how often Start starts over because another program took one
+	// of its ports between choosing and listening.
 	startTries = 3
 	// startTimeout is how long a control plane may take to become ready. It needs
 	// a few seconds; a machine so busy that it needs this long is of no use.
@@ -29,16 +29,16 @@ const (
 
 // A Sandbox is a running control plane.
 type Sandbox struct {
-	// Name is the one it was given, or chose.
+	// Name is the name from the options, or an unused one.
 	Name string
-	// Config is the admin's; UserConfig that of an ordinary cluster-admin.
+	// Config is the admin's; UserConfig is the one of an ordinary cluster-admin.
 	Config, UserConfig *rest.Config
 	// Kubeconfig is a file with a context for each of the two.
 	Kubeconfig string
 	// Logs is the folder with a log for each component, named after it. It is
 	// gone after Stop.
 	Logs string
-	// Took says how long the start took.
+	// Took is how long the start took.
 	Took Timing
 
 	home       *stateFolder
@@ -50,17 +50,17 @@ type Sandbox struct {
 	started    time.Time
 	stop       func() error
 
-	// mu guards what follows, the state that others see, and that nothing starts
-	// after the end.
+	// mu guards the following fields and the published status, and ensures that no component
+	// starts after the end.
 	mu       sync.Mutex
-	stopping chan struct{} // closed when it is to end
+	stopping chan struct{} // closed when the sandbox is stopped
 	failure  error         // the first unexpected end of a component
-	watchers []chan error  // where else to tell of deaths
+	watchers []chan error  // receive unexpected ends of components, as died does
 }
 
 // Timing is how long a start took, from starting the first process.
 type Timing struct {
-	APIServer time.Duration // until the API server's /readyz said ok
+	APIServer time.Duration // until the API server's /readyz returned ok
 	Ready     time.Duration // until everything was ready
 }
 
@@ -68,9 +68,9 @@ type Timing struct {
 // depend on each other.
 func Components() []string { return binaries.Names() }
 
-// Start starts a control plane and returns when it is ready: the API server says
-// so, the default namespace has its service account, the nodes are ready, and
-// the CRDs asked for are established. ctx bounds the start and nothing after it;
+// Start starts a control plane and returns when it is ready: the API server reports
+// ready, the default namespace has its service account, the nodes are ready, and
+// the CRDs of the options are established. ctx bounds the start and nothing after it;
 // the sandbox runs until Stop or until this process ends.
 func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	crds, programs, err := prepareStart(ctx, o)
@@ -99,7 +99,7 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	}
 }
 
-// Prepare does ahead of time what takes long, and checks the options.
+// Prepare builds the programs ahead of time, and checks the options.
 func Prepare(ctx context.Context, o Options) error {
 	_, _, err := prepareStart(ctx, o)
 	return err
@@ -120,7 +120,7 @@ func boundedStart(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 }
 
-// launch is one try to start. When it fails, nothing of it runs any more.
+// launch makes one try to start. If it fails, no process is left running.
 func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h *stateFolder,
 	programs map[string]string,
 ) (_ *Sandbox, err error) {
@@ -159,7 +159,7 @@ func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h
 	})
 }
 
-// listen opens the ports that this process answers on.
+// listen opens the ports of this process.
 func (s *Sandbox) listen(p *ports) (err error) {
 	if s.gate, err = newGate(fmt.Sprintf("127.0.0.1:%d", p.apiServer)); err != nil {
 		return err
@@ -177,7 +177,7 @@ func (s *Sandbox) listen(p *ports) (err error) {
 	return nil
 }
 
-// serve answers the API server on those that are for it.
+// serve answers the API server on the ports of kubelet and egress.
 func (s *Sandbox) serve(ca []byte) error {
 	config := rest.CopyConfig(s.Config)
 	config.QPS = -1
@@ -218,7 +218,7 @@ func (s *Sandbox) startAll(ctx context.Context) error {
 	return s.publish()
 }
 
-// becomeReady waits until everything is.
+// becomeReady waits until everything is ready.
 func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructured.Unstructured) error {
 	client, err := kubernetes.NewForConfig(s.Config)
 	if err != nil {
@@ -258,22 +258,22 @@ func (s *Sandbox) publish() error {
 	return s.home.publish(state)
 }
 
-// Stop ends all processes and removes everything; after an accident, the logs
-// stay for an hour, and then until another Start. It may be called any number of times, from anywhere.
+// Stop ends all processes and removes everything; after a failure, the logs
+// stay for an hour, and then until another Start. It may be called several times, also concurrently.
 func (s *Sandbox) Stop() error { return s.stop() }
 
 func (s *Sandbox) end() error {
 	s.killAll()
 	s.mu.Lock()
-	accident := s.failure
+	failure := s.failure
 	s.mu.Unlock()
-	if accident != nil {
-		return s.home.removeButLogs(accident)
+	if failure != nil {
+		return s.home.removeButLogs(failure)
 	}
 	return s.home.remove()
 }
 
-// killAll ends all processes at once: there is nothing to save.
+// killAll ends all processes at once: no data is kept.
 func (s *Sandbox) killAll() {
 	s.mu.Lock()
 	close(s.stopping)

@@ -122,7 +122,7 @@ func TestNamespaceTerminatesAsARealOne(t *testing.T) {
 }
 
 // createDeployment creates the Deployment web in a namespace of its own.
-func createDeployment(t *testing.T, on *sandboxtest.SharedSandbox, replicas int32, told map[string]string) (namespace string) {
+func createDeployment(t *testing.T, on *sandboxtest.SharedSandbox, replicas int32, settings map[string]string) (namespace string) {
 	t.Helper()
 	namespace = on.Namespace(t)
 	deployment := &appsv1.Deployment{
@@ -130,7 +130,7 @@ func createDeployment(t *testing.T, on *sandboxtest.SharedSandbox, replicas int3
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "test"}},
-			Template: podTemplate(told, corev1.RestartPolicyAlways),
+			Template: podTemplate(settings, corev1.RestartPolicyAlways),
 		},
 	}
 	if _, err := on.Client(t).AppsV1().Deployments(namespace).Create(t.Context(), deployment, metav1.CreateOptions{}); err != nil {
@@ -139,8 +139,8 @@ func createDeployment(t *testing.T, on *sandboxtest.SharedSandbox, replicas int3
 	return namespace
 }
 
-func podTemplate(told map[string]string, restart corev1.RestartPolicy) corev1.PodTemplateSpec {
-	pod := newPod(told)
+func podTemplate(settings map[string]string, restart corev1.RestartPolicy) corev1.PodTemplateSpec {
+	pod := newPod(settings)
 	pod.Name = ""
 	pod.Spec.RestartPolicy = restart
 	return corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}

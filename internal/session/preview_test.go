@@ -27,7 +27,7 @@ func (r release) preview(version, files string, change ...func(*session.Options)
 	for _, fn := range change {
 		fn(&options)
 	}
-	r.config = sandboxtest.Reading(r, r.config)
+	r.config = sandboxtest.ReadOnly(r, r.config)
 	return session.Preview(r.Context(), r.connect(), r.load(version, files), options)
 }
 
@@ -141,7 +141,7 @@ func TestAPreviewDoesNotWaitForTheLock(t *testing.T) {
 	name, text := test.Namespace(t), configMaps(20)
 	s := newStopper(8)
 	first := s.begin(t, name, text)
-	c, err := cluster.Connect(sandboxtest.Reading(t, test.Sandbox(t).Config))
+	c, err := cluster.Connect(sandboxtest.ReadOnly(t, test.Sandbox(t).Config))
 	if err != nil {
 		t.Fatal(err)
 	}

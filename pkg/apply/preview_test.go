@@ -32,7 +32,7 @@ func preview(t testing.TB, ctx context.Context, config *rest.Config, release *pa
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.Connect(sandboxtest.Reading(t, config))
+	c, err := cluster.Connect(sandboxtest.ReadOnly(t, config))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func (p page) parts(width, height int) []part {
 		runningPart: {title: fmt.Sprintf("running (%d)", len(p.jobs())), want: len(running), body: p.runningLines},
 		failedPart:  list(fmt.Sprintf("failed (%d)", len(failures)), failures, bad, width),
 		deletesPart: list(fmt.Sprintf("deletes that are pending (%d)", len(deletes)), deletes, plain, width),
-		recentPart:  list("lately", recent, faint, width),
+		recentPart:  list("recent events", recent, faint, width),
 	}
 	if len(running) > 0 {
 		parts[runningPart].want++

@@ -23,13 +23,13 @@ type Baseline struct {
 	entries []*baselineEntry
 }
 
-// baselineText is a baseline as it is written.
+// baselineText is a baseline in YAML.
 type baselineText struct {
 	Version  int              `yaml:"version"`
 	Findings []*baselineEntry `yaml:"findings"`
 }
 
-// A baselineHead is what baselines of all versions have.
+// A baselineHead is the part that baselines of all versions have.
 type baselineHead struct {
 	Version yaml.Node `yaml:"version"`
 }
@@ -81,18 +81,18 @@ func WriteBaseline(out io.Writer, findings []Finding) error {
 	for _, f := range findings {
 		at := baselineKeyOf(f)
 		switch entry := entries[at]; {
-		case f.In == InBaseline: // of the one before
+		case f.In == InBaseline: // a finding about the baseline that is replaced
 		case entry == nil:
 			entries[at] = &baselineEntry{baselineKey: at, Count: 1, Message: f.Message}
 			text.Findings = append(text.Findings, entries[at])
 		default:
 			entry.Count++
-			entry.Message = min(entry.Message, f.Message) // whatever their order
+			entry.Message = min(entry.Message, f.Message) // independent of their order
 		}
 	}
 	for _, entry := range text.Findings {
 		if entry.Count == 1 {
-			entry.Count = 0 // goes without saying
+			entry.Count = 0 // omitted, which means 1
 		}
 	}
 	slices.SortFunc(text.Findings, func(a, b *baselineEntry) int { return a.compare(b.baselineKey) })
@@ -109,11 +109,11 @@ func WriteBaseline(out io.Writer, findings []Finding) error {
 	if err := errors.Join(encoder.Encode(&node), encoder.Close()); err != nil {
 		return err
 	}
-	_, err := out.Write(printable.JSON(content.Bytes())) // whose escapes are those of quotes in YAML
+	_, err := out.Write(printable.JSON(content.Bytes())) // escapes of JSON are valid in quotes of YAML
 	return err
 }
 
-// quoteHarmful puts texts that are not to be shown as they are in quotes, in which they can be escaped.
+// quoteHarmful puts values with control characters in quotes, in which they can be escaped.
 func quoteHarmful(node *yaml.Node) {
 	if node.Kind == yaml.ScalarNode && !printable.IsHarmless([]byte(node.Value)) {
 		node.Style = yaml.DoubleQuotedStyle
@@ -123,7 +123,7 @@ func quoteHarmful(node *yaml.Node) {
 	}
 }
 
-// ParseBaseline reads a baseline. The file is the name to tell of it.
+// ParseBaseline reads a baseline. The file is its name in errors and findings.
 func ParseBaseline(file string, content []byte) (*Baseline, error) {
 	var text baselineText
 	if err := text.parse(content); err != nil {
@@ -132,14 +132,14 @@ func ParseBaseline(file string, content []byte) (*Baseline, error) {
 	return &Baseline{file: file, entries: text.Findings}, nil
 }
 
-// parse looks at the version first: of another one, nothing else can be known.
+// parse checks the version first: the format of any other version is unknown.
 func (t *baselineText) parse(content []byte) error {
 	var head baselineHead
 	if err := yaml.NewDecoder(bytes.NewReader(content)).Decode(&head); err != nil && !errors.Is(err, io.EOF) {
 		return errors.New(explain(err))
 	}
 	if head.Version.IsZero() {
-		return fmt.Errorf(`this is no baseline: it says no "version: %d"`, baselineVersion)
+		return fmt.Errorf(`this is no baseline: it has no "version: %d"`, baselineVersion)
 	}
 	if head.Version.Value != fmt.Sprint(baselineVersion) {
 		return fmt.Errorf("it is of version %s, and this runlevel reads and writes %d: use the runlevel that wrote it, or write it again", cmp.Or(head.Version.Value, "?"), baselineVersion)
@@ -153,7 +153,7 @@ func (t *baselineText) parse(content []byte) error {
 	return nil
 }
 
-// UnmarshalYAML keeps the line, to tell of an entry that accepts nothing any more.
+// UnmarshalYAML records the line, for the finding about an entry that no longer accepts anything.
 func (a *baselineEntry) UnmarshalYAML(node *yaml.Node) error {
 	type plain baselineEntry // without this method
 	a.line, a.Count = node.Line, 1
@@ -171,34 +171,34 @@ func (a *baselineEntry) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// accept sorts out what is in the baseline, and tells what of that is no longer found.
+// accept suppresses the findings that are in the baseline, and reports the entries that are no longer found.
 func (r *Result) accept(baseline *Baseline, config Config) {
 	if baseline == nil {
 		return
 	}
-	left := map[*baselineEntry]int{}
+	remaining := map[*baselineEntry]int{}
 	entries := map[baselineKey][]*baselineEntry{}
 	for _, entry := range baseline.entries {
-		left[entry] = entry.Count
+		remaining[entry] = entry.Count
 		entries[entry.baselineKey] = append(entries[entry.baselineKey], entry)
 	}
 	found := r.Findings
 	r.Findings = []Finding{}
 	for _, f := range found {
 		same := entries[baselineKeyOf(f)]
-		n := slices.IndexFunc(same, func(entry *baselineEntry) bool { return left[entry] > 0 })
+		n := slices.IndexFunc(same, func(entry *baselineEntry) bool { return remaining[entry] > 0 })
 		if n < 0 {
 			r.Findings = append(r.Findings, f)
 			continue
 		}
-		left[same[n]]--
+		remaining[same[n]]--
 		f.Suppressed = &Suppression{Reason: "known in the baseline", File: baseline.file, Line: same[n].line, In: InBaseline}
 		r.Suppressed = append(r.Suppressed, f)
 	}
 	rule, _ := FindRule("stale-baseline")
 	if severity := config.severity(rule); severity != Off {
 		for _, entry := range baseline.entries {
-			if message := entry.stale(left[entry], r.Ran); message != "" {
+			if message := entry.stale(remaining[entry], r.Ran); message != "" {
 				r.Findings = append(r.Findings, Finding{
 					Rule: rule.ID, Severity: severity, File: baseline.file, In: InBaseline, Line: entry.line,
 					Object: entry.Object, Message: printable.Line(message),
@@ -210,9 +210,9 @@ func (r *Result) accept(baseline *Baseline, config Config) {
 	slices.SortStableFunc(r.Suppressed, byPlace)
 }
 
-// stale says what an entry accepts without need, if so many of its findings were not
-// there. Nothing is known of a rule that has not looked.
-func (a *baselineEntry) stale(left int, looked []string) string {
+// stale returns the message about an entry that accepts more findings than there are, given how many it has left; "" if
+// it does not, or its rule did not run.
+func (a *baselineEntry) stale(remaining int, ran []string) string {
 	where := a.File
 	if a.In != InPayload {
 		where += fmt.Sprintf(" (%s)", a.In)
@@ -221,10 +221,10 @@ func (a *baselineEntry) stale(left int, looked []string) string {
 	switch {
 	case !exists:
 		return fmt.Sprintf("this entry accepts nothing: there is no rule %q%s", a.Rule, DidYouMean(a.Rule))
-	case left == 0 || !slices.Contains(looked, a.Rule):
+	case remaining == 0 || !slices.Contains(ran, a.Rule):
 		return ""
-	case left < a.Count:
-		return fmt.Sprintf("%s finds %d of these in %s, and no longer %d: lower the count", a.Rule, a.Count-left, where, a.Count)
+	case remaining < a.Count:
+		return fmt.Sprintf("%s finds %d of these in %s, and no longer %d: lower the count", a.Rule, a.Count-remaining, where, a.Count)
 	default:
 		return fmt.Sprintf("%s no longer finds this in %s: drop the entry", a.Rule, where)
 	}

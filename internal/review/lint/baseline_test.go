@@ -130,8 +130,8 @@ func TestBaselineSurvivesEdits(t *testing.T) {
 // TestBaselinesThatAreRefused are told of in one line each.
 func TestBaselinesThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                           `b: this is no baseline: it says no "version: 1"`,
-		"findings: []":                               `b: this is no baseline: it says no "version: 1"`,
+		"":                                           `b: this is no baseline: it has no "version: 1"`,
+		"findings: []":                               `b: this is no baseline: it has no "version: 1"`,
 		"just a text":                                "b: line 1: this must be a mapping",
 		"- a":                                        "b: line 1: this must be a mapping",
 		"version: 2\nrules: {}":                      "b: it is of version 2, and this runlevel reads and writes 1: use the runlevel that wrote it, or write it again",

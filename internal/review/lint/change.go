@@ -12,14 +12,14 @@ import (
 // left out, unless the change causes them.
 type ComponentChange struct {
 	Before   *payload.Payload  // the payload without the change
-	Problems []payload.Problem // of reading it
-	// Own returns the name in the component's folder of a file of the payload, or of the one before it, if it is
-	// the component's.
+	Problems []payload.Problem // found while reading Before
+	// Own returns the name that a file of the payload, or of the previous one, has in the component's folder, and
+	// whether the file belongs to the component.
 	Own func(file string, in Origin) (name string, isOwn bool)
 }
 
-// concerns reports whether a manifest is validated against schemas, which is slow: all are where there is
-// no change. In the payload before the change, its file may have had another name.
+// concerns reports whether a manifest is validated against schemas, which is slow: every manifest is if c is
+// nil. In the payload before the change, its file may have had another name.
 func (c *ComponentChange) concerns(m *manifest) bool {
 	return c == nil || c.isOwn(m.Path, InPayload) || c.isOwn(m.Path, InPrevious)
 }
@@ -41,8 +41,8 @@ func (c *ComponentChange) nameOf(file string, in Origin) string {
 	return file
 }
 
-// only removes the findings from a result that the change has not caused.
-func (c *ComponentChange) only(ctx context.Context, input Input, after *Result) error {
+// filter removes the findings from a result that the change has not caused.
+func (c *ComponentChange) filter(ctx context.Context, input Input, after *Result) error {
 	input.Payload, input.Problems = c.Before, c.Problems
 	before, err := run(ctx, input)
 	if err != nil {
@@ -54,16 +54,16 @@ func (c *ComponentChange) only(ctx context.Context, input Input, after *Result) 
 			known[f.Key()]++
 		}
 	}
-	isOthers := func(f Finding) bool {
+	isUnrelated := func(f Finding) bool {
 		if f.In == InConfig || c.isOwn(f.File, f.In) {
 			return false
 		}
-		what := f.Key()
-		known[what]--
-		return known[what] >= 0
+		key := f.Key()
+		known[key]--
+		return known[key] >= 0
 	}
 	for _, findings := range []*[]Finding{&after.Findings, &after.Suppressed} {
-		*findings = slices.DeleteFunc(*findings, isOthers)
+		*findings = slices.DeleteFunc(*findings, isUnrelated)
 		for i := range *findings {
 			c.place(&(*findings)[i])
 		}
@@ -96,12 +96,12 @@ type FindingKey struct {
 	in                          Origin
 }
 
-// howMany is what a message says and a change of anything may make another: how many
-// objects have the same fault.
-var howMany = regexp.MustCompile(`\b\d+ objects?\b`)
+// objectCount matches the number of objects with the same fault in a message. A change of any manifest may change
+// it.
+var objectCount = regexp.MustCompile(`\b\d+ objects?\b`)
 
-// Key is what is found.
+// Key returns the key of a finding, without lines and object counts.
 func (f Finding) Key() FindingKey {
-	message := howMany.ReplaceAllString(payload.WithoutLines(f.Message), "")
+	message := objectCount.ReplaceAllString(payload.WithoutLines(f.Message), "")
 	return FindingKey{f.Rule, f.File, f.Object, message, f.In}
 }

@@ -42,7 +42,7 @@ type Ignore struct {
 	line int
 }
 
-// Known are names that are not in the payload, and are there all the same.
+// Known are names that exist without being in the payload.
 type Known struct {
 	Namespaces   []string `yaml:"namespaces"`
 	Capabilities []string `yaml:"capabilities"`
@@ -50,14 +50,14 @@ type Known struct {
 	FeatureGates []string `yaml:"featureGates"`
 }
 
-// UnmarshalYAML keeps the line, to tell of an Ignore that no longer ignores anything.
+// UnmarshalYAML records the line, for the finding about an Ignore that no longer ignores anything.
 func (i *Ignore) UnmarshalYAML(node *yaml.Node) error {
 	type plain Ignore // without this method
 	i.line = node.Line
 	return decodeEntry(node, "ignore", []string{"rule", "file", "object", "reason"}, (*plain)(i))
 }
 
-// ParseConfig reads a configuration. The file is the name to tell of it.
+// ParseConfig reads a configuration. The file is its name in errors and findings.
 func ParseConfig(file string, text []byte) (Config, error) {
 	config := Config{file: file}
 	if err := decodeDocument(text, &config); err != nil {
@@ -82,7 +82,7 @@ func decodeDocument(text []byte, into any) error {
 	return nil
 }
 
-// decodeEntry decodes an entry of a list, which has no keys but some.
+// decodeEntry decodes an entry of a list. It returns an error for any key that is not among keys.
 func decodeEntry(node *yaml.Node, list string, keys []string, into any) error {
 	for at := 0; at+1 < len(node.Content); at += 2 {
 		if key := node.Content[at]; !slices.Contains(keys, key.Value) {
@@ -93,13 +93,13 @@ func decodeEntry(node *yaml.Node, list string, keys []string, into any) error {
 	return node.Decode(into)
 }
 
-// How the YAML library tells of a key that there isn't, and of a value that does not fit.
+// Messages of the YAML library about an unknown key, and about a value of the wrong type.
 var (
 	notFound  = regexp.MustCompile(`line (\d+): field (.*) not found in type lint\.(\w+)`)
 	wrongType = regexp.MustCompile(`line (\d+): cannot unmarshal .* into (\S+)$`)
 )
 
-// explain is the message of the YAML library in words for people.
+// explain translates a message of the YAML library for users.
 func explain(err error) string {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
 	text, _, _ = strings.Cut(text, "\n")
@@ -118,7 +118,7 @@ func explain(err error) string {
 	return text
 }
 
-// check says what of a configuration can't be meant.
+// check returns an error for the first invalid value of a configuration.
 func (c Config) check() error {
 	if _, err := version.ParseGeneric(c.KubernetesVersion); c.KubernetesVersion != "" && err != nil {
 		return fmt.Errorf("kubernetesVersion is %q, and must be a version such as 1.34", c.KubernetesVersion)
@@ -142,11 +142,11 @@ func (c Config) check() error {
 	return nil
 }
 
-// IsAhead says whether the release is for a Kubernetes that is newer than any that is
-// known here, so that its kinds can't be known.
+// IsAhead reports whether the release is for a Kubernetes newer than the built-in one, which may have other
+// kinds.
 func (c Config) IsAhead() bool { return newestKubernetes().LessThan(c.kubernetes()) }
 
-// DidYouMean is a hint at the rule whose name is nearest, if one is near.
+// DidYouMean returns a hint at the rule with the most similar name, or at the command that lists all rules.
 func DidYouMean(id string) string {
 	var known []string
 	for _, rule := range Rules() {
@@ -158,7 +158,7 @@ func DidYouMean(id string) string {
 	return `: "runlevel explain" lists them`
 }
 
-// severity is that of a rule.
+// severity returns the configured severity of a rule, or its default.
 func (c Config) severity(rule Rule) Severity {
 	if severity, set := c.Severities[rule.ID]; set {
 		return severity
@@ -166,10 +166,10 @@ func (c Config) severity(rule Rule) Severity {
 	return rule.Severity
 }
 
-// kubernetes is the version that the release is for.
+// kubernetes returns the version that the release is for.
 func (c Config) kubernetes() *version.Version {
-	if asked, err := version.ParseGeneric(c.KubernetesVersion); err == nil {
-		return asked
+	if configured, err := version.ParseGeneric(c.KubernetesVersion); err == nil {
+		return configured
 	}
 	return newestKubernetes()
 }

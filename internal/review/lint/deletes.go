@@ -31,8 +31,8 @@ func checkMisspeltDelete(s *subject, r *reporter) {
 	}
 }
 
-// looksLikeDelete says whether a key is nearly the delete annotation: a few letters
-// off, or the right word below a domain that is nearly right.
+// looksLikeDelete reports whether a key is a misspelling of the delete annotation: a few letters
+// are wrong, or the name is a word for deletion and the domain is similar.
 func looksLikeDelete(key string) bool {
 	if printable.EditDistance(strings.ToLower(strings.TrimSpace(key)), payload.DeleteAnnotation) <= 2 {
 		return true
@@ -46,7 +46,7 @@ func looksLikeDelete(key string) bool {
 		slices.Contains([]string{"openshift.io", "runlevel.dev", "release.runlevel.dev"}, domain)
 }
 
-// checkMisplacedDelete looks for the annotation anywhere but among the object's own.
+// checkMisplacedDelete looks for the annotation in all places but the object's annotations.
 func checkMisplacedDelete(s *subject, r *reporter) {
 	for _, m := range s.manifests {
 		if !bytes.Contains(m.Text(), []byte(payload.DeleteAnnotation)) {
@@ -64,7 +64,7 @@ func checkMisplacedDelete(s *subject, r *reporter) {
 	}
 }
 
-// A keyed is a value below an object, and the path to it.
+// A keyed is a value within an object, and the path to it.
 type keyed struct {
 	path  []string
 	value any
@@ -100,16 +100,16 @@ func checkDeleteNever(s *subject, r *reporter) {
 			r.field(m, annotation(payload.DeleteAnnotation), "it is for no cluster profile, and the release has profiles, so it deletes nothing: give it the %sPROFILE annotations of the manifest that created it", payload.IncludePrefix)
 		}
 	}
-	for _, left := range s.Excluded {
-		isForLater := len(s.byID[left.Manifest.ID()]) > 0 // of an object that this major version has
-		if left.Filter == payload.ByMajorVersion && left.Manifest.IsTombstone() && !isForLater {
-			r.field(newManifest(left.Manifest), annotation(payload.DeleteAnnotation), "it is for another major version than this release, so it deletes nothing: %s", left.Reason)
+	for _, exclusion := range s.Excluded {
+		isForLater := len(s.byID[exclusion.Manifest.ID()]) > 0 // of an object that this major version has
+		if exclusion.Filter == payload.ByMajorVersion && exclusion.Manifest.IsTombstone() && !isForLater {
+			r.field(newManifest(exclusion.Manifest), annotation(payload.DeleteAnnotation), "it is for another major version than this release, so it deletes nothing: %s", exclusion.Reason)
 		}
 	}
 }
 
-// isForProfiles reports whether the object of a tombstone is, as far as is known, on clusters that have a profile: manifests
-// for none, such as those of the operator's own install beside a release without profiles, are applied without one.
+// isForProfiles reports whether the object of a tombstone was applied by profile: by the previous payload, or, if that does
+// not have the object, in a payload whose manifests all have profiles. Manifests without profiles are for clusters without one.
 func (s *subject) isForProfiles(tombstone *manifest) bool {
 	if s.previous != nil && len(s.previous.byID[tombstone.id]) > 0 {
 		return slices.ContainsFunc(s.previous.byID[tombstone.id], (*manifest).hasProfile)
@@ -126,11 +126,11 @@ func checkDeleteCreateOnly(s *subject, r *reporter) {
 }
 
 // checkCreatedAndDeleted compares each tombstone with the normal manifests of its
-// object, in whatever file.
+// object, in all files.
 func checkCreatedAndDeleted(s *subject, r *reporter) {
 	for _, m := range s.tombstones {
 		for _, other := range s.byID[m.id] {
-			if where, meet := s.sharedCluster(m, other); meet && !other.isTombstone {
+			if where, shared := s.sharedCluster(m, other); shared && !other.isTombstone {
 				r.field(m, annotation(payload.DeleteAnnotation), "%s:%d creates it%s, so it is deleted and created without end: keep one of them", other.Path, other.Line, onCluster(where))
 				break
 			}
@@ -138,14 +138,14 @@ func checkCreatedAndDeleted(s *subject, r *reporter) {
 	}
 }
 
-// checkDuplicate reports each manifest that meets an earlier one of the same object.
+// checkDuplicate reports each manifest that shares a cluster with an earlier manifest of the same object.
 func checkDuplicate(s *subject, r *reporter) {
 	for _, m := range s.manifests {
 		for _, other := range s.byID[m.id] {
 			if other == m {
 				break
 			}
-			if where, meet := s.sharedCluster(m, other); meet && m.isTombstone == other.isTombstone {
+			if where, shared := s.sharedCluster(m, other); shared && m.isTombstone == other.isTombstone {
 				r.at(m, "the same object is in %s:%d%s: keep one of them, or let their annotations choose", other.Path, other.Line, onCluster(where))
 				break
 			}

@@ -17,7 +17,7 @@ import (
 type ignores struct {
 	byFile []*ignoreEntry // of the configuration
 	inside map[string][]*ignoreEntry
-	ran    []string // the rules that have looked
+	ran    []string // the rules that ran
 	config Config
 	change *ComponentChange
 	bad    []Finding
@@ -27,7 +27,7 @@ type ignores struct {
 type ignoreEntry struct {
 	Ignore
 	at       Finding // the place of the comment or entry
-	document int     // that it is about; 0 for all of the file
+	document int     // the document it applies to; 0 for all of the file
 	used     bool
 }
 
@@ -39,8 +39,8 @@ func newIgnores(s *subject, ran []string) *ignores {
 	for _, file := range s.Files {
 		i.addComments(file.Path, 0, 1, file.Comments)
 	}
-	for _, left := range s.Excluded { // of which few rules speak, so that their comments may find nothing
-		i.addComments(left.Manifest.Path, left.Manifest.Document, left.Manifest.TextLine(), left.Manifest.Text())
+	for _, exclusion := range s.Excluded { // few rules check these, so their comments may be unused
+		i.addComments(exclusion.Manifest.Path, exclusion.Manifest.Document, exclusion.Manifest.TextLine(), exclusion.Manifest.Text())
 	}
 	for _, all := range i.inside {
 		for _, entry := range all {
@@ -53,7 +53,7 @@ func newIgnores(s *subject, ran []string) *ignores {
 	return i
 }
 
-// add adds one, if it is one that says what it must.
+// add adds a valid entry. An invalid one becomes a finding.
 func (i *ignores) add(entry *ignoreEntry, fromConfig bool) {
 	wrong := ""
 	if _, known := FindRule(entry.Rule); entry.Rule == "" {
@@ -100,18 +100,18 @@ func (i *ignores) addComments(file string, document, line int, text []byte) {
 		}
 		line += bytes.Count(text[counted:begins[n]], []byte("\n"))
 		counted = begins[n]
-		said := Ignore{Rule: string(text[at[4]:at[5]]), Reason: strings.TrimSpace(string(text[at[6]:at[7]]))}
+		ignore := Ignore{Rule: string(text[at[4]:at[5]]), Reason: strings.TrimSpace(string(text[at[6]:at[7]]))}
 		where := Finding{File: file, Line: line, Column: columnAt(text, begins[n]), Document: document}
-		i.add(&ignoreEntry{Ignore: said, at: where, document: document}, false)
+		i.add(&ignoreEntry{Ignore: ignore, at: where, document: document}, false)
 	}
 }
 
-// columnAt is where in its line a place of a text is, in characters.
+// columnAt returns the column of an offset in a text, in characters, from 1.
 func columnAt(text []byte, at int) int {
 	return 1 + utf8.RuneCount(text[1+bytes.LastIndexByte(text[:at], '\n'):at])
 }
 
-// suppress says why a finding does not count; nil if it does.
+// suppress returns the entry that ignores a finding, as a Suppression; nil if there is none.
 func (i *ignores) suppress(f Finding) *Suppression {
 	var why *Suppression
 	try := func(entry *ignoreEntry) {
@@ -131,8 +131,8 @@ func (i *ignores) suppress(f Finding) *Suppression {
 	return why
 }
 
-// covers says whether it is about a finding, in a file that may have another name for
-// those who change it.
+// covers reports whether the entry ignores a finding. Name is the name of the finding's file in the component's
+// folder.
 func (i *ignoreEntry) covers(f Finding, name string) bool {
 	isElsewhere := i.document > 0 && f.Document > 0 && i.document != f.Document
 	if i.Rule != f.Rule || isElsewhere || i.Object != "" && i.Object != f.Object {
@@ -147,7 +147,7 @@ func (i *ignoreEntry) covers(f Finding, name string) bool {
 	})
 }
 
-// findings are about what ignores nothing, or can't be meant.
+// findings returns the findings about unused and invalid entries.
 func (i *ignores) findings() []Finding {
 	var found []Finding
 	report := func(id string, f Finding) {

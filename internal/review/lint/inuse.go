@@ -8,12 +8,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// These rules are about objects that go, and that others of the payload name in their fields.
+// These rules are about deleted or dropped objects that other manifests of the payload refer to.
 
 // A use is a reference of a manifest of this payload.
 type use = references.Use[*manifest]
 
-// usesOf are the references to an object on the clusters of a manifest that deletes it, or had it.
+// usesOf returns the references to an object on the clusters of a manifest that deletes it, or had it.
 func (s *subject) usesOf(m *manifest) []use {
 	if s.uses == nil {
 		s.uses = references.Uses(s.normal)
@@ -21,7 +21,7 @@ func (s *subject) usesOf(m *manifest) []use {
 	return slices.DeleteFunc(slices.Clone(s.uses[m.id]), func(u use) bool { return !s.shareCluster(m, u.By) })
 }
 
-// usesWithout are the references to an object from clusters that have none of some manifests.
+// usesWithout returns the references to an object on clusters that have none of the other manifests.
 func (s *subject) usesWithout(m *manifest, others []*manifest) []use {
 	return slices.DeleteFunc(s.usesOf(m), func(u use) bool {
 		_, isWithout := s.clusterWithout(u.By, others)
@@ -29,14 +29,14 @@ func (s *subject) usesWithout(m *manifest, others []*manifest) []use {
 	})
 }
 
-// describe says who refers to an object first, where, and how many others do.
+// describe returns the first reference to an object, with its file and line, and the number of the others.
 func describe(uses []use) string {
 	first := uses[0]
 	return references.Describe(first.By.id, fmt.Sprintf("%s:%d", first.By.Path, first.By.Line), first.Field(), len(uses)-1)
 }
 
-// checkDeletedInUse looks for tombstones of objects that the payload goes on using. What the API server calls and accounts
-// have rules of their own.
+// checkDeletedInUse looks for tombstones of objects that the payload still refers to. Services that the API server calls, and
+// ServiceAccounts, have rules of their own.
 func checkDeletedInUse(s *subject, r *reporter) {
 	for _, t := range s.tombstones {
 		if t.groupKind() == accountKind || s.isCreatedToo(t) {
@@ -61,8 +61,8 @@ func (s *subject) isCreatedToo(t *manifest) bool {
 	return slices.ContainsFunc(s.byID[t.id], func(other *manifest) bool { return !other.isTombstone && s.shareCluster(t, other) })
 }
 
-// successorOf returns the only object that has come, with this payload, into the file where the previous one had an object of the
-// same kind; nil if there is none.
+// successorOf returns the new object of the same kind in the file where the previous payload had the object; nil if there is none,
+// or more than one.
 func (s *subject) successorOf(t *manifest) *manifest {
 	if s.previous == nil || len(s.previous.byID[t.id]) == 0 {
 		return nil

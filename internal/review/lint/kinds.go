@@ -14,15 +14,15 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// These rules are about kinds: which Kubernetes has them, and whether they are
+// These rules are about kinds: which versions of Kubernetes have them, and whether they are
 // namespaced.
 
-// newestKubernetes is the version whose types and checks are built in.
+// newestKubernetes returns the version whose types and checks are built in.
 func newestKubernetes() *version.Version {
 	return version.MustParseGeneric(componentversion.DefaultKubeBinaryVersion)
 }
 
-// scopeOf is the scope of a manifest's kind.
+// scopeOf returns the scope of a manifest's kind.
 func (s *subject) scopeOf(m *manifest) kinds.Scope {
 	if known := kinds.ScopeOf(m.groupKind()); known != kinds.Unknown {
 		return known
@@ -51,23 +51,23 @@ func checkNeedlessNamespace(s *subject, r *reporter) {
 	}
 }
 
-// removedIn is the version of Kubernetes that no longer serves a type; nil where it is
-// served still.
+// removedIn returns the first version of Kubernetes that no longer serves a type; nil if all
+// serve it.
 func removedIn(object runtime.Object) *version.Version {
-	removed, is := object.(interface{ APILifecycleRemoved() (major, minor int) })
-	if !is {
+	removed, hasRemoval := object.(interface{ APILifecycleRemoved() (major, minor int) })
+	if !hasRemoval {
 		return nil
 	}
 	major, minor := removed.APILifecycleRemoved()
 	return version.MajorMinor(uint(major), uint(minor))
 }
 
-// replacement says what to write instead of a type that is gone, if the type does.
+// replacement returns a hint at the apiVersion that replaces a removed type; "" if the type names none.
 func replacement(object runtime.Object) string {
-	replaced, is := object.(interface {
+	replaced, hasReplacement := object.(interface {
 		APILifecycleReplacement() schema.GroupVersionKind
 	})
-	if !is || replaced.APILifecycleReplacement().Empty() {
+	if !hasReplacement || replaced.APILifecycleReplacement().Empty() {
 		return ""
 	}
 	return ": write " + replaced.APILifecycleReplacement().GroupVersion().String()
@@ -94,11 +94,11 @@ func checkUnknownAPI(s *subject, r *reporter) {
 		case len(s.defines[m.groupKind()]) > 0:
 			s.reportUnserved(r, m)
 		case kinds.Scheme().IsGroupRegistered(m.kind.Group) && !s.config.IsAhead():
-			field, what := "apiVersion", instead(m.groupKind(), s.config.kubernetes())
-			if what == "" {
-				field, what = "kind", ": is the kind misspelt, or has Kubernetes dropped it?"
+			field, hint := "apiVersion", instead(m.groupKind(), s.config.kubernetes())
+			if hint == "" {
+				field, hint = "kind", ": is the kind misspelt, or has Kubernetes dropped it?"
 			}
-			r.field(m, []string{field}, "Kubernetes %d.%d has no %s in %s%s", newest.Major(), newest.Minor(), m.kind.Kind, m.kind.GroupVersion(), what)
+			r.field(m, []string{field}, "Kubernetes %d.%d has no %s in %s%s", newest.Major(), newest.Minor(), m.kind.Kind, m.kind.GroupVersion(), hint)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func (s *subject) reportUnserved(r *reporter, m *manifest) {
 	}
 }
 
-// isRemoved says whether a version of Kubernetes no longer serves a type.
+// isRemoved reports whether a version of Kubernetes no longer serves a type.
 func isRemoved(kind schema.GroupVersionKind, target *version.Version) bool {
 	object, err := kinds.Scheme().New(kind)
 	if err != nil {
@@ -133,8 +133,8 @@ func isRemoved(kind schema.GroupVersionKind, target *version.Version) bool {
 	return since != nil && !target.LessThan(since)
 }
 
-// instead names the versions that Kubernetes has of a kind, or the groups that have
-// one of that name.
+// instead returns a hint at the versions that Kubernetes has of a kind, or at the groups that have
+// a kind of that name; "" if there are none.
 func instead(kind schema.GroupKind, target *version.Version) string {
 	var versions []string
 	for _, version := range kinds.Scheme().VersionsForGroupKind(kind) {
@@ -156,7 +156,7 @@ func instead(kind schema.GroupKind, target *version.Version) string {
 	return fmt.Sprintf(": it is in %s", strings.Join(versions, ", "))
 }
 
-// checkForeignKind reports each kind once: that of an object is no news the second time.
+// checkForeignKind reports each kind once, at its first object.
 func checkForeignKind(s *subject, r *reporter) {
 	seen := map[schema.GroupKind]bool{}
 	for _, m := range s.normal {

@@ -3,12 +3,12 @@
 // small value with a name that stays, a severity, a sentence, and a function that
 // reports; the list of them, in rules.go, reads from top to bottom.
 //
-// It reads no files and asks no cluster: payloads come in, findings go out, each with
+// It reads no files and no cluster: it takes payloads and returns findings, each with
 // its file and line. Comments in the manifests and the configuration ignore findings,
 // always with a reason. A baseline accepts findings that are to be fixed later.
 //
-// Run is the call to start from. Explain is the page of a rule: rules/ID.txtar has it, with the examples that are the
-// rule's tests.
+// Run is the call to start from. Explain returns the page of a rule. It is in rules/ID.txtar, with the examples that
+// are the rule's tests.
 package lint
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Severity says how bad a finding is.
+// A Severity is how bad a finding is.
 type Severity string
 
 // The severities. Off is for a configuration that does not want a rule.
 const (
-	Error   Severity = "error"   // it fails, loses something, or does not do what was meant
-	Warning Severity = "warning" // it may
+	Error   Severity = "error"   // the update fails, loses data, or does not do what was intended
+	Warning Severity = "warning" // the update may do so
 	Info    Severity = "info"    // good to know
 	Off     Severity = "off"
 )
@@ -35,7 +35,7 @@ const (
 // rank orders severities.
 func (s Severity) rank() int { return slices.Index([]Severity{Off, Info, Warning, Error}, s) }
 
-// AtLeast says whether a severity is another one or worse.
+// AtLeast reports whether a severity is equal to another one or worse.
 func (s Severity) AtLeast(other Severity) bool { return s.rank() >= other.rank() }
 
 // A Rule is one thing to look for.
@@ -47,7 +47,7 @@ type Rule struct {
 	check    func(*subject, *reporter)
 }
 
-// A need is what a rule can't do without.
+// A need is the input that a rule requires.
 type need string
 
 const (
@@ -67,11 +67,11 @@ type Finding struct {
 	Document int      `json:"document,omitempty"` // counted from 1; 0 when the whole file is meant
 	Object   string   `json:"object,omitempty"`
 	Message  string   `json:"message"`
-	// In says where the file is, if it is none of the payload.
+	// In is where the file is, if it is not in the payload.
 	In Origin `json:"in,omitempty"`
-	// Near is where in the payload a finding in the previous one is to be fixed.
+	// Near is where in the payload a finding in the previous payload is to be fixed.
 	Near *Place `json:"near,omitempty"`
-	// Suppressed says why it does not count.
+	// Suppressed is why the finding does not count; nil if it does.
 	Suppressed *Suppression `json:"suppressed,omitempty"`
 
 	manifest *manifest
@@ -95,8 +95,8 @@ func (f Finding) String() string {
 	return printable.Line(fmt.Sprintf("%s: %s: %s [%s]", where, f.Severity, message, f.Rule))
 }
 
-// Field is the path of the field that a finding is about; nil if it is about all of a
-// manifest, or a rule does not say.
+// Field returns the path of the field that a finding is about; nil if it is about the whole
+// manifest, or the rule names no field.
 func (f Finding) Field() []string { return slices.Clone(f.field) }
 
 // An Origin is where a file is.
@@ -105,13 +105,13 @@ type Origin string
 // The origins of files.
 const (
 	InPayload  Origin = ""
-	InPrevious Origin = "previous" // the payload before
-	InConfig   Origin = "config"   // it is the configuration
+	InPrevious Origin = "previous" // a file of the previous payload
+	InConfig   Origin = "config"   // the configuration
 	InRelease  Origin = "release"  // a file of the payload that is another component's: see ComponentChange
-	InBaseline Origin = "baseline" // it is the baseline
+	InBaseline Origin = "baseline" // the baseline
 )
 
-// A Suppression is why a finding does not count, and the place of the comment or entry that says so.
+// A Suppression is why a finding does not count, and the place of the comment or entry that ignores it.
 type Suppression struct {
 	Reason string `json:"reason"`
 	File   string `json:"file"`
@@ -122,33 +122,33 @@ type Suppression struct {
 // Input is what to lint.
 type Input struct {
 	Payload  *payload.Payload  // read with KeepText, so that findings have lines
-	Problems []payload.Problem // of reading it
-	Previous *payload.Payload  // the release before, if there is one
+	Problems []payload.Problem // found while reading the payload
+	Previous *payload.Payload  // the previous release, if there is one
 	Config   Config
-	Change   *ComponentChange // what is asked about, if it is not all of the payload
-	Baseline *Baseline        // what is known today and accepted; nil if nothing is
+	Change   *ComponentChange // limits findings to a component; nil for the whole payload
+	Baseline *Baseline        // accepted findings; nil if there are none
 }
 
-// A Result is what was found.
+// A Result has the findings of a run.
 type Result struct {
-	Findings   []Finding `json:"findings"`   // that count, in the order of files
-	Suppressed []Finding `json:"suppressed"` // that don't
-	Skipped    []Skipped `json:"skipped"`    // rules that could not look
-	Ran        []string  `json:"-"`          // rules that could, in the order of Rules
+	Findings   []Finding `json:"findings"`   // those that count, in the order of files
+	Suppressed []Finding `json:"suppressed"` // those that are ignored or accepted
+	Skipped    []Skipped `json:"skipped"`    // rules that lacked an input
+	Ran        []string  `json:"-"`          // all other enabled rules, in the order of Rules
 }
 
-// A Skipped rule had not what it needs.
+// A Skipped rule lacked an input that it needs.
 type Skipped struct {
 	Rule  string `json:"rule"`
 	Needs string `json:"needs"`
 }
 
-// Run looks at a payload with all rules that its configuration does not turn off. The
-// error is for a context that ended.
+// Run checks a payload with all rules that its configuration does not turn off. It returns
+// an error only if the context ends.
 func Run(ctx context.Context, input Input) (*Result, error) {
 	result, err := run(ctx, input)
 	if err == nil && input.Change != nil {
-		err = input.Change.only(ctx, input, result)
+		err = input.Change.filter(ctx, input, result)
 	}
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func Run(ctx context.Context, input Input) (*Result, error) {
 	return result, nil
 }
 
-// run looks at all of a payload.
+// run checks the whole payload.
 func run(ctx context.Context, input Input) (*Result, error) {
 	s := newSubject(ctx, input)
 	result := &Result{Findings: []Finding{}, Suppressed: []Finding{}, Skipped: []Skipped{}}
@@ -201,12 +201,12 @@ func (r *Result) add(ignores *ignores, found []Finding) {
 	slices.SortStableFunc(r.Suppressed, byPlace)
 }
 
-// byPlace orders findings as a reader meets them.
+// byPlace orders findings by file, line, column and rule.
 func byPlace(a, b Finding) int {
 	return cmp.Or(cmp.Compare(a.In, b.In), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Document, b.Document), cmp.Compare(a.Rule, b.Rule))
 }
 
-// locate finds the lines of findings, reading each manifest's text once.
+// locate sets the lines of findings. It parses each manifest's text once.
 func locate(findings []Finding) {
 	places := map[*manifest]*payload.Places{}
 	for i := range findings {
@@ -221,7 +221,7 @@ func locate(findings []Finding) {
 	}
 }
 
-// A reporter collects what one rule finds.
+// A reporter collects the findings of one rule.
 type reporter struct {
 	rule     Rule
 	severity Severity
@@ -242,12 +242,12 @@ func (r *reporter) run(ctx context.Context, s *subject) error {
 	return ctx.Err()
 }
 
-// at reports something about a manifest as a whole.
+// at reports a finding about a whole manifest.
 func (r *reporter) at(m *manifest, format string, args ...any) {
 	r.field(m, nil, format, args...)
 }
 
-// field reports something about a field of a manifest.
+// field reports a finding about a field of a manifest.
 func (r *reporter) field(m *manifest, field []string, format string, args ...any) {
 	f := Finding{
 		File: m.Path, Line: m.Line, Document: m.Document, Object: m.id.String(),
@@ -262,7 +262,7 @@ func (r *reporter) field(m *manifest, field []string, format string, args ...any
 	r.report(f)
 }
 
-// file reports something about a file, or a line of it.
+// file reports a finding about a file, or a line of it.
 func (r *reporter) file(path string, line int, format string, args ...any) {
 	r.report(Finding{File: path, Line: line, Message: fmt.Sprintf(format, args...)})
 }
@@ -272,5 +272,5 @@ func (r *reporter) report(f Finding) {
 	r.findings = append(r.findings, f)
 }
 
-// annotation is the path of an annotation.
+// annotation returns the path of an annotation.
 func annotation(key string) []string { return []string{"metadata", "annotations", key} }

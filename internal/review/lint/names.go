@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// These rules are about files and how they are called.
+// These rules are about files and their names.
 
 // checkFileName looks for files without a level, which are applied in alphabetical order.
 // A folder where no file has a level is a folder of plain manifests.
@@ -61,14 +61,14 @@ func checkLevelWidth(s *subject, r *reporter) {
 
 func levelOf(file string) string { return graph.ParseName(path.Base(file)).Level }
 
-// padded is a number with as many digits as asked for, if it has no more by itself.
+// padded returns a number with leading zeros up to a number of digits.
 func padded(level string, digits int) string {
 	number := strings.TrimLeft(level, "0")
 	return strings.Repeat("0", max(0, digits-len(number))) + number
 }
 
-// checkSplitComponent looks for components that come back after others: they are in
-// both folders of a release.
+// checkSplitComponent looks for components whose files are not consecutive: both folders of a
+// release have some.
 func checkSplitComponent(s *subject, r *reporter) {
 	last := map[graph.Name]int{}
 	for i, file := range s.Files {
@@ -84,8 +84,8 @@ func checkSplitComponent(s *subject, r *reporter) {
 	}
 }
 
-// almostManifests are endings of names that show that a file was meant to be read, or
-// to be put away.
+// almostManifests are endings of the names of misspelt, backup and disabled manifests, which
+// are not read.
 var almostManifests = []string{
 	".yaml~", ".yml~", ".json~", ".yaml.bak", ".yml.bak", ".yaml.orig", ".yml.orig", ".yaml.old", ".yml.old",
 	".yaml.tmpl", ".yml.tmpl", ".yaml.swp", ".yml.swp", ".yam", ".ymal", ".yaml ", ".yml ", ".yamll", ".jsn",

@@ -44,7 +44,7 @@ func (s *subject) near(m *manifest) *Place {
 	return nearest
 }
 
-// locateNear finds places in the payload for findings in the previous one that have none.
+// locateNear sets Near of the findings in the previous payload that have none.
 func (s *subject) locateNear(findings []Finding) {
 	for i := range findings {
 		if f := &findings[i]; f.In == InPrevious && f.Near == nil {

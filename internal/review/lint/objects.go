@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// These rules are about single objects, and what others they need.
+// These rules are about single objects, and the objects that they need.
 
 // checkMissingNamespace reports each namespace once.
 func checkMissingNamespace(s *subject, r *reporter) {
@@ -44,30 +44,30 @@ func checkMissingNamespace(s *subject, r *reporter) {
 	}
 }
 
-// checkOutOfOrder asks the graph for what the names of files contradict.
+// checkOutOfOrder reports the dependencies that contradict the order of files.
 func checkOutOfOrder(s *subject, r *reporter) {
 	g := graph.Build(s.Payload.Manifests, graph.Options{Mode: graph.Update, Implied: true})
 	type need struct {
 		task int
 		id   kinds.ID
 	}
-	seen := map[need]bool{} // variants of what is needed are one
+	seen := map[need]bool{} // the variants of a needed object count once
 	for _, conflict := range g.Conflicts {
 		m, needs := s.manifests[conflict.Task], s.manifests[conflict.Needs]
-		if isWebhooks(m) && len(backendsOf(m)) == 0 { // the API server goes on without an answer of these
+		if isWebhooks(m) && len(backendsOf(m)) == 0 { // the API server ignores failures of these
 			continue
 		}
-		if what := (need{conflict.Task, needs.id}); !seen[what] && s.shareCluster(m, needs) {
-			seen[what] = true
+		if key := (need{conflict.Task, needs.id}); !seen[key] && s.shareCluster(m, needs) {
+			seen[key] = true
 			r.at(m, "it comes before %s (%s:%d), and %s: rename the files, or move it within its file, so that it comes later", needs.id, needs.Path, needs.Line, conflict.Why)
 		}
 	}
 }
 
-// A vocabulary is what names an annotation may have.
+// A vocabulary is the set of names that an annotation may have.
 type vocabulary struct {
 	annotation string
-	what       string // a name of it is
+	noun       string // for messages: what a name stands for
 	separator  string
 	known      sets.Set[string]
 }
@@ -80,13 +80,13 @@ func (v vocabulary) report(s *subject, r *reporter) {
 			if v.annotation == payload.FeatureGateAnnotation && strings.HasPrefix(name, "-") {
 				name, follows = strings.TrimPrefix(name, "-"), "it is off on every cluster, and the minus has no effect"
 			}
-			r.field(m, annotation(v.annotation), "there is no %s %q, so %s%s (if it is your own, list it as known in the configuration)", v.what, name, follows, v.hint(name))
+			r.field(m, annotation(v.annotation), "there is no %s %q, so %s%s (if it is your own, list it as known in the configuration)", v.noun, name, follows, v.hint(name))
 		}
 	}
 }
 
-// unknown are the names of a manifest that are not known. Feature gates may have blanks
-// around them, and may be left out, which means something to feature sets alone.
+// unknown returns the names of a manifest that are not known. Feature gates may have blanks
+// around them. An empty name is only an error among feature sets.
 func (v vocabulary) unknown(m *manifest) []string {
 	value, named := m.annotations[v.annotation]
 	if !named || value == "" && v.annotation != payload.FeatureSetAnnotation {
@@ -107,7 +107,7 @@ func (v vocabulary) unknown(m *manifest) []string {
 	return found
 }
 
-// hint is the name that may have been meant.
+// hint returns a correction of a name; "" if none is similar.
 func (v vocabulary) hint(name string) string {
 	if v.known.Has(strings.TrimSpace(name)) {
 		return ": drop the blank"
@@ -154,7 +154,7 @@ func checkUnknownFeatureGate(s *subject, r *reporter) {
 	featureGates(s.config).report(s, r)
 }
 
-// checkNeverApplied leaves out what other rules tell more of.
+// checkNeverApplied skips manifests about which other rules report more.
 func checkNeverApplied(s *subject, r *reporter) {
 	sets := featureSets(s.config)
 	for _, m := range s.normal {
@@ -190,8 +190,8 @@ func mayHaveMajorVersion(m *manifest) bool {
 
 func checkMajorVersionKind(s *subject, r *reporter) {
 	manifests := slices.Clone(s.manifests)
-	for _, left := range s.Excluded { // for just this, if the release says its version
-		manifests = append(manifests, newManifest(left.Manifest))
+	for _, exclusion := range s.Excluded { // by the major version, if the release has one
+		manifests = append(manifests, newManifest(exclusion.Manifest))
 	}
 	for _, m := range manifests {
 		if isForMajorVersions(m) && !mayHaveMajorVersion(m) {
@@ -226,7 +226,7 @@ func checkImageNotInRelease(s *subject, r *reporter) {
 	}
 }
 
-// checkNoReadinessProbe looks for workloads that an apply waits for no longer than until their containers have started.
+// checkNoReadinessProbe looks for workloads that count as ready once their containers have started.
 func checkNoReadinessProbe(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		if names := ready.WithoutProbe(m.Object()); len(names) > 0 {
@@ -255,7 +255,7 @@ func checkReadyExpression(s *subject, r *reporter) {
 	}
 }
 
-// mustNotBeRecreated says whether too much would go with an object.
+// mustNotBeRecreated reports whether recreating an object would lose its content.
 func mustNotBeRecreated(m *manifest) bool {
 	return slices.Contains([]schema.GroupKind{kinds.CustomResourceDefinition, kinds.Namespace, {Kind: "PersistentVolumeClaim"}}, m.groupKind())
 }

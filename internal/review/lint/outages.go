@@ -13,12 +13,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// These rules are about deletes that take something away from what still needs it.
+// These rules are about deletes of objects that other objects still need.
 
 func checkInsideDeletedNamespace(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		for _, holder := range s.deletedNamespaces(m) {
-			if where, meet := s.sharedCluster(m, holder); meet {
+			if where, shared := s.sharedCluster(m, holder); shared {
 				r.field(m, []string{"metadata", "namespace"}, "%s:%d deletes its Namespace and everything in it%s: move it, or drop it", holder.Path, holder.Line, onCluster(where))
 				break
 			}
@@ -26,8 +26,8 @@ func checkInsideDeletedNamespace(s *subject, r *reporter) {
 	}
 }
 
-// deletedNamespaces are the tombstones of the Namespace that an object is in. What is
-// cluster-wide is in none, whatever it says.
+// deletedNamespaces returns the tombstones of the Namespace that an object is in. A cluster-wide object is in
+// none, even if it has metadata.namespace.
 func (s *subject) deletedNamespaces(m *manifest) []*manifest {
 	if m.id.Namespace == "" {
 		return nil
@@ -45,7 +45,7 @@ func checkOfDeletedDefinition(s *subject, r *reporter) {
 	seen := map[*manifest]bool{} // there may be a tombstone for each variant of the definition
 	for _, definition := range s.tombstones {
 		for _, m := range s.outages.resourcesOf(definition) {
-			if where, meet := s.sharedCluster(m, definition); meet && !m.isTombstone && !seen[m] {
+			if where, shared := s.sharedCluster(m, definition); shared && !m.isTombstone && !seen[m] {
 				seen[m] = true
 				r.field(m, []string{"kind"}, "%s:%d deletes the CustomResourceDefinition of %s, and all objects with it%s: drop it", definition.Path, definition.Line, m.kind.Kind, onCluster(where))
 			}
@@ -53,14 +53,14 @@ func checkOfDeletedDefinition(s *subject, r *reporter) {
 	}
 }
 
-// resourcesOf are the custom resources of a CustomResourceDefinition. A tombstone may
-// say no more than its name, which has the plural of the kind: then the previous
-// payload says the kind, or it is guessed as Kubernetes does.
+// resourcesOf returns the custom resources of a CustomResourceDefinition. A tombstone may have
+// no spec, only a name with the plural of the kind: then the kind is taken from the previous
+// payload, or guessed as Kubernetes does.
 func (f *outageFinder) resourcesOf(definition *manifest) []*manifest {
 	if definition.groupKind() != kinds.CustomResourceDefinition {
 		return nil
 	}
-	for _, d := range f.sameIn(definition) {
+	for _, d := range f.withPrevious(definition) {
 		if kind := kinds.DefinedBy(d.Object()); kind.Kind != "" {
 			return f.byKind[kind]
 		}
@@ -72,7 +72,7 @@ func (f *outageFinder) resourcesOf(definition *manifest) []*manifest {
 	return found
 }
 
-// kindsByPlural are the kinds of the payload by the name that their
+// kindsByPlural returns the kinds of the payload by the name that their
 // CustomResourceDefinition would have.
 func (f *outageFinder) kindsByPlural() map[string][]schema.GroupKind {
 	if f.plurals == nil {
@@ -85,9 +85,9 @@ func (f *outageFinder) kindsByPlural() map[string][]schema.GroupKind {
 	return f.plurals
 }
 
-// sameIn are the manifests that say what an object is: itself, and those of the
-// previous payload. Tombstones often say no more than a name.
-func (s *subject) sameIn(m *manifest) []*manifest {
+// withPrevious returns a manifest, and the manifests of its object in the previous payload. Tombstones often have only
+// a name.
+func (s *subject) withPrevious(m *manifest) []*manifest {
 	found := []*manifest{m}
 	if s.previous != nil {
 		found = append(found, s.previous.byID[m.id]...)
@@ -95,14 +95,14 @@ func (s *subject) sameIn(m *manifest) []*manifest {
 	return found
 }
 
-// An outageFinder finds what deletes take away from objects that still need it.
+// An outageFinder finds deletes of objects that other objects still need.
 type outageFinder struct {
 	*subject
 	plurals   map[string][]schema.GroupKind // see kindsByPlural
 	workloads graph.PodIndex[*manifest]     // see workloadsOf
 }
 
-// callers are the objects that make the API server call a Service.
+// callers are the kinds of objects that have the API server call a Service.
 var callers = []schema.GroupKind{
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"},
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"},
@@ -110,8 +110,8 @@ var callers = []schema.GroupKind{
 	kinds.CustomResourceDefinition,
 }
 
-// checkBackendDeleted looks for Services, or what is behind them, that go while the
-// API server still calls them. Then it refuses what it was to ask them about.
+// checkBackendDeleted looks for Services, or workloads behind them, that are deleted while the
+// API server still calls them. Requests that need the call would then fail.
 func checkBackendDeleted(s *subject, r *reporter) {
 	if len(s.tombstones) == 0 {
 		return
@@ -128,14 +128,14 @@ func checkBackendDeleted(s *subject, r *reporter) {
 	}
 }
 
-// reportBackends reports what takes away the Services that the API server calls
-// because of an object: those it names now, and those it has named until it is applied.
+// reportBackends reports deletes of the Services that the API server calls because of an
+// object: those that the object names, and those that it named in the previous payload.
 func (f *outageFinder) reportBackends(r *reporter, caller *manifest) {
 	now := backendsOf(caller)
 	for _, backend := range now {
 		f.reportBackend(r, caller, backend, caller.isTombstone)
 	}
-	for _, old := range f.sameIn(caller)[1:] {
+	for _, old := range f.withPrevious(caller)[1:] {
 		for _, backend := range backendsOf(old) {
 			if !slices.Contains(now, backend) && f.shareCluster(old, caller) {
 				now = append(now, backend)
@@ -145,12 +145,12 @@ func (f *outageFinder) reportBackends(r *reporter, caller *manifest) {
 	}
 }
 
-// reportBackend reports the first tombstone that takes a caller's backend away too
-// early: at all, or before the caller is applied that does not call it any more.
+// reportBackend reports the first tombstone that deletes a caller's backend. With isLast, only one
+// that may be applied before the caller, which ends the calls.
 func (f *outageFinder) reportBackend(r *reporter, caller *manifest, backend types.NamespacedName, isLast bool) {
 	for _, deleter := range f.deletersOf(caller, backend) {
-		where, meet := f.sharedCluster(caller, deleter)
-		if !meet || isLast && before(caller, deleter) {
+		where, shared := f.sharedCluster(caller, deleter)
+		if !shared || isLast && before(caller, deleter) {
 			continue
 		}
 		called := "this Service"
@@ -180,7 +180,7 @@ func (f *outageFinder) reportBackend(r *reporter, caller *manifest, backend type
 	}
 }
 
-// backendsOf are the Services that the API server can't do without because of an object.
+// backendsOf returns the Services that an object has the API server call, without those whose failure it ignores.
 func backendsOf(m *manifest) []types.NamespacedName {
 	object := m.Object()
 	if webhooks, _ := m.get("webhooks").([]any); slices.ContainsFunc(webhooks, isOptional) {
@@ -195,10 +195,10 @@ func backendsOf(m *manifest) []types.NamespacedName {
 	return found
 }
 
-// isWebhooks says whether an object configures admission webhooks.
+// isWebhooks reports whether an object configures admission webhooks.
 func isWebhooks(m *manifest) bool { return slices.Contains(callers[:2], m.groupKind()) }
 
-// isOptional says whether the API server goes on when a webhook does not answer.
+// isOptional reports whether the API server ignores failures of a webhook.
 func isOptional(webhook any) bool {
 	fields, _ := webhook.(map[string]any)
 	return fields["failurePolicy"] == "Ignore"
@@ -241,7 +241,7 @@ func (f *outageFinder) workloadsOf(service *manifest) []*manifest {
 			if !isWorkload(m) {
 				continue
 			}
-			for _, same := range f.sameIn(m) {
+			for _, same := range f.withPrevious(m) {
 				f.workloads.Add(same.Object(), m)
 			}
 		}
@@ -249,7 +249,7 @@ func (f *outageFinder) workloadsOf(service *manifest) []*manifest {
 	return f.workloads.Candidates(service.Object())
 }
 
-// allOf are the manifests of an object, in the previous payload too.
+// allOf returns the manifests of an object in this and the previous payload.
 func (f *outageFinder) allOf(id kinds.ID) []*manifest {
 	if f.previous == nil {
 		return f.byID[id]
@@ -257,14 +257,14 @@ func (f *outageFinder) allOf(id kinds.ID) []*manifest {
 	return slices.Concat(f.byID[id], f.previous.byID[id])
 }
 
-// selects says whether a Service leads to the pods of a workload.
+// selects reports whether a Service selects the pods of a workload.
 func (f *outageFinder) selects(service, m *manifest) bool {
-	return isWorkload(m) && slices.ContainsFunc(f.sameIn(m), func(same *manifest) bool {
+	return isWorkload(m) && slices.ContainsFunc(f.withPrevious(m), func(same *manifest) bool {
 		return graph.Selects(service.Object(), same.Object())
 	})
 }
 
-// isWorkload says whether an object makes pods.
+// isWorkload reports whether an object creates pods.
 func isWorkload(m *manifest) bool {
 	switch m.kind.Group {
 	case "apps":
@@ -276,7 +276,7 @@ func isWorkload(m *manifest) bool {
 	}
 }
 
-// ownedByKubernetes are the Namespaces of every cluster.
+// ownedByKubernetes are the Namespaces that every cluster has.
 var ownedByKubernetes = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
 func checkProtectedNamespace(s *subject, r *reporter) {
@@ -293,7 +293,7 @@ func checkDeleteInsideDeleted(s *subject, r *reporter) {
 		if len(holders) == 0 || !s.shareCluster(m, m) {
 			continue
 		}
-		if _, needed := s.clusterWithout(m, holders); !needed { // for clusters that keep the Namespace
+		if _, needed := s.clusterWithout(m, holders); !needed { // on clusters that keep the Namespace
 			r.at(m, "%s:%d deletes its Namespace, and this with it: drop this tombstone", holders[0].Path, holders[0].Line)
 		}
 	}

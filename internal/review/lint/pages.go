@@ -16,7 +16,7 @@ import (
 //go:embed rules/*.txtar
 var pages embed.FS
 
-// page is the archive of a rule.
+// page returns the archive of a rule.
 func page(rule Rule) *txtar.Archive {
 	text, err := pages.ReadFile("rules/" + rule.ID + ".txtar")
 	if err != nil {
@@ -54,7 +54,7 @@ func Explain(rule Rule) string {
 	return out.String()
 }
 
-// language is that of a file, for those who colour it.
+// language returns the language of a file, for syntax highlighting.
 func language(name string) string {
 	name, _, _ = strings.Cut(name, " ")
 	switch ending := strings.TrimPrefix(path.Ext(name), "."); ending {

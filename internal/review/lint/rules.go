@@ -6,7 +6,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Rules are all rules, in the order in which a person would look.
+// Rules returns all rules, the most important groups first.
 func Rules() []Rule {
 	return slices.Concat(
 		readingRules(),
@@ -21,7 +21,7 @@ func Rules() []Rule {
 	)
 }
 
-// readingRules are about files that can't be read, or that mean something else than they seem to.
+// readingRules are about files that can't be read, or whose content is probably not what was intended.
 func readingRules() []Rule {
 	return []Rule{
 		{"unreadable", Error, "A file or document can't be read.", nothing, problemsOf(payload.Unreadable)},
@@ -33,7 +33,7 @@ func readingRules() []Rule {
 	}
 }
 
-// deletingRules are about the delete annotation, and objects that are there more than once.
+// deletingRules are about the delete annotation, and objects with more than one manifest.
 func deletingRules() []Rule {
 	return []Rule{
 		{"delete-value", Error, "The delete annotation has a value other than \"true\".", nothing, problemsOf(payload.WrongDelete)},
@@ -46,7 +46,7 @@ func deletingRules() []Rule {
 	}
 }
 
-// outageRules are about deletes of objects that others still need.
+// outageRules are about deletes of objects that other objects still need.
 func outageRules() []Rule {
 	return []Rule{
 		{"inside-deleted-namespace", Error, "A manifest is inside a Namespace that this payload deletes.", nothing, checkInsideDeletedNamespace},
@@ -73,13 +73,13 @@ func updatingRules() []Rule {
 		{"revived", Warning, "A tombstone of the previous payload has become a normal manifest.", needsPrevious, checkRevived},
 		{"immutable-changed", Error, "A field is changed that the API server does not allow to change.", needsPrevious, checkImmutableChanged},
 		{"job-changed", Error, "A Job is changed under the same name, so it can't be applied.", needsPrevious, checkJobChanged},
-		{"replicas-dropped", Warning, "A manifest no longer says how many replicas there are, and the object is scaled to 1.", needsPrevious, checkReplicasDropped},
+		{"replicas-dropped", Warning, "A manifest no longer sets spec.replicas, and the object is scaled to 1.", needsPrevious, checkReplicasDropped},
 		{"stored-version-dropped", Error, "A CustomResourceDefinition drops the version in which the API server stores its objects.", needsPrevious, checkStoredVersionDropped},
 		{"version-removed", Warning, "A CustomResourceDefinition no longer serves a version that it served before.", needsPrevious, checkVersionRemoved},
 	}
 }
 
-// namingRules are about files and how they are called.
+// namingRules are about files and their names.
 func namingRules() []Rule {
 	return []Rule{
 		{"file-name", Warning, "A file's name lacks the level and the component.", nothing, checkFileName},
@@ -91,7 +91,7 @@ func namingRules() []Rule {
 	}
 }
 
-// objectRules are about single objects, and what others they need.
+// objectRules are about single objects, and the objects that they need.
 func objectRules() []Rule {
 	return []Rule{
 		{"removed-api", Error, "The target Kubernetes no longer serves this apiVersion.", nothing, checkRemovedAPI},
@@ -129,7 +129,7 @@ func hookRules() []Rule {
 	}
 }
 
-// schemaRules hold objects against their schemas.
+// schemaRules validate objects against their schemas.
 func schemaRules() []Rule {
 	return []Rule{
 		{"unknown-field", Error, "An object has a field that its kind does not have.", nothing, checkUnknownField},
@@ -148,7 +148,7 @@ func ignoringRules() []Rule {
 	}
 }
 
-// FindRule is the rule of a name.
+// FindRule returns the rule of a name, and whether it exists.
 func FindRule(id string) (Rule, bool) {
 	for _, rule := range Rules() {
 		if rule.ID == id {
@@ -158,7 +158,7 @@ func FindRule(id string) (Rule, bool) {
 	return Rule{}, false
 }
 
-// problemsOf reports the problems of reading that have a cause.
+// problemsOf returns a check that reports the problems of reading that have a cause.
 func problemsOf(cause payload.Cause) func(*subject, *reporter) {
 	return func(s *subject, r *reporter) {
 		for _, p := range s.problems {

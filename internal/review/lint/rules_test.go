@@ -115,17 +115,17 @@ func examplesOf(archive *txtar.Archive) []*example {
 			file.Data = text // as diffs say it: in an archive all files end with one
 		}
 		folder, path, isFile := strings.Cut(file.Name, "/")
-		base, what, _ := strings.Cut(folder, ".")
+		base, key, _ := strings.Cut(folder, ".")
 		switch {
 		case file.Name == "want":
 			get("bad").want = string(file.Data)
-		case !isFile && what == "want":
+		case !isFile && key == "want":
 			get(base).want = string(file.Data)
-		case !isFile && what == "config":
+		case !isFile && key == "config":
 			get(base).config = file.Data
-		case !isFile && what == "baseline":
+		case !isFile && key == "baseline":
 			get(base).baseline = file.Data
-		case what == "previous":
+		case key == "previous":
 			e := get(base)
 			if e.previous == nil {
 				e.previous = fstest.MapFS{}

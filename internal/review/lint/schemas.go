@@ -20,20 +20,20 @@ import (
 // These rules validate objects against their schemas, with the API server's own code. That
 // is slow, so it is done in parallel, and only once for definitions that are alike.
 
-// A schemaCheck is one validation, and the manifests that its problems are reported for.
+// A schemaCheck is one validation, and the manifests for which its problems are reported.
 type schemaCheck struct {
 	manifests []*manifest
 	run       func() []crd.SchemaProblem
 	problems  []crd.SchemaProblem
 }
 
-// schemaChecker validates a payload's CustomResourceDefinitions and custom resources. What it
-// has found out serves all rules.
+// schemaChecker validates a payload's CustomResourceDefinitions and custom resources. All
+// rules share its results.
 type schemaChecker struct {
 	*subject
 	definitions, resources []*schemaCheck
 
-	alike       map[*manifest]*manifest        // see firstLike
+	equivalents map[*manifest]*manifest        // see firstEquivalent
 	validators  map[*manifest]*schemaValidator // see validatorsOf
 	check       func()                         // runs all checks, once
 	overLimit   func() map[*manifest]bool      // definitions beyond maxRules
@@ -41,7 +41,7 @@ type schemaChecker struct {
 }
 
 func newSchemaChecker(s *subject) *schemaChecker {
-	c := &schemaChecker{subject: s, alike: map[*manifest]*manifest{}, validators: map[*manifest]*schemaValidator{}}
+	c := &schemaChecker{subject: s, equivalents: map[*manifest]*manifest{}, validators: map[*manifest]*schemaValidator{}}
 	c.check, c.overLimit = sync.OnceFunc(c.checkAll), sync.OnceValue(c.findOverLimit)
 	return c
 }
@@ -64,7 +64,7 @@ func (c *schemaChecker) checkAll() {
 			return ctx.Err()
 		})
 	}
-	_ = group.Wait() // whose error is that of the context, which Run returns
+	_ = group.Wait() // Run returns the error of the context
 }
 
 func (c *schemaChecker) isEnabled(id string) bool {
@@ -72,7 +72,7 @@ func (c *schemaChecker) isEnabled(id string) bool {
 	return c.config.severity(rule) != Off
 }
 
-// Limits of what is validated, so that a payload can't take all time: OpenShift's have 2,700 rules, and a few
+// Limits of validation, so that a payload can't take unlimited time: OpenShift's have 2,700 rules, and a few
 // hundred custom resources that cost next to nothing.
 const (
 	maxRules = 12_000     // CEL rules of definitions
@@ -84,7 +84,7 @@ func (c *schemaChecker) findOverLimit() map[*manifest]bool {
 	found := map[*manifest]bool{}
 	rules := 0
 	for _, m := range c.byKind[kinds.CustomResourceDefinition] {
-		if c.firstLike(m) == m && !m.isTombstone {
+		if c.firstEquivalent(m) == m && !m.isTombstone {
 			rules += crd.CountRules(m.Object().Object)
 			found[m] = rules > maxRules
 		}
@@ -97,10 +97,10 @@ func (c *schemaChecker) definitionChecks() []*schemaCheck {
 	var found []*schemaCheck
 	byFirst := map[*manifest]*schemaCheck{}
 	for _, m := range c.byKind[kinds.CustomResourceDefinition] {
-		if m.isTombstone || c.isOld(m) || !c.change.concerns(m) || m.kind.Version != "v1" { // removed-api reports other versions
+		if m.isTombstone || c.isUnchanged(m) || !c.change.concerns(m) || m.kind.Version != "v1" { // removed-api reports other versions
 			continue
 		}
-		first := c.firstLike(m)
+		first := c.firstEquivalent(m)
 		if byFirst[first] == nil {
 			isOverLimit := c.overLimit()[first]
 			byFirst[first] = &schemaCheck{run: func() []crd.SchemaProblem {
@@ -116,29 +116,29 @@ func (c *schemaChecker) definitionChecks() []*schemaCheck {
 	return found
 }
 
-// isOld reports whether the previous payload has a manifest with the same text.
-func (c *schemaChecker) isOld(m *manifest) bool {
+// isUnchanged reports whether the previous payload has a manifest with the same text.
+func (c *schemaChecker) isUnchanged(m *manifest) bool {
 	return c.previous != nil && slices.ContainsFunc(c.previous.byID[m.id], func(old *manifest) bool { return m.SameTextAs(old.Manifest) })
 }
 
-// firstLike returns the first manifest of an object that differs from another in nothing
+// firstEquivalent returns the first manifest of the same object that differs in nothing
 // but the clusters it is for: half of a real release's CustomResourceDefinitions are
 // copies of others.
-func (c *schemaChecker) firstLike(m *manifest) *manifest {
-	if first, known := c.alike[m]; known { // the comparison is slow, and each custom resource asks for it
+func (c *schemaChecker) firstEquivalent(m *manifest) *manifest {
+	if first, known := c.equivalents[m]; known { // the comparison is slow, and each custom resource needs it
 		return first
 	}
-	c.alike[m] = m
+	c.equivalents[m] = m
 	for _, other := range c.byID[m.id] {
-		if other == m || !other.isTombstone && isLike(other, m) {
-			c.alike[m] = other
+		if other == m || !other.isTombstone && isEquivalent(other, m) {
+			c.equivalents[m] = other
 			break
 		}
 	}
-	return c.alike[m]
+	return c.equivalents[m]
 }
 
-func isLike(a, b *manifest) bool {
+func isEquivalent(a, b *manifest) bool {
 	if a.kind != b.kind || !reflect.DeepEqual(a.get("spec"), b.get("spec")) || !reflect.DeepEqual(a.get("status"), b.get("status")) {
 		return false
 	}
@@ -156,7 +156,7 @@ func isLike(a, b *manifest) bool {
 // first of them.
 type schemaValidator struct {
 	manifest *manifest
-	compiled func() *crd.Definition // nil for an invalid definition, which a rule of its own reports
+	compiled func() *crd.Definition // returns nil for an invalid definition, which the rule definition reports
 }
 
 // validatorsOf returns the CustomResourceDefinitions that serve the version of a custom resource on
@@ -167,7 +167,7 @@ func (c *schemaChecker) validatorsOf(m *manifest) []*schemaValidator {
 		if d.isTombstone || !slices.Contains(servedVersions(d), m.kind.Version) || !c.shareCluster(d, m) {
 			continue
 		}
-		first := c.firstLike(d)
+		first := c.firstEquivalent(d)
 		if c.validators[first] == nil {
 			isOverLimit := c.overLimit()[first]
 			c.validators[first] = &schemaValidator{first, sync.OnceValue(func() *crd.Definition {
@@ -186,7 +186,7 @@ func (c *schemaChecker) validatorsOf(m *manifest) []*schemaValidator {
 	return found
 }
 
-// constraintsKind is the one custom resource whose missing fields OpenShift's API server
+// constraintsKind is the only custom resource whose missing fields OpenShift's API server
 // fills in before it validates.
 var constraintsKind = schema.GroupKind{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}
 
@@ -231,8 +231,8 @@ func checkUnknownField(s *subject, r *reporter) {
 	r.schemaProblems(slices.Concat(s.schemas.definitions, s.schemas.resources), func(p crd.SchemaProblem) bool { return p.Unknown })
 }
 
-// schemaProblems reports those problems of checks that are wanted. Variants of a definition that
-// say the same of a manifest are reported once.
+// schemaProblems reports the problems of checks for which isWanted returns true. A problem that several variants of a
+// definition have with a manifest is reported once.
 func (r *reporter) schemaProblems(checks []*schemaCheck, isWanted func(crd.SchemaProblem) bool) {
 	type report struct {
 		manifest *manifest
@@ -242,8 +242,8 @@ func (r *reporter) schemaProblems(checks []*schemaCheck, isWanted func(crd.Schem
 	for _, check := range checks {
 		for _, problem := range check.problems {
 			for _, m := range check.manifests {
-				if what := (report{m, problem.Message}); isWanted(problem) && !seen[what] {
-					seen[what] = true
+				if key := (report{m, problem.Message}); isWanted(problem) && !seen[key] {
+					seen[key] = true
 					r.field(m, problem.Path, "%s", problem.Message)
 				}
 			}

@@ -15,39 +15,39 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A manifest is one of a payload, with what rules ask for again and again.
+// A manifest is a manifest of a payload, with the values that many rules need.
 type manifest struct {
 	*payload.Manifest
 	id          kinds.ID
 	kind        schema.GroupVersionKind
 	annotations map[string]string
 	isTombstone bool
-	isPrevious  bool // of the release before
+	isPrevious  bool // whether it is in the previous payload
 
-	profiles []string // that include it
+	profiles []string // the cluster profiles that include it
 	choices  *string  // see chosenBy
 
-	rank int // in the order of an update: what has a lower one is done before
-	node int // of the graph: two of one node are done one after the other
+	rank int // in the order of an update: manifests of a lower rank are applied before
+	node int // of the graph: manifests of one node are applied one after the other
 	task int
 }
 
 // groupKind is the kind without its version.
 func (m *manifest) groupKind() schema.GroupKind { return m.kind.GroupKind() }
 
-// get is a field of the object, nil if it is not there.
+// get returns a field of the object, nil if it does not exist.
 func (m *manifest) get(path ...string) any {
 	value, _, _ := unstructured.NestedFieldNoCopy(m.Object().Object, path...)
 	return value
 }
 
-// text is a field of the object that is a text.
+// text returns a field of the object, "" if it is not a string.
 func (m *manifest) text(path ...string) string {
 	text, _ := m.get(path...).(string)
 	return text
 }
 
-// where says in which file a manifest stands.
+// where returns the file of a manifest, for messages.
 func (m *manifest) where() string {
 	if m.isPrevious {
 		return "the previous " + m.Path
@@ -64,8 +64,8 @@ type index struct {
 	byID       map[kinds.ID][]*manifest
 	byKind     map[schema.GroupKind][]*manifest
 	inside     map[string][]*manifest           // by namespace
-	excluded   map[kinds.ID]*payload.Exclusion  // what filters have left out
-	defines    map[schema.GroupKind][]*manifest // CustomResourceDefinitions by what they define
+	excluded   map[kinds.ID]*payload.Exclusion  // manifests that filters exclude
+	defines    map[schema.GroupKind][]*manifest // CustomResourceDefinitions by the kind that they define
 }
 
 // accountKind is a kind that rules know by name.
@@ -81,8 +81,8 @@ func newIndex(p *payload.Payload, isPrevious bool) *index {
 		entry.isPrevious, entry.task = isPrevious, i
 		x.add(entry)
 	}
-	for i, left := range p.Excluded {
-		x.excluded[left.Manifest.ID()] = &p.Excluded[i]
+	for i, exclusion := range p.Excluded {
+		x.excluded[exclusion.Manifest.ID()] = &p.Excluded[i]
 	}
 	x.order()
 	return x
@@ -118,12 +118,12 @@ func (x *index) add(m *manifest) {
 	}
 }
 
-// order ranks manifests by the graph of an update. Its nodes stand in rows, and all of
-// a row are done before any of the next, so the row says what is before what.
+// order ranks manifests by the graph of an update. A node's rank is its row in the graph: all nodes
+// of a row are applied before any node of the next.
 func (x *index) order() {
 	g := graph.Build(x.Manifests, graph.Options{Mode: graph.Update})
 	ranks := make([]int, len(g.Nodes))
-	for i, node := range g.Nodes { // nodes stand behind those they wait for
+	for i, node := range g.Nodes { // nodes come after those that they wait for
 		for _, before := range node.In {
 			ranks[i] = max(ranks[i], ranks[before]+1)
 		}
@@ -133,17 +133,17 @@ func (x *index) order() {
 	}
 }
 
-// before says whether an update is sure to do one manifest before another.
+// before reports whether an update always applies one manifest before another.
 func before(a, b *manifest) bool {
 	return a.rank < b.rank || a.node == b.node && a.task < b.task
 }
 
-// namespaces are the Namespace objects of a name.
+// namespaces returns the manifests of the Namespace of a name.
 func (x *index) namespaces(name string) []*manifest {
 	return x.byID[kinds.ID{Kind: "Namespace", Name: name}]
 }
 
-// A subject is what is linted.
+// A subject is the payload that is linted, with its context.
 type subject struct {
 	*index
 	ctx      context.Context
@@ -160,7 +160,7 @@ type subject struct {
 	profiles bool                     // whether any manifest names a cluster profile
 }
 
-// An overlap says whether two sets of annotations choose a common cluster, and which.
+// An overlap is a cluster that two sets of annotations have in common, if there is one.
 type overlap struct {
 	where payload.Filter
 	found bool
@@ -180,7 +180,7 @@ func newSubject(ctx context.Context, input Input) *subject {
 	return s
 }
 
-// hasProfile says whether a manifest is for some profiles only.
+// hasProfile reports whether a manifest is for some profiles only.
 func (m *manifest) hasProfile() bool {
 	for key := range m.annotations {
 		if strings.HasPrefix(key, payload.IncludePrefix) {
@@ -206,7 +206,7 @@ func (s *subject) isMissing(n need) bool {
 
 // sharedCluster returns a cluster to which two manifests are both applied, if there is one.
 func (s *subject) sharedCluster(a, b *manifest) (payload.Filter, bool) {
-	if haveOtherProfiles(a, b) {
+	if haveDisjointProfiles(a, b) {
 		return payload.Filter{}, false
 	}
 	key := [2]string{a.chosenBy(), b.chosenBy()}
@@ -218,20 +218,20 @@ func (s *subject) sharedCluster(a, b *manifest) (payload.Filter, bool) {
 	return found.where, found.found
 }
 
-// haveOtherProfiles reports whether two manifests are for different profiles. It is quick: an object may have
+// haveDisjointProfiles reports whether two manifests are for different profiles. It is quick: an object may have
 // thousands of variants.
-func haveOtherProfiles(a, b *manifest) bool {
+func haveDisjointProfiles(a, b *manifest) bool {
 	if len(a.profiles) == 0 || len(b.profiles) == 0 {
 		return false
 	}
 	return !slices.ContainsFunc(a.profiles, func(profile string) bool { return slices.Contains(b.profiles, profile) })
 }
 
-// clusterWithout returns a cluster that has a manifest, and none of some others.
+// clusterWithout returns a cluster that has a manifest and none of the others, if there is one.
 func (s *subject) clusterWithout(m *manifest, others []*manifest) (payload.Filter, bool) {
 	var near []*payload.Manifest
 	for _, other := range others {
-		if !haveOtherProfiles(m, other) {
+		if !haveDisjointProfiles(m, other) {
 			near = append(near, other.Manifest)
 		}
 	}
@@ -244,8 +244,8 @@ func (s *subject) shareCluster(a, b *manifest) bool {
 	return found
 }
 
-// chosenBy are those annotations that choose clusters, and the kind, which matters to
-// some of them.
+// chosenBy returns a key of the annotations that choose clusters, and of the kind, on which some of them
+// depend.
 func (m *manifest) chosenBy() string {
 	if m.choices == nil {
 		parts := []string{m.kind.Kind}
@@ -260,7 +260,7 @@ func (m *manifest) chosenBy() string {
 	return *m.choices
 }
 
-// onCluster names the clusters that a finding is for; "" for all of them.
+// onCluster returns the clusters that a finding is for, in words; "" for all of them.
 func onCluster(where payload.Filter) string {
 	if text := where.String(); text != "" {
 		return " (on a cluster with " + text + ")"
@@ -268,5 +268,5 @@ func onCluster(where payload.Filter) string {
 	return ""
 }
 
-// sortedKeys are the keys of a mapping in order.
+// sortedKeys returns the keys of a map in order.
 func sortedKeys[V any](fields map[string]V) []string { return slices.Sorted(maps.Keys(fields)) }

@@ -15,8 +15,8 @@ import (
 
 // These rules are about what an update from the previous payload would do.
 
-// absent are the objects of the previous payload that this one says nothing of, and
-// what becomes of them.
+// absent calls report for each object of the previous payload that this one neither applies nor deletes, and for which
+// the plan has an action.
 func (s *subject) absent(action plan.PlannedAction, report func(*manifest, plan.ObjectPlan)) {
 	if s.update == nil {
 		return
@@ -36,7 +36,7 @@ func (s *subject) variantOf(entry plan.ObjectPlan) *manifest {
 	return variants[max(0, slices.IndexFunc(variants, func(m *manifest) bool { return m.isTombstone == isTombstone }))]
 }
 
-// droppedObjects returns the objects that stay in clusters although no release has them any more.
+// droppedObjects returns the objects that stay in clusters although this payload does not have them.
 func (s *subject) droppedObjects() []*manifest {
 	var found []*manifest
 	s.absent(plan.Dropped, func(m *manifest, _ plan.ObjectPlan) { found = append(found, m) })
@@ -90,7 +90,7 @@ func checkRenamed(s *subject, r *reporter) {
 	})
 }
 
-// checkNarrowed looks for objects that are still there, but not for all clusters that
+// checkNarrowed looks for objects that the payload still has, but not for all clusters that
 // have them.
 func checkNarrowed(s *subject, r *reporter) {
 	for _, old := range s.previous.normal {
@@ -104,13 +104,13 @@ func checkNarrowed(s *subject, r *reporter) {
 		}
 	}
 	s.absent(plan.LeftOut, func(old *manifest, entry plan.ObjectPlan) {
-		if left := s.excluded[entry.ID]; left != nil && !old.isTombstone {
-			r.at(newManifest(left.Manifest), "%s:%d had it, and here it is left out (%s), %s", old.where(), old.Line, left.Why(), adviseNarrowed(s.usesOf(old)))
+		if exclusion := s.excluded[entry.ID]; exclusion != nil && !old.isTombstone {
+			r.at(newManifest(exclusion.Manifest), "%s:%d had it, and here it is left out (%s), %s", old.where(), old.Line, exclusion.Why(), adviseNarrowed(s.usesOf(old)))
 		}
 	})
 }
 
-// adviseNarrowed says what to do about an object that stays where nothing has it any more: no tombstone while it is used there.
+// adviseNarrowed returns what to do about an object that stays in clusters that have no manifest of it any more.
 func adviseNarrowed(uses []use) string {
 	if len(uses) > 0 {
 		return "but " + describe(uses) + ": keep it for those clusters too, or drop that reference"
@@ -118,13 +118,13 @@ func adviseNarrowed(uses []use) string {
 	return "so it stays: keep it for those clusters too, or add a tombstone for them"
 }
 
-// deletedDefinitions are the tombstones of an object's CustomResourceDefinition.
+// deletedDefinitions returns the tombstones of an object's CustomResourceDefinition.
 func (s *subject) deletedDefinitions(m *manifest) []*manifest {
 	id := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: kinds.DefinitionName(m.groupKind())}
 	return tombstonesOf(slices.Concat(s.defines[m.groupKind()], s.byID[id]))
 }
 
-// tombstonesOf are those among some manifests.
+// tombstonesOf returns the tombstones among manifests.
 func tombstonesOf(manifests []*manifest) []*manifest {
 	var found []*manifest
 	for _, m := range manifests {
@@ -135,9 +135,8 @@ func tombstonesOf(manifests []*manifest) []*manifest {
 	return found
 }
 
-// enoughHints is how many findings get a hint that takes long to find. Who has more has
-// another problem.
-const enoughHints = 20
+// maxHints is how many findings get a hint, which takes long to find.
+const maxHints = 20
 
 func checkDeleteOfNothing(s *subject, r *reporter) {
 	for _, t := range s.tombstones {
@@ -145,7 +144,7 @@ func checkDeleteOfNothing(s *subject, r *reporter) {
 			continue
 		}
 		hint := ""
-		if len(r.findings) >= enoughHints {
+		if len(r.findings) >= maxHints {
 			// no hint
 		} else if near := s.nearest(t); near != nil {
 			hint = fmt.Sprintf(": did you mean %s (%s:%d)?", near.id, near.where(), near.Line)
@@ -154,15 +153,15 @@ func checkDeleteOfNothing(s *subject, r *reporter) {
 	}
 }
 
-// nearest is the object of the previous payload that may be meant: of the same kind,
-// with nearly the same name, and not there any more.
+// nearest returns the object of the previous payload with the most similar name, of the same kind, that this payload no
+// longer has; nil if there is none.
 func (s *subject) nearest(m *manifest) *manifest {
 	var best *manifest
-	closest := 4 // letters that may be wrong
+	closest := 4 // one more than the letters that may be wrong
 	for _, other := range s.previous.byKind[m.groupKind()] {
 		d := printable.EditDistance(other.id.Namespace+"/"+other.id.Name, m.id.Namespace+"/"+m.id.Name)
 		if other.id.Name == m.id.Name {
-			d = min(d, 3) // the namespace may be another word
+			d = min(d, 3) // even if the namespaces differ much
 		}
 		if isAlive := slices.ContainsFunc(s.byID[other.id], func(m *manifest) bool { return !m.isTombstone }); d < closest && !isAlive {
 			best, closest = other, d
@@ -186,7 +185,7 @@ func checkStaleDelete(s *subject, r *reporter) {
 func checkRevived(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		for _, old := range s.previous.byID[m.id] {
-			if where, meet := s.sharedCluster(old, m); meet && old.isTombstone {
+			if where, shared := s.sharedCluster(old, m); shared && old.isTombstone {
 				r.at(m, "%s:%d deletes it%s: while that delete is in progress, the object can't be created again: give it another name, or publish a release in between that has neither", old.where(), old.Line, onCluster(where))
 				break
 			}
@@ -194,7 +193,7 @@ func checkRevived(s *subject, r *reporter) {
 	}
 }
 
-// pairs are the manifests of an object before and now that clusters update between.
+// pairs calls report for each pair of a changed manifest and its previous one that a cluster updates from.
 func (s *subject) pairs(report func(old, m *manifest)) {
 	for _, m := range s.normal {
 		for _, old := range s.previous.byID[m.id] {
@@ -213,7 +212,7 @@ func (m *manifest) isNeverChanged() bool {
 }
 
 func checkImmutableChanged(s *subject, r *reporter) {
-	seen := map[change]bool{} // variants of before may say the same
+	seen := map[change]bool{} // several previous variants may have the same value
 	s.pairs(func(old, m *manifest) {
 		if m.groupKind() == kinds.Job || m.isNeverChanged() {
 			return
@@ -223,8 +222,8 @@ func checkImmutableChanged(s *subject, r *reporter) {
 			todo = fmt.Sprintf("take it back, or give the object another name; a %s is never recreated", m.kind.Kind)
 		}
 		for _, refused := range refused(old, m) {
-			if what := (change{m, refused.Path.String()}); !seen[what] {
-				seen[what] = true
+			if key := (change{m, refused.Path.String()}); !seen[key] {
+				seen[key] = true
 				r.field(m, refused.Path.Keys(), "%s differs from %s:%d, and the API server does not allow that change: %s", refused.Path, old.where(), old.Line, todo)
 			}
 		}
@@ -232,7 +231,7 @@ func checkImmutableChanged(s *subject, r *reporter) {
 	})
 }
 
-// A change is of a manifest, somewhere in it.
+// A change is a changed field or version of a manifest.
 type change struct {
 	manifest *manifest
 	where    string
@@ -269,7 +268,7 @@ func checkReplicasDropped(s *subject, r *reporter) {
 	}
 }
 
-// checkStoredVersionDropped looks for versions in which the API server stores objects, and which it lets no definition drop.
+// checkStoredVersionDropped looks for dropped versions in which the API server stores objects. It refuses such a definition.
 func checkStoredVersionDropped(s *subject, r *reporter) {
 	s.droppedVersions(func(old, m *manifest, before, now map[string]any) {
 		if isStored, _ := before["storage"].(bool); isStored && now == nil {
@@ -278,7 +277,7 @@ func checkStoredVersionDropped(s *subject, r *reporter) {
 	})
 }
 
-// checkVersionRemoved looks for versions whose objects some client may still ask for.
+// checkVersionRemoved looks for versions that are no longer served, which clients may still use.
 func checkVersionRemoved(s *subject, r *reporter) {
 	s.droppedVersions(func(old, m *manifest, before, now map[string]any) {
 		wasServed, _ := before["served"].(bool)
@@ -289,10 +288,10 @@ func checkVersionRemoved(s *subject, r *reporter) {
 	})
 }
 
-// droppedVersions are the versions of CustomResourceDefinitions of the previous payload that are not served any more, each
-// with what it is now, which is nil if it is not there.
+// droppedVersions calls report for each version of a CustomResourceDefinition of the previous payload that is not served any
+// more, with the version in this payload, which is nil if it is removed.
 func (s *subject) droppedVersions(report func(old, m *manifest, before, now map[string]any)) {
-	seen := map[change]bool{} // variants of before may say the same
+	seen := map[change]bool{} // several previous variants may have the same version
 	s.pairs(func(old, m *manifest) {
 		if m.groupKind() != kinds.CustomResourceDefinition {
 			return
@@ -309,7 +308,7 @@ func (s *subject) droppedVersions(report func(old, m *manifest, before, now map[
 	})
 }
 
-// versionsOf are the versions of a CustomResourceDefinition by their names.
+// versionsOf returns the versions of a CustomResourceDefinition by their names.
 func versionsOf(m *manifest) map[string]map[string]any {
 	found := map[string]map[string]any{}
 	versions, _ := m.get("spec", "versions").([]any)
@@ -322,7 +321,7 @@ func versionsOf(m *manifest) map[string]map[string]any {
 	return found
 }
 
-// servedVersions are the names of those that a CustomResourceDefinition serves.
+// servedVersions returns the names of the versions that a CustomResourceDefinition serves.
 func servedVersions(m *manifest) []string {
 	versions := versionsOf(m)
 	return slices.DeleteFunc(sortedKeys(versions), func(name string) bool {
@@ -334,7 +333,7 @@ func servedVersions(m *manifest) []string {
 // checkHooksNotRun looks for hooks that are new on Deployments whose rollout this update does not start.
 func checkHooksNotRun(s *subject, r *reporter) {
 	for _, m := range s.normal {
-		before := s.hookedBefore(m)
+		before := s.previousWithHooks(m)
 		if before == nil {
 			continue
 		}
@@ -348,8 +347,8 @@ func checkHooksNotRun(s *subject, r *reporter) {
 	}
 }
 
-// hookedBefore returns a Deployment with hooks as the previous payload has it, if its template is the same; else nil.
-func (s *subject) hookedBefore(m *manifest) *manifest {
+// previousWithHooks returns the previous manifest of a Deployment with hooks, if its template is the same; else nil.
+func (s *subject) previousWithHooks(m *manifest) *manifest {
 	if _, isHooked := m.annotations[deploymenthook.Annotation]; !isHooked {
 		return nil
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// These rules are about workloads, what they need to run, and what they operate.
+// These rules are about workloads, the accounts and rights that they need, and the objects that operators manage.
 
-// account is the ServiceAccount of a workload.
+// account returns the ServiceAccount of a workload.
 func account(m *manifest) kinds.ID {
 	pod := []string{"spec", "template", "spec"}
 	if m.kind.Kind == "CronJob" {
@@ -35,8 +35,8 @@ func checkAccountDeleted(s *subject, r *reporter) {
 	}
 }
 
-// checkRBACDeletedFirst looks at tombstones of what lets workloads do their work, and
-// at when those workloads go themselves.
+// checkRBACDeletedFirst looks for tombstones of accounts, roles and bindings that come before the tombstones of the
+// workloads that need them.
 func checkRBACDeletedFirst(s *subject, r *reporter) {
 	var allowing []*manifest
 	for _, t := range s.tombstones {
@@ -47,11 +47,11 @@ func checkRBACDeletedFirst(s *subject, r *reporter) {
 	if len(allowing) == 0 {
 		return
 	}
-	going := s.deletedWorkloads()
+	deleted := s.deletedWorkloads()
 	for _, t := range allowing {
 		reported := false
 		for _, allowed := range s.allowedBy(t) {
-			for _, w := range going[allowed] {
+			for _, w := range deleted[allowed] {
 				if reported = s.shareCluster(t, w.last) && before(t, w.last); reported {
 					r.at(t, "%s needs it, and is only deleted later, by %s:%d: delete that first", w.id, w.last.Path, w.last.Line)
 					break
@@ -64,14 +64,14 @@ func checkRBACDeletedFirst(s *subject, r *reporter) {
 	}
 }
 
-// A deletedWorkload is one that an update deletes, and the tombstone that does it.
+// A deletedWorkload is a workload that an update deletes, and the tombstone that deletes it.
 type deletedWorkload struct {
 	*manifest
 	last *manifest
 }
 
-// deletedWorkloads finds them by their ServiceAccounts: those with a tombstone, and
-// those of the previous payload that a Namespace takes along.
+// deletedWorkloads returns the deleted workloads by their ServiceAccounts: those with a tombstone, and
+// those of the previous payload in a deleted Namespace.
 func (s *subject) deletedWorkloads() map[kinds.ID][]deletedWorkload {
 	found := map[kinds.ID][]deletedWorkload{}
 	add := func(m, last *manifest) {
@@ -79,7 +79,7 @@ func (s *subject) deletedWorkloads() map[kinds.ID][]deletedWorkload {
 	}
 	for _, t := range s.tombstones {
 		if isWorkload(t) {
-			for _, same := range s.sameIn(t) {
+			for _, same := range s.withPrevious(t) {
 				add(same, t)
 			}
 		}
@@ -109,13 +109,13 @@ func isRole(m *manifest) bool {
 	return m.kind.Group == rbacGroup && (m.kind.Kind == "Role" || m.kind.Kind == "ClusterRole")
 }
 
-// allowedBy are the ServiceAccounts that something gives rights to: a binding, what it
-// binds, or the ServiceAccount itself.
+// allowedBy returns the ServiceAccounts to which a binding or a role gives rights, or the
+// ServiceAccount itself.
 func (s *subject) allowedBy(m *manifest) []kinds.ID {
 	if m.groupKind() == accountKind {
 		return []kinds.ID{m.id}
 	}
-	bindings := s.sameIn(m)
+	bindings := s.withPrevious(m)
 	if isRole(m) {
 		bindings = s.bindingsOf(m)
 	}
@@ -137,7 +137,7 @@ func (s *subject) allowedBy(m *manifest) []kinds.ID {
 	return found
 }
 
-// bindingsOf are those of a role, in the previous payload too.
+// bindingsOf returns the bindings of a role in this and the previous payload.
 func (s *subject) bindingsOf(role *manifest) []*manifest {
 	if s.bindings == nil {
 		s.bindings = map[kinds.ID][]*manifest{}
@@ -162,7 +162,7 @@ func (s *subject) addBindings(x *index) {
 }
 
 // checkOperatorDeletedFirst looks for tombstones of operators that come before those
-// of their operands, whose finalizers then stay.
+// of their operands, whose finalizers would stay.
 func checkOperatorDeletedFirst(s *subject, r *reporter) {
 	operands := map[string][]*manifest{}
 	for _, t := range s.tombstones {
@@ -184,18 +184,18 @@ func checkOperatorDeletedFirst(s *subject, r *reporter) {
 	}
 }
 
-// isOperator says whether a workload operates others, as far as its name tells.
+// isOperator reports whether a workload is an operator, by its name.
 func isOperator(m *manifest) bool {
 	return isWorkload(m) && m.groupKind() != kinds.Job && strings.Contains(m.id.Name, "operator")
 }
 
-// isOperand says whether something may have to be cleaned up by an operator: another
-// workload, a custom resource, or all of a kind.
+// isOperand reports whether an operator may have to clean up an object: another
+// workload, a custom resource or a CustomResourceDefinition.
 func (s *subject) isOperand(m *manifest) bool {
 	return isWorkload(m) && !isOperator(m) || s.isCustom(m.groupKind()) || m.groupKind() == kinds.CustomResourceDefinition
 }
 
-// isCustom says whether a payload defines a kind, in this release or the one before.
+// isCustom reports whether this or the previous payload defines a kind.
 func (s *subject) isCustom(kind schema.GroupKind) bool {
 	return len(s.defines[kind]) > 0 || s.previous != nil && len(s.previous.defines[kind]) > 0
 }

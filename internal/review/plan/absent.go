@@ -14,30 +14,30 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// isAbsent says whether a manifest of the old release has no step in the new one.
-// Where a broken release has an object twice, the last manifest stands for it.
+// isAbsent reports whether the new release has no manifest of an object of the old one.
+// If a broken release has an object twice, only its last manifest counts.
 func (c *comparer) isAbsent(m *payload.Manifest) bool {
-	id := stored(m)
-	return c.to.in[id] == nil && c.from.in[id] == m
+	id := storedID(m)
+	return c.to.manifests[id] == nil && c.from.manifests[id] == m
 }
 
-// absent says what becomes of an object that the new release does not apply.
-func (c *comparer) absent(m *payload.Manifest, gone *cascade) ObjectPlan {
+// absent returns the plan of an object that the new release does not apply.
+func (c *comparer) absent(m *payload.Manifest, deletions *cascade) ObjectPlan {
 	id := m.ID()
 	e := ObjectPlan{ID: id, Old: place(m)}
-	left := c.to.out[stored(m)]
-	taker, isTaken := gone.parents[id]
+	exclusion := c.to.exclusions[storedID(m)]
+	taker, isTaken := deletions.parents[id]
 	switch {
-	case m.IsTombstone() && left != nil:
-		e.Action, e.Why = Retired, "the old release deletes it, and in the new one it is left out by "+left.Why()
+	case m.IsTombstone() && exclusion != nil:
+		e.Action, e.Why = Retired, "the old release deletes it, and in the new one it is left out by "+exclusion.Why()
 	case m.IsTombstone():
-		e.Action, e.Why = Retired, "the old release deletes it, and the new one says nothing of it"
+		e.Action, e.Why = Retired, "the old release deletes it, and the new one does not have it"
 	case isTaken:
-		e.Action, e.Why, e.With = TakenAlong, taker.how+" "+taker.object.String()+" is deleted", &taker.object
-	case left != nil && left.Manifest.IsTombstone():
-		e.Action, e.Why = LeftOut, "its tombstone is left out by "+left.Why()+"; it stays in the cluster"
-	case left != nil:
-		e.Action, e.Why = LeftOut, "it is left out of the new release by "+left.Why()+"; it stays in the cluster"
+		e.Action, e.Why, e.With = TakenAlong, taker.relation+" "+taker.object.String()+" is deleted", &taker.object
+	case exclusion != nil && exclusion.Manifest.IsTombstone():
+		e.Action, e.Why = LeftOut, "its tombstone is left out by "+exclusion.Why()+"; it stays in the cluster"
+	case exclusion != nil:
+		e.Action, e.Why = LeftOut, "it is left out of the new release by "+exclusion.Why()+"; it stays in the cluster"
 	default:
 		e.Action, e.Why = Dropped, "nothing deletes it: it stays in the cluster"
 		held := c.held(m)
@@ -77,14 +77,14 @@ func (c *comparer) held(m *payload.Manifest) *payload.Manifest {
 // is none.
 func (c *comparer) cover(m *payload.Manifest) *payload.Manifest {
 	id := kinds.ID{Kind: kinds.Namespace.Kind, Name: m.ID().Namespace}
-	namespace := c.from.in[id]
-	if m.ID().Namespace == "" || namespace == nil || namespace.IsTombstone() || !c.isAbsent(namespace) || c.to.out[id] != nil {
-		return nil // it has none, or it stays, or its tombstone is not printed
+	namespace := c.from.manifests[id]
+	if m.ID().Namespace == "" || namespace == nil || namespace.IsTombstone() || !c.isAbsent(namespace) || c.to.exclusions[id] != nil {
+		return nil // the object has no Namespace, the Namespace stays, or its tombstone is not printed
 	}
 	if c.held(namespace) != nil {
 		return nil
 	}
-	for _, variant := range c.variants[stored(m)] {
+	for _, variant := range c.variants[storedID(m)] {
 		if !slices.ContainsFunc(c.variants[id], func(n *payload.Manifest) bool { return maps.Equal(filters(n), filters(variant)) }) {
 			return nil
 		}
@@ -94,41 +94,41 @@ func (c *comparer) cover(m *payload.Manifest) *payload.Manifest {
 
 // A parent is an object whose deletion deletes another one.
 type parent struct {
-	how    string // itself or owner
-	object kinds.ID
+	relation string // itsParent or owner
+	object   kinds.ID
 }
 
-// How a parent is related to an object.
+// Relations of a parent to an object, for messages.
 const (
-	itself = "its"       // its Namespace or CustomResourceDefinition
-	owner  = "its owner" // of whatever kind
+	itsParent = "its"       // its Namespace or CustomResourceDefinition
+	owner     = "its owner" // of any kind
 )
 
 // A cascade finds what is deleted when tombstones are applied: their objects, all objects in a deleted Namespace
 // or of a deleted CustomResourceDefinition, and those whose owners are all deleted.
 type cascade struct {
-	parents    map[kinds.ID]parent // of those objects of the old release that are taken along
-	namespaces map[string]kinds.ID // that go
-	kinds      map[schema.GroupKind]kinds.ID
-	gone       map[kinds.ID]bool // all of it
+	parents    map[kinds.ID]parent           // by the object of the old release that is deleted with them
+	namespaces map[string]kinds.ID           // deleted Namespaces
+	kinds      map[schema.GroupKind]kinds.ID // deleted CustomResourceDefinitions
+	deleted    map[kinds.ID]bool             // all deleted objects
 
 	candidates  []candidate
-	inNamespace map[string][]int // places in candidates
+	inNamespace map[string][]int // indexes of candidates
 	ofKind      map[schema.GroupKind][]int
 	ownedBy     map[kinds.ID][]int
-	going       []*payload.Manifest // in the order in which that is found out
+	queue       []*payload.Manifest // deleted objects, in the order in which they are found
 }
 
 // A candidate is an object of the old release that the new one does not apply.
 type candidate struct {
 	manifest *payload.Manifest
-	owners   int // that stay, as far as is known
+	owners   int // those that are not known to be deleted
 }
 
 // cascadeOf returns what of the old release is deleted by the tombstones of the new one.
 func (c *comparer) cascadeOf(old, steps []*payload.Manifest) *cascade {
 	g := &cascade{
-		parents: map[kinds.ID]parent{}, namespaces: map[string]kinds.ID{}, kinds: map[schema.GroupKind]kinds.ID{}, gone: map[kinds.ID]bool{},
+		parents: map[kinds.ID]parent{}, namespaces: map[string]kinds.ID{}, kinds: map[schema.GroupKind]kinds.ID{}, deleted: map[kinds.ID]bool{},
 		inNamespace: map[string][]int{}, ofKind: map[schema.GroupKind][]int{}, ownedBy: map[kinds.ID][]int{},
 	}
 	for _, m := range old {
@@ -140,13 +140,13 @@ func (c *comparer) cascadeOf(old, steps []*payload.Manifest) *cascade {
 		if !m.IsTombstone() {
 			continue
 		}
-		g.going = append(g.going, m)
-		if before := c.from.in[stored(m)]; before != nil { // it may say more, such as the kind that it defines
-			g.going = append(g.going, before)
+		g.queue = append(g.queue, m)
+		if before := c.from.manifests[storedID(m)]; before != nil { // it may have more fields, such as the kind that it defines
+			g.queue = append(g.queue, before)
 		}
 	}
-	for at := 0; at < len(g.going); at++ { // it grows as it goes
-		g.delete(g.going[at])
+	for at := 0; at < len(g.queue); at++ { // delete may add to it
+		g.delete(g.queue[at])
 	}
 	return g
 }
@@ -163,33 +163,33 @@ func (g *cascade) add(m *payload.Manifest) {
 	g.ofKind[kind] = append(g.ofKind[kind], at)
 	for _, owner := range owners {
 		g.ownedBy[owner] = append(g.ownedBy[owner], at)
-		if owner.Namespace != "" { // the owner may as well be in none
+		if owner.Namespace != "" { // the owner may be cluster-wide
 			owner.Namespace = ""
 			g.ownedBy[owner] = append(g.ownedBy[owner], at)
 		}
 	}
 }
 
-// delete deletes an object, and what depends on it.
+// delete records that an object is deleted, and all objects with it that depend on it.
 func (g *cascade) delete(m *payload.Manifest) {
 	id := m.ID()
-	g.gone[id] = true
+	g.deleted[id] = true
 	switch m.GroupVersionKind().GroupKind() {
 	case kinds.Namespace:
 		g.namespaces[id.Name] = id
 		for _, at := range g.inNamespace[id.Name] {
-			g.deleteWith(at, parent{itself, id})
+			g.deleteWith(at, parent{itsParent, id})
 		}
 	case kinds.CustomResourceDefinition:
 		if kind := kinds.DefinedBy(m.Object()); kind.Group != "" && kind.Kind != "" {
 			g.kinds[kind] = id
 			for _, at := range g.ofKind[kind] {
-				g.deleteWith(at, parent{itself, id})
+				g.deleteWith(at, parent{itsParent, id})
 			}
 		}
 	}
 	dependents := g.ownedBy[id]
-	delete(g.ownedBy, id) // each owner goes once
+	delete(g.ownedBy, id) // each owner is counted once
 	for _, at := range dependents {
 		if g.candidates[at].owners--; g.candidates[at].owners == 0 {
 			g.deleteWith(at, parent{owner, id})
@@ -197,14 +197,14 @@ func (g *cascade) delete(m *payload.Manifest) {
 	}
 }
 
-// deleteWith deletes an object because of its parent, once.
+// deleteWith adds an object to the queue because its parent is deleted, once.
 func (g *cascade) deleteWith(at int, by parent) {
 	m := g.candidates[at].manifest
 	if _, known := g.parents[m.ID()]; known {
 		return
 	}
 	g.parents[m.ID()] = by
-	g.going = append(g.going, m)
+	g.queue = append(g.queue, m)
 }
 
 // parentOf returns the object whose deletion deletes another one, if there is one.
@@ -217,10 +217,10 @@ func (g *cascade) parentOf(m *payload.Manifest) (kinds.ID, bool) {
 	}
 	owners := ownersOf(m)
 	for i, owner := range owners {
-		if !g.gone[owner] {
+		if !g.deleted[owner] {
 			owners[i].Namespace = ""
 		}
-		if !g.gone[owners[i]] {
+		if !g.deleted[owners[i]] {
 			return kinds.ID{}, false
 		}
 	}
@@ -230,7 +230,7 @@ func (g *cascade) parentOf(m *payload.Manifest) (kinds.ID, bool) {
 	return owners[0], true
 }
 
-// ownersOf are the owners of an object, as if they were in its namespace.
+// ownersOf returns the owners of an object, as if they were in its namespace.
 func ownersOf(m *payload.Manifest) []kinds.ID {
 	var owners []kinds.ID
 	for _, reference := range m.Object().GetOwnerReferences() {
@@ -240,7 +240,7 @@ func ownersOf(m *payload.Manifest) []kinds.ID {
 	return owners
 }
 
-// filtering are the annotations that decide which clusters a manifest is for. Those
+// filtering are the annotations that choose the clusters of a manifest. Those
 // that end with a slash are prefixes.
 var filtering = []string{
 	"include.release.openshift.io/", "exclude.release.openshift.io/", "release.openshift.io/feature-set",
@@ -256,7 +256,7 @@ func (c *comparer) tombstones(m *payload.Manifest) string {
 		separator = ""
 	}
 	var texts []string
-	for _, variant := range c.variants[stored(m)] {
+	for _, variant := range c.variants[storedID(m)] {
 		if text := tombstone(variant, isJSON); text != "" && !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}
@@ -285,7 +285,7 @@ func tombstone(m *payload.Manifest, isJSON bool) string {
 	return string(text)
 }
 
-// filters are the annotations of a manifest that decide which clusters it is for.
+// filters returns the annotations of a manifest that choose its clusters.
 func filters(m *payload.Manifest) map[string]string {
 	found := map[string]string{}
 	for key, value := range m.Object().GetAnnotations() {

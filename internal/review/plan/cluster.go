@@ -13,12 +13,12 @@ import (
 
 // A ClusterPreview is the result of a preview of an apply, from which ForCluster makes a plan.
 type ClusterPreview struct {
-	Mode    string           // of the apply that was looked at: install, update, reconcile
+	Mode    string           // of the apply: install, update, reconcile
 	Objects []ObjectPreview  // one for each manifest of the release
-	Orphans []LeftoverObject // what earlier releases have left behind
-	Pending []LeftoverObject // what earlier releases delete, and is there still
+	Orphans []LeftoverObject // objects of earlier releases that nothing deletes
+	Pending []LeftoverObject // objects that earlier releases delete, and that still exist
 	Gate    []GateFinding
-	Notes   []string // on what could not be found out
+	Notes   []string // what is not known about the cluster, and why
 }
 
 // An ObjectPreview is what an apply of one manifest would do.
@@ -26,78 +26,78 @@ type ObjectPreview struct {
 	Manifest *payload.Manifest
 	Action   PlannedAction
 	Why      string
-	// Live is the object as it is, and Planned as it would be after the apply. Nil where there is none, or
+	// Live is the object in the cluster, and Planned the object after the apply. Nil if it does not exist, or
 	// nothing changes.
 	Live, Planned map[string]any
-	// FromManifest says that Planned is the manifest: the server was not asked by a dry run.
+	// FromManifest is true if Planned is the manifest, because there was no dry run.
 	FromManifest bool
-	// Unchecked is why the server was not asked.
+	// Unchecked is why there was no dry run.
 	Unchecked string
-	// Recreated says that the object would be deleted and recreated.
+	// Recreated is true if the object would be deleted and recreated.
 	Recreated bool
-	// Adopted are managers whose fields would become the release's, and Losing those who
-	// have set fields that the release sets otherwise.
+	// Adopted are managers whose fields would become the release's, and Losing those whose
+	// fields would get other values.
 	Adopted, Losing []string
 	// Owners returns the other managers that own a field of the live object. Nil if they are not known.
 	Owners     func(fields.Path) []string
-	TakesAlong *kinds.ObjectCounts    // what goes with the object, if it goes
-	DueHooks   []deploymenthook.Stage // of the Deployment: those that an apply runs
+	TakesAlong *kinds.ObjectCounts    // the objects that are deleted with this one, if it is deleted
+	DueHooks   []deploymenthook.Stage // the hooks of the Deployment that an apply runs
 }
 
 // A LeftoverObject is an object of an earlier release.
 type LeftoverObject struct {
 	kinds.ID
 	Why        string
-	Tombstone  string              // that would delete it
-	TakesAlong *kinds.ObjectCounts // what goes with it
+	Tombstone  string              // the manifest that would delete it
+	TakesAlong *kinds.ObjectCounts // the objects that would be deleted with it
 }
 
-// A GateFinding is what the gate has against an update.
+// A GateFinding is a reason of the gate to block an update, or to warn.
 type GateFinding struct {
 	Check      string `json:"check"`
 	Severity   string `json:"severity"` // Blocking, or another one that does not block
 	Message    string `json:"message"`
-	Resolution string `json:"resolution,omitempty"` // who or what makes it go away
+	Resolution string `json:"resolution,omitempty"` // the actor or condition that resolves it
 }
 
 // Blocking is the severity of findings that block the update, as package precondition names it.
 const Blocking = "Blocks"
 
-// A ClusterInfo is what a plan of one says beside what becomes of objects.
+// A ClusterInfo is the part of a cluster's plan that is not about single objects.
 type ClusterInfo struct {
 	Mode  string        `json:"mode"`
 	Gate  []GateFinding `json:"gate,omitempty"`
-	Notes []string      `json:"notes,omitempty"` // on what could not be found out
+	Notes []string      `json:"notes,omitempty"` // what is not known about the cluster, and why
 }
 
 // ForCluster returns the plan of an apply of a payload to a cluster, from the preview of that apply. From is the
 // release that the cluster has, without a version if it has none.
-func ForCluster(from ReleaseID, to *payload.Payload, sight ClusterPreview) *Plan {
+func ForCluster(from ReleaseID, to *payload.Payload, preview ClusterPreview) *Plan {
 	steps := inOrder(to.Manifests)
 	seen := map[*payload.Manifest]ObjectPreview{}
-	for _, objectPreview := range sight.Objects {
+	for _, objectPreview := range preview.Objects {
 		seen[objectPreview.Manifest] = objectPreview
 	}
 	p := newPlan(from, to)
-	p.Cluster = &ClusterInfo{Mode: sight.Mode, Gate: sight.Gate, Notes: sight.Notes}
+	p.Cluster = &ClusterInfo{Mode: preview.Mode, Gate: preview.Gate, Notes: preview.Notes}
 	for _, m := range steps {
 		if objectPreview, isKnown := seen[m]; isKnown {
 			p.Steps = append(p.Steps, objectPreview.entry())
 		}
 	}
-	for _, left := range sight.Pending {
-		p.Absent = append(p.Absent, left.entry(Pending))
+	for _, exclusion := range preview.Pending {
+		p.Absent = append(p.Absent, exclusion.entry(Pending))
 	}
-	for _, left := range sight.Orphans {
-		p.Absent = append(p.Absent, left.entry(Dropped))
+	for _, exclusion := range preview.Orphans {
+		p.Absent = append(p.Absent, exclusion.entry(Dropped))
 	}
 	p.count()
 	c := newComparer(&payload.Payload{}, to, steps)
-	gone := c.cascadeOf(nil, steps)
-	for _, objectPreview := range sight.Objects {
-		gone.addDefinedKind(objectPreview)
+	deletions := c.cascadeOf(nil, steps)
+	for _, objectPreview := range preview.Objects {
+		deletions.addDefinedKind(objectPreview)
 	}
-	p.warn(c.contradictions(steps, gone)...)
+	p.warn(c.contradictions(steps, deletions)...)
 	return p
 }
 
@@ -119,7 +119,7 @@ func (l LeftoverObject) entry(action PlannedAction) ObjectPlan {
 	return ObjectPlan{ID: l.ID, Action: action, Why: l.Why, Tombstone: l.Tombstone, TakesAlong: l.TakesAlong}
 }
 
-// entry is what becomes of the object.
+// entry returns the plan of the object.
 func (s ObjectPreview) entry() ObjectPlan {
 	e := ObjectPlan{
 		ID: s.Manifest.ID(), Action: s.Action, Why: s.Why, New: place(s.Manifest),
@@ -127,34 +127,34 @@ func (s ObjectPreview) entry() ObjectPlan {
 	}
 	switch {
 	case e.Action == Created && e.Why == e.Unchecked:
-		e.Why = "" // which is not why it is created
+		e.Why = "" // it is the reason of the missing dry run, not of the action
 	case e.Recreated:
 		e.Why = "it is deleted and recreated: " + e.Why
 	}
-	live, would := fields.WithoutServers(s.Live), fields.WithoutServers(s.Planned)
+	live, planned := fields.WithoutServers(s.Live), fields.WithoutServers(s.Planned)
 	switch {
-	case would == nil:
+	case planned == nil:
 	case live == nil:
-		e.Whole = fields.Mask(would)
+		e.Whole = fields.Mask(planned)
 	default:
-		e.Changes = s.changes(live, would)
+		e.Changes = s.changes(live, planned)
 		if e.Action == Changed && e.Why == "" && len(e.Changes) == 0 && len(e.Adopted) == 0 {
 			e.Why = "all fields stay as they are, and only become the release's"
 		}
 		if s.Manifest.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition && !s.FromManifest {
-			e.Definition = compareDefinitions(live, would)
+			e.Definition = compareDefinitions(live, planned)
 		}
 	}
 	e.Hooks = s.hooks()
 	return e
 }
 
-// changes are the fields that would differ, and who has set them.
-func (s ObjectPreview) changes(live, would map[string]any) []FieldChange {
+// changes returns the fields that would differ, and the managers that have set them.
+func (s ObjectPreview) changes(live, planned map[string]any) []FieldChange {
 	var changes []FieldChange
-	for _, field := range fields.Diff(live, would) {
+	for _, field := range fields.Diff(live, planned) {
 		if s.FromManifest && field.New == nil {
-			continue // which a manifest need not say
+			continue // a manifest need not have all fields
 		}
 		change := FieldChange{Difference: field}
 		if s.Owners != nil {

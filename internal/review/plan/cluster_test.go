@@ -103,14 +103,14 @@ func TestFieldsOfACluster(t *testing.T) {
 			p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{c.seen}})
 			var got []string
 			for _, change := range p.Steps[0].Changes {
-				said := change.Path.String()
+				parts := change.Path.String()
 				if len(change.Owners) > 0 {
-					said += " of " + strings.Join(change.Owners, ", ")
+					parts += " of " + strings.Join(change.Owners, ", ")
 				}
 				if len(change.Overwrites) > 0 {
-					said += ", lost by " + strings.Join(change.Overwrites, ", ")
+					parts += ", lost by " + strings.Join(change.Overwrites, ", ")
 				}
-				got = append(got, said)
+				got = append(got, parts)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
@@ -139,7 +139,7 @@ func TestOnlyWhoseItIsChanges(t *testing.T) {
 func TestPlanOfACluster(t *testing.T) {
 	release := releaseOfCluster(t)
 	toll := kinds.NewObjectCounts([]kinds.Count{{Kind: "Pod", Resource: "pods", Objects: 3}})
-	sight := plan.ClusterPreview{
+	preview := plan.ClusterPreview{
 		Mode: "update",
 		Objects: []plan.ObjectPreview{
 			seen(t, release, "Hat", plan.Created, func(s *plan.ObjectPreview) {
@@ -160,7 +160,7 @@ func TestPlanOfACluster(t *testing.T) {
 		Gate:    []plan.GateFinding{{Check: "Rights", Severity: plan.Blocking, Message: "no"}},
 		Notes:   []string{"not all is known"},
 	}
-	p := plan.ForCluster(plan.ReleaseID{Name: "shop", Version: "1.0.0"}, release, sight)
+	p := plan.ForCluster(plan.ReleaseID{Name: "shop", Version: "1.0.0"}, release, preview)
 	got := print(p)
 	want := `minor update from 1.0.0 to 1.1.0
   1 refused
@@ -226,7 +226,7 @@ func TestKubectlsCopyIsNoWarning(t *testing.T) {
 		}})
 		got := ""
 		for _, warning := range p.Warnings {
-			got += strings.TrimPrefix(warning.Message, "what others have set will be as the release says: ")
+			got += strings.TrimPrefix(warning.Message, "fields that other managers have set are overwritten: ")
 		}
 		if got != c.want {
 			t.Errorf("%s to %s: it warns of %q, want %q", c.live, c.would, got, c.want)

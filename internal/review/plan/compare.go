@@ -14,10 +14,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// recreateAnnotation allows to delete an object and make it again.
+// recreateAnnotation allows to delete an object and recreate it.
 const recreateAnnotation = "runlevel.dev/recreate"
 
-// Compare says what the update from one payload to another does. Both must have been
+// Compare returns the plan of an update from one payload to another. Both must have been
 // read with the filters of the same cluster.
 func Compare(from, to *payload.Payload) *Plan {
 	steps := inOrder(to.Manifests)
@@ -25,15 +25,15 @@ func Compare(from, to *payload.Payload) *Plan {
 	for _, m := range steps {
 		p.Steps = append(p.Steps, c.step(m))
 	}
-	gone := c.cascadeOf(from.Manifests, steps)
+	deletions := c.cascadeOf(from.Manifests, steps)
 	for _, m := range from.Manifests {
 		if c.isAbsent(m) {
-			p.Absent = append(p.Absent, c.absent(m, gone))
+			p.Absent = append(p.Absent, c.absent(m, deletions))
 		}
 	}
 	p.findRenamed()
 	p.count()
-	p.warn(slices.Concat(c.contradictions(steps, gone), droppedReplicas(p.Steps, steps))...)
+	p.warn(slices.Concat(c.contradictions(steps, deletions), droppedReplicas(p.Steps, steps))...)
 	return p
 }
 
@@ -51,24 +51,24 @@ func release(p *payload.Payload) ReleaseID {
 
 // An inventory finds the manifests of a payload by their objects.
 type inventory struct {
-	in  map[kinds.ID]*payload.Manifest  // where there are several, the last one that is no tombstone
-	out map[kinds.ID]*payload.Exclusion // the first one: variants are left out for the same reason
+	manifests  map[kinds.ID]*payload.Manifest  // of several manifests, the last that is no tombstone
+	exclusions map[kinds.ID]*payload.Exclusion // of several, the first: variants are left out for the same reason
 }
 
 func newInventory(p *payload.Payload) inventory {
 	found := inventory{
-		in:  make(map[kinds.ID]*payload.Manifest, len(p.Manifests)),
-		out: make(map[kinds.ID]*payload.Exclusion, len(p.Excluded)),
+		manifests:  make(map[kinds.ID]*payload.Manifest, len(p.Manifests)),
+		exclusions: make(map[kinds.ID]*payload.Exclusion, len(p.Excluded)),
 	}
 	for _, m := range p.Manifests {
-		id := stored(m)
-		if known := found.in[id]; known == nil || known.IsTombstone() || !m.IsTombstone() {
-			found.in[id] = m
+		id := storedID(m)
+		if known := found.manifests[id]; known == nil || known.IsTombstone() || !m.IsTombstone() {
+			found.manifests[id] = m
 		}
 	}
-	for i, left := range p.Excluded {
-		if id := stored(left.Manifest); found.out[id] == nil {
-			found.out[id] = &p.Excluded[i]
+	for i, exclusion := range p.Excluded {
+		if id := storedID(exclusion.Manifest); found.exclusions[id] == nil {
+			found.exclusions[id] = &p.Excluded[i]
 		}
 	}
 	return found
@@ -95,7 +95,7 @@ func newComparer(from, to *payload.Payload, steps []*payload.Manifest) *comparer
 	}
 	for _, m := range from.All() {
 		if !m.IsTombstone() {
-			c.variants[stored(m)] = append(c.variants[stored(m)], m)
+			c.variants[storedID(m)] = append(c.variants[storedID(m)], m)
 		}
 	}
 	for _, m := range slices.Backward(slices.Concat(steps, to.All()[len(to.Manifests):])) {
@@ -106,11 +106,11 @@ func newComparer(from, to *payload.Payload, steps []*payload.Manifest) *comparer
 	return c
 }
 
-// step says what one manifest of the new release does.
+// step returns the plan of a manifest of the new release.
 func (c *comparer) step(m *payload.Manifest) ObjectPlan {
-	id := stored(m)
+	id := storedID(m)
 	e := ObjectPlan{ID: m.ID(), New: place(m)}
-	old := c.from.in[id]
+	old := c.from.manifests[id]
 	if old != nil {
 		e.Old = place(old)
 	}
@@ -130,31 +130,31 @@ func (c *comparer) step(m *payload.Manifest) ObjectPlan {
 	return e
 }
 
-// deletion says what a tombstone does.
+// deletion returns the action of a tombstone, and the reason.
 func (c *comparer) deletion(id kinds.ID, old *payload.Manifest) (PlannedAction, string) {
-	left := c.from.out[id]
+	exclusion := c.from.exclusions[id]
 	switch {
 	case old != nil && old.IsTombstone():
 		return DeletedAgain, "the old release deletes it, too"
 	case old != nil:
 		return Deleted, ""
-	case left != nil:
-		return NothingToDelete, "it was left out of the old release by " + left.Why()
+	case exclusion != nil:
+		return NothingToDelete, "it was left out of the old release by " + exclusion.Why()
 	default:
 		return NothingToDelete, "the old release has no such object"
 	}
 }
 
-// creation says why an object is new.
+// creation returns the action for an object that the old release does not have, and the reason.
 func (c *comparer) creation(id kinds.ID) (PlannedAction, string) {
-	left := c.from.out[id]
-	if left == nil || left.Manifest.IsTombstone() {
+	exclusion := c.from.exclusions[id]
+	if exclusion == nil || exclusion.Manifest.IsTombstone() {
 		return Created, ""
 	}
-	return Included, "it was left out of the old release by " + left.Why() + "; it is created, unless something else has made it"
+	return Included, "it was left out of the old release by " + exclusion.Why() + "; it is created, unless something else has made it"
 }
 
-// compare finds the fields that differ.
+// compare records the fields that differ.
 func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 	e.Action = Unchanged
 	if m.SameTextAs(old) {
@@ -185,39 +185,39 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 		e.Definition = compareDefinitions(before, after)
 	}
 	if from, to := old.Object().GetAPIVersion(), m.Object().GetAPIVersion(); from != to {
-		e.because(fmt.Sprintf("it is written for %s now, and was for %s", to, from))
+		e.addReason(fmt.Sprintf("it is written for %s now, and was for %s", to, from))
 	}
 	if e.CreateOnly {
-		e.because("it is create-only: a cluster that has it keeps it as it is")
+		e.addReason("it is create-only: a cluster that has it keeps it as it is")
 	}
 }
 
-// recreate deletes an object and recreates it, unless too much would go with it.
+// recreate marks an object as deleted and recreated, unless its content would be lost.
 func (e *ObjectPlan) recreate(kind schema.GroupKind) {
 	switch kind {
 	case kinds.CustomResourceDefinition, kinds.Namespace, schema.GroupKind{Kind: "PersistentVolumeClaim"}:
-		e.because(fmt.Sprintf("%s is not done for a %s: what it holds would be lost", recreateAnnotation, kind.Kind))
+		e.addReason(fmt.Sprintf("%s is not done for a %s: what it holds would be lost", recreateAnnotation, kind.Kind))
 		return
 	}
 	e.Recreated = true
 	for i := range e.Changes {
 		e.Changes[i].Refused = false
 	}
-	e.because("it is deleted and recreated, as " + recreateAnnotation + " asks for")
+	e.addReason("it is deleted and recreated, as " + recreateAnnotation + " asks for")
 }
 
-// because adds a reason.
-func (e *ObjectPlan) because(why string) {
+// addReason appends a reason to Why.
+func (e *ObjectPlan) addReason(why string) {
 	if e.Why != "" {
 		e.Why += "; "
 	}
 	e.Why += why
 }
 
-// usedBy returns what the new release has that refers to the object of a manifest: of those objects that are not in the new
-// release, or deleted by it.
+// usedBy returns the references of the new release to an object that it deletes or does not have; nil if it applies the
+// object.
 func (c *comparer) usedBy(m *payload.Manifest) []ObjectUse {
-	if other := c.to.in[stored(m)]; other != nil && !other.IsTombstone() {
+	if other := c.to.manifests[storedID(m)]; other != nil && !other.IsTombstone() {
 		return nil
 	}
 	var found []ObjectUse
@@ -232,15 +232,15 @@ func place(m *payload.Manifest) *Position {
 	return &Position{File: m.Path, Line: m.Line, Document: m.Document, Level: name.Level, Component: name.Component}
 }
 
-// A renameKey is where an object of a kind would be looked for: the kind, and a file name.
+// A renameKey is equal for objects of a kind in files of the same name.
 type renameKey struct{ group, kind, file string }
 
 func (e ObjectPlan) renameKey() renameKey {
 	return renameKey{e.Group, e.Kind, path.Base(e.Place().File)}
 }
 
-// findRenamed finds objects that seem to have followed dropped ones: in a file of the
-// same name, the only new one of the same kind where one was dropped.
+// findRenamed finds objects that seem to replace dropped ones: the only new object of a kind in a file
+// of the same name, where only one of that kind was dropped.
 func (p *Plan) findRenamed() {
 	dropped, created := map[renameKey][]int{}, map[renameKey][]int{}
 	for i, e := range p.Absent {
@@ -261,12 +261,12 @@ func (p *Plan) findRenamed() {
 }
 
 // inOrder returns manifests in an order in which an update may apply them: that of the graph, and
-// among nodes that may run side by side that of the files.
+// among nodes that may run in parallel that of the files.
 func inOrder(manifests []*payload.Manifest) []*payload.Manifest {
 	g := graph.Build(manifests, graph.Options{Mode: graph.Update, Implied: true})
 	firstTask := func(node int) int { return g.Nodes[node].Tasks[0] }
 	w := g.Walk()
-	var ready []int // the node that comes first in the files last
+	var ready []int // in the reverse order of files
 	ordered := make([]*payload.Manifest, 0, len(manifests))
 	for {
 		for _, node := range w.Ready() {
@@ -285,9 +285,9 @@ func inOrder(manifests []*payload.Manifest) []*payload.Manifest {
 	}
 }
 
-// elsewhere is where kinds are that are, or were, served by two groups: one object is
-// seen through both, so to delete it in one deletes it in the other.
-var elsewhere = map[schema.GroupKind]string{
+// storageGroups are the groups that store kinds which are, or were, served by two groups: an object
+// exists in both, so a delete in one deletes it in the other.
+var storageGroups = map[schema.GroupKind]string{
 	{Group: "extensions", Kind: "Deployment"}:                         "apps",
 	{Group: "extensions", Kind: "DaemonSet"}:                          "apps",
 	{Group: "extensions", Kind: "ReplicaSet"}:                         "apps",
@@ -300,10 +300,10 @@ var elsewhere = map[schema.GroupKind]string{
 	{Group: "authorization.openshift.io", Kind: "ClusterRoleBinding"}: "rbac.authorization.k8s.io",
 }
 
-// stored says which object a manifest is about, whatever the group that serves it.
-func stored(m *payload.Manifest) kinds.ID {
+// storedID returns the ID of a manifest's object in the group that stores it.
+func storedID(m *payload.Manifest) kinds.ID {
 	id := m.ID()
-	if group, found := elsewhere[schema.GroupKind{Group: id.Group, Kind: id.Kind}]; found {
+	if group, found := storageGroups[schema.GroupKind{Group: id.Group, Kind: id.Kind}]; found {
 		id.Group = group
 	}
 	return id

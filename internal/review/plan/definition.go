@@ -10,16 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// A DefinitionChange is what changes for the objects of a CustomResourceDefinition.
+// A DefinitionChange has the changes that affect the objects of a CustomResourceDefinition.
 type DefinitionChange struct {
 	Removed  []string `json:"removedVersions,omitempty"`
 	Unserved []string `json:"unservedVersions,omitempty"` // they exist, and are no longer served
 	Storage  *Storage `json:"storage,omitempty"`
-	// RemovedFields are in no schema any more: their values are lost.
+	// RemovedFields are no longer in the schema: their values are lost.
 	RemovedFields []Field `json:"removedFields,omitempty"`
-	// RequiredFields must be there now, and have no default.
+	// RequiredFields are newly required, and have no default.
 	RequiredFields []Field `json:"requiredFields,omitempty"`
-	// NarrowedFields may not be any more what they were.
+	// NarrowedFields allow fewer values or another type.
 	NarrowedFields []Narrowing `json:"narrowedFields,omitempty"`
 }
 
@@ -29,19 +29,19 @@ type Storage struct {
 	New string `json:"new"`
 }
 
-// A Field is one of a version's schema.
+// A Field is a field of a version's schema.
 type Field struct {
 	Version string `json:"version"`
 	Path    string `json:"path"` // spec.list[*].key, or spec.mapping.*.key
 }
 
-// isStored says whether objects were stored in a version.
+// isStored reports whether objects were stored in a version.
 func (d *DefinitionChange) isStored(version string) bool {
 	return d.Storage != nil && d.Storage.Old == version
 }
 
-// compareDefinitions looks at what the objects of a definition will notice; nil if
-// there is nothing.
+// compareDefinitions returns the changes that affect the objects of a definition; nil if
+// there are none.
 func compareDefinitions(before, after map[string]any) *DefinitionChange {
 	old, next := versionsOf(before), versionsOf(after)
 	d := &DefinitionChange{}
@@ -66,7 +66,7 @@ func compareDefinitions(before, after map[string]any) *DefinitionChange {
 	return d
 }
 
-// versions are those of a CustomResourceDefinition.
+// versions are the versions of a CustomResourceDefinition.
 type versions struct {
 	names   []string
 	byName  map[string]map[string]any
@@ -106,21 +106,21 @@ func schemaOf(version map[string]any) map[string]any {
 	return fields
 }
 
-// A schemaWalk goes through two schemas of a version side by side.
+// A schemaWalk compares two schemas of a version.
 type schemaWalk struct {
 	definition *DefinitionChange
 	version    string
 	prunes     bool // fields that are in no schema are lost
 }
 
-// prunes says whether the API server drops what the schema does not have: always in v1,
-// and in v1beta1 if it is asked for.
+// prunes reports whether the API server drops fields that the schema does not have: always in v1,
+// and in v1beta1 if preserveUnknownFields is false.
 func prunes(definition map[string]any) bool {
-	keeps, isSaid, _ := unstructured.NestedBool(definition, "spec", "preserveUnknownFields")
-	return isSaid && !keeps || !isSaid && definition["apiVersion"] != "apiextensions.k8s.io/v1beta1"
+	keeps, isSet, _ := unstructured.NestedBool(definition, "spec", "preserveUnknownFields")
+	return isSet && !keeps || !isSet && definition["apiVersion"] != "apiextensions.k8s.io/v1beta1"
 }
 
-// keepsAll says whether a schema lets an object have any fields.
+// keepsAll reports whether a schema allows any fields.
 func keepsAll(schema map[string]any) bool {
 	return schema["x-kubernetes-preserve-unknown-fields"] == true || schema["additionalProperties"] != nil
 }
@@ -149,7 +149,7 @@ func (w *schemaWalk) compare(path string, before, after map[string]any) {
 	w.compareBelow(path+".*", "additionalProperties", before, after)
 }
 
-// compareBelow compares what is said of all items of a list, or of a mapping.
+// compareBelow compares the schemas of the items of a list, or of the values of a mapping.
 func (w *schemaWalk) compareBelow(path, key string, before, after map[string]any) {
 	was, _ := before[key].(map[string]any)
 	is, _ := after[key].(map[string]any)
@@ -183,17 +183,17 @@ func join(path, name string) string {
 	return fmt.Sprintf("%s.%s", path, name)
 }
 
-// A Narrowing is a field that has to be something else now, or fewer things.
+// A Narrowing is a field that allows fewer values or another type.
 type Narrowing struct {
 	Field
 	How string `json:"how"` // "integer, and was string"
 }
 
-// compareValues looks at what a field may be: its type, and the values that are listed.
-// What else may forbid a value is not looked at.
+// compareValues compares the type of a field, and its enum. It ignores all other
+// validation.
 func (w *schemaWalk) compareValues(path string, before, after map[string]any) {
 	if path == "" {
-		return // an object is one
+		return // the root is always an object
 	}
 	narrow := func(format string, args ...any) {
 		w.definition.NarrowedFields = append(w.definition.NarrowedFields, Narrowing{Field{w.version, path}, fmt.Sprintf(format, args...)})
@@ -208,25 +208,25 @@ func (w *schemaWalk) compareValues(path string, before, after map[string]any) {
 	case isListed && !wasListed:
 		narrow("one of a list, and was any %s", was)
 	case isListed:
-		var gone []string
+		var deletions []string
 		for _, value := range old {
 			if !slices.ContainsFunc(listed, func(v any) bool { return reflect.DeepEqual(v, value) }) {
-				gone = append(gone, fmt.Sprint(value))
+				deletions = append(deletions, fmt.Sprint(value))
 			}
 		}
-		if len(gone) > 0 {
-			narrow("not %s any more", strings.Join(gone, " or "))
+		if len(deletions) > 0 {
+			narrow("not %s any more", strings.Join(deletions, " or "))
 		}
 	}
 }
 
-// eitherType is what a schema says that allows both of these.
+// eitherType stands for a schema with x-kubernetes-int-or-string.
 const eitherType = "integer or string"
 
-// wider are the types that allow all that a type does.
+// wider are the types that allow all values of a type.
 var wider = map[string][]string{"integer": {"number", eitherType}, "string": {eitherType}}
 
-// typeOf is the type of a field; "" if it is not said.
+// typeOf returns the type of a field; "" if the schema has none.
 func typeOf(schema map[string]any) string {
 	if schema["x-kubernetes-int-or-string"] == true {
 		return eitherType

@@ -11,19 +11,19 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 )
 
-// A HookPlan is what an update does about one lifecycle hook of a Deployment.
+// A HookPlan is the plan of one lifecycle hook of a Deployment.
 type HookPlan struct {
 	Stage         deploymenthook.Stage         `json:"stage"`
 	FailurePolicy deploymenthook.FailurePolicy `json:"failurePolicy"`
-	// Runs says that the update runs the hook.
+	// Runs is true if the update runs the hook.
 	Runs bool `json:"runs"`
-	// Change is what becomes of the hook itself; "" if it stays as it is.
+	// Change is how the hook itself changes; "" if it does not.
 	Change HookChange `json:"change,omitempty"`
-	// Why says why a hook of the release does not run.
+	// Why is why a hook of the release does not run.
 	Why string `json:"why,omitempty"`
 }
 
-// A HookChange is what becomes of a hook.
+// A HookChange is how a hook changes.
 type HookChange string
 
 // The changes of a hook.
@@ -40,13 +40,13 @@ const (
 	notDue        = "it has run already, or is not needed"
 )
 
-// A deployment is what decides about the hooks of a manifest or a live object.
+// A deployment has the hooks and the template of a manifest or a live object.
 type deployment struct {
 	hooks    *deploymenthook.Hooks
-	template string // its hash; "" if there is no Deployment
+	template string // the hash; "" if there is no Deployment
 }
 
-// readDeployment reads a Deployment; nothing from an object that is none, or that can't be read as one.
+// readDeployment reads a Deployment. It returns the zero value for any other object, and for an invalid one.
 func readDeployment(object map[string]any) deployment {
 	if object == nil {
 		return deployment{}
@@ -69,7 +69,7 @@ func compareHooks(old, next map[string]any) []HookPlan {
 	return planHooks(before, after, before.template != after.template)
 }
 
-// planHooks returns what an update does about each hook of a Deployment, given whether it changes the pod template.
+// planHooks returns the plans of the hooks of a Deployment, given whether the update changes the pod template.
 func planHooks(before, after deployment, isTemplateNew bool) []HookPlan {
 	var hooks []HookPlan
 	for _, stage := range deploymenthook.Stages {
@@ -79,7 +79,7 @@ func planHooks(before, after deployment, isTemplateNew bool) []HookPlan {
 		}
 		hookPlan := HookPlan{Stage: stage, Change: changeOfHook(was, is)}
 		if before.template == "" {
-			hookPlan.Change = "" // of a new Deployment, all are new
+			hookPlan.Change = "" // all hooks of a new Deployment are new
 		}
 		switch {
 		case is == nil:
@@ -96,7 +96,7 @@ func planHooks(before, after deployment, isTemplateNew bool) []HookPlan {
 	return hooks
 }
 
-// changeOfHook compares a hook with what it was.
+// changeOfHook compares a hook with the previous one.
 func changeOfHook(was, is *deploymenthook.Hook) HookChange {
 	switch {
 	case is == nil:
@@ -110,8 +110,8 @@ func changeOfHook(was, is *deploymenthook.Hook) HookChange {
 	}
 }
 
-// hooks returns what an apply to a cluster does about the hooks of a Deployment. Which of them are due, the preview of the
-// apply has found out.
+// hooks returns the plans of the hooks of a Deployment in a cluster, of which the preview has found those that are
+// due.
 func (s ObjectPreview) hooks() []HookPlan {
 	live, wanted := readDeployment(s.Live), readDeployment(s.Manifest.Object().Object)
 	isWritten := s.Action == Created || s.Action == Changed

@@ -1,13 +1,13 @@
-// Package plan says what an update from one payload to another does, object by object:
-// what is created, changed, deleted or left alone, in the order in which the new
-// payload is applied; and what is left behind, because the new payload neither
-// applies nor deletes it.
+// Package plan computes what an update from one payload to another does, object by object:
+// which objects are created, changed, deleted or left alone, in the order in which the new
+// payload is applied; and which are left behind, because the new payload neither
+// applies nor deletes them.
 //
-// It compares files with files, or a payload with what others have seen of a cluster. It
-// asks no cluster itself, and applies nothing.
+// It compares two payloads, or takes the preview of an apply to a cluster. It
+// reads no cluster itself, and applies nothing.
 //
 // Compare is the call to start from, and ForCluster the one for a cluster. The Plan they
-// return is a plain value; package show writes it for people.
+// return is a plain value; package show prints it.
 package plan
 
 import (
@@ -21,16 +21,16 @@ import (
 	"github.com/runlevel/runlevel/internal/references"
 )
 
-// A Plan is what an update does.
+// A Plan is the result of comparing a release with another one, or with a cluster.
 type Plan struct {
 	From   ReleaseID  `json:"from"`
 	To     ReleaseID  `json:"to"`
 	Update UpdateKind `json:"update"`
-	// Cluster is of the plan of a cluster; nil where two releases are compared.
+	// Cluster is nil if two releases are compared.
 	Cluster *ClusterInfo `json:"cluster,omitempty"`
-	// Counts say how many objects each action is for.
+	// Counts are the numbers of objects by their actions.
 	Counts map[PlannedAction]int `json:"counts"`
-	// Warnings are what a person must see first, the worst first.
+	// Warnings need attention before the update, the worst first.
 	Warnings []UpdateWarning `json:"warnings"`
 	// Steps are the manifests of the new release, in the order of the update.
 	Steps []ObjectPlan `json:"steps"`
@@ -39,14 +39,14 @@ type Plan struct {
 	Absent []ObjectPlan `json:"absent"`
 }
 
-// A ReleaseID is one of the two that are compared.
+// A ReleaseID identifies one of the two releases.
 type ReleaseID struct {
 	Name    string `json:"name,omitempty"`
 	Version string `json:"version,omitempty"`
 	Hash    string `json:"hash,omitempty"` // of all manifests that take part
 }
 
-// A Position is where a manifest stands in its release.
+// A Position is where a manifest is in its release.
 type Position struct {
 	File      string `json:"file"`
 	Line      int    `json:"line"`
@@ -55,35 +55,35 @@ type Position struct {
 	Component string `json:"component,omitempty"`
 }
 
-// An ObjectPlan is what an update does to one object.
+// An ObjectPlan is the plan of one object.
 type ObjectPlan struct {
 	kinds.ID
 	Action PlannedAction `json:"action"`
-	// Why says in a sentence why this is the action, where that isn't plain.
+	// Why is the reason of the action in a sentence, if it isn't obvious.
 	Why string `json:"why,omitempty"`
-	// Old and New are its manifests; nil where a release has none that takes part.
+	// Old and New are its manifests; nil if a release has none for the cluster.
 	Old *Position `json:"old,omitempty"`
 	New *Position `json:"new,omitempty"`
 
 	// Changes are the fields that differ. Those of Secrets are masked.
 	Changes []FieldChange `json:"changes,omitempty"`
-	// CreateOnly says that a cluster which has the object keeps it as it is.
+	// CreateOnly is true if a cluster that has the object keeps it unchanged.
 	CreateOnly bool `json:"createOnly,omitempty"`
-	// Recreated says that the object is deleted and recreated, because some of its
+	// Recreated is true if the object is deleted and recreated, because some of its
 	// changes can't be made otherwise.
 	Recreated bool `json:"recreated,omitempty"`
 	// Hooks are the lifecycle hooks of a Deployment that is created or changed, in the order of its rollout.
 	Hooks []HookPlan `json:"hooks,omitempty"`
-	// Definition is what changes for the objects of a CustomResourceDefinition.
+	// Definition has the changes that affect the objects of a CustomResourceDefinition.
 	Definition *DefinitionChange `json:"definition,omitempty"`
 
 	// With is the object whose deletion deletes an absent object.
 	With *kinds.ID `json:"with,omitempty"`
-	// RenamedTo is the object that seems to have followed a dropped one: the only other
+	// RenamedTo is the object that seems to replace a dropped one: the only other
 	// of its kind in a file of the same name.
 	RenamedTo *kinds.ID `json:"renamedTo,omitempty"`
-	// CoveredBy is the Namespace, dropped as well, whose tombstone would delete a dropped
-	// object, too: the object needs none of its own.
+	// CoveredBy is the dropped Namespace whose tombstone would delete a dropped object as well:
+	// the object needs no tombstone of its own.
 	CoveredBy *kinds.ID `json:"coveredBy,omitempty"`
 	// Tombstone is the manifest that would delete a dropped object, in YAML, or in JSON if
 	// its own is. An object with variants for different clusters has one document for each.
@@ -92,13 +92,13 @@ type ObjectPlan struct {
 	// UsedBy are the references of the new release to an object that it deletes, or has dropped.
 	UsedBy []ObjectUse `json:"usedBy,omitempty"`
 
-	// These are of the plan of a cluster.
+	// The following fields are set in the plan of a cluster only.
 
-	// Unchecked is why the server was not asked what it would make of the object.
+	// Unchecked is why there was no dry run of the object.
 	Unchecked string `json:"unchecked,omitempty"`
 	// Adopted are the managers whose fields would become the release's.
 	Adopted []string `json:"adopted,omitempty"`
-	// TakesAlong is what goes with the object, beside itself, if that is deleted.
+	// TakesAlong are the objects that are deleted with a deleted object.
 	TakesAlong *kinds.ObjectCounts `json:"takesAlong,omitempty"`
 	// Whole is the object as it would be created. Secrets are masked.
 	Whole map[string]any `json:"whole,omitempty"`
@@ -111,7 +111,7 @@ type ObjectUse struct {
 	Field string    `json:"field"`
 }
 
-// describeUses says who refers to an object first, and how many others do.
+// describeUses returns the first reference to an object, and the number of the others.
 func describeUses(uses []ObjectUse) string {
 	first := uses[0]
 	return references.Describe(first.By, fmt.Sprintf("%s:%d", first.At.File, first.At.Line), first.Field, len(uses)-1)
@@ -120,15 +120,15 @@ func describeUses(uses []ObjectUse) string {
 // A FieldChange is a field that differs.
 type FieldChange struct {
 	fields.Difference
-	// Refused says that the API server does not allow it.
+	// Refused is true if the API server does not allow the change.
 	Refused bool `json:"refused,omitempty"`
-	// Owners are the managers, other than us, that own the field in a cluster, and
+	// Owners are the managers, other than Runlevel, that own the field in a cluster, and
 	// Overwrites those of them whose value would be lost.
 	Owners     []string `json:"owners,omitempty"`
 	Overwrites []string `json:"overwrites,omitempty"`
 }
 
-// A PlannedAction is what becomes of an object.
+// A PlannedAction is what an update does to an object.
 type PlannedAction string
 
 // The actions of steps, which are manifests of the new release.
@@ -140,29 +140,29 @@ const (
 	Unchanged       PlannedAction = "unchanged"
 	Deleted         PlannedAction = "deleted"
 	DeletedAgain    PlannedAction = "deleted-again"     // by a tombstone that the old release has, too
-	NothingToDelete PlannedAction = "nothing-to-delete" // a tombstone of what the old release never had
+	NothingToDelete PlannedAction = "nothing-to-delete" // a tombstone of an object that the old release does not have
 )
 
-// The actions of what is absent from the new release.
+// The actions of objects that the new release does not apply.
 const (
 	Dropped    PlannedAction = "dropped"     // it stays in the cluster, and no release applies it any more
-	LeftOut    PlannedAction = "left-out"    // by filters: it stays as well
-	TakenAlong PlannedAction = "taken-along" // it goes with something that is deleted
-	Retired    PlannedAction = "retired"     // a tombstone that the new release has no more
+	LeftOut    PlannedAction = "left-out"    // filters exclude it: it stays in the cluster as well
+	TakenAlong PlannedAction = "taken-along" // it is deleted with its Namespace, definition or owners
+	Retired    PlannedAction = "retired"     // a tombstone that the new release no longer has
 )
 
 // The actions that only the plan of a cluster has, beside Created, Changed, Unchanged,
 // Deleted and Dropped.
 const (
-	Rejected  PlannedAction = "refused"       // by the cluster: Why says what it has against it
-	Unchecked PlannedAction = "not-checkable" // before it is done: Why says what is in the way
-	Pending   PlannedAction = "pending"       // its end was asked for before
-	Left      PlannedAction = "left"          // a tombstone of what is there, in a mode that deletes nothing
-	Kept      PlannedAction = "kept"          // it is not to be touched
-	NotThere  PlannedAction = "not-there"     // a tombstone of what is not there
+	Rejected  PlannedAction = "refused"       // the API server refuses it: Why is its reason
+	Unchecked PlannedAction = "not-checkable" // no dry run is possible yet: Why is the reason
+	Pending   PlannedAction = "pending"       // its delete was requested before
+	Left      PlannedAction = "left"          // a tombstone of an existing object, in a mode that deletes nothing
+	Kept      PlannedAction = "kept"          // it is not to be changed
+	NotThere  PlannedAction = "not-there"     // a tombstone of an object that does not exist
 )
 
-// Actions are all of them, in the order in which they are told.
+// Actions returns all actions, in the order in which they are printed.
 func Actions() []PlannedAction {
 	return []PlannedAction{
 		Rejected, Created, Included, Revived, Changed, Deleted, TakenAlong, Pending, Unchecked, Dropped, LeftOut, Left,
@@ -170,8 +170,8 @@ func Actions() []PlannedAction {
 	}
 }
 
-// Place is where the object stands: in the new release if it is there, and else in the
-// old one.
+// Place returns the position of the object in the new release, or in the old one if the new one does
+// not have it.
 func (e ObjectPlan) Place() Position {
 	switch {
 	case e.New != nil:
@@ -183,13 +183,13 @@ func (e ObjectPlan) Place() Position {
 	}
 }
 
-// IsMoved says that the manifest has come to another level or component, and so to
-// another place in the order.
+// IsMoved reports whether the manifest has moved to another level or component, and so to
+// another position in the order.
 func (e ObjectPlan) IsMoved() bool {
 	return e.Old != nil && e.New != nil && (e.Old.Level != e.New.Level || e.Old.Component != e.New.Component)
 }
 
-// IsNoop reports whether the two releases do the same with the object, or the cluster has it as the release does.
+// IsNoop reports whether the two releases do the same with the object, or the live object matches the release.
 func (e ObjectPlan) IsNoop() bool {
 	switch e.Action {
 	case Unchanged, DeletedAgain, NotThere, Kept:
@@ -199,7 +199,7 @@ func (e ObjectPlan) IsNoop() bool {
 	}
 }
 
-// Refused are the changes of an entry that the API server does not allow.
+// Refused returns the changes of the object that the API server does not allow.
 func (e ObjectPlan) Refused() []FieldChange {
 	var refused []FieldChange
 	for _, change := range e.Changes {
@@ -210,8 +210,8 @@ func (e ObjectPlan) Refused() []FieldChange {
 	return refused
 }
 
-// IsEmpty says that the two releases do the same, or that an apply would do nothing to the
-// cluster. What was left behind there before is no difference then.
+// IsEmpty reports whether the two releases do the same, or an apply would not change the
+// cluster. Objects that earlier releases have left behind do not count.
 func (p *Plan) IsEmpty() bool {
 	if p.Cluster != nil {
 		return !slices.ContainsFunc(p.Steps, ObjectPlan.needsApply)
@@ -224,7 +224,7 @@ func (p *Plan) IsEmpty() bool {
 	return len(p.Absent) == 0
 }
 
-// An UpdateKind is what an update is, by the versions of its two releases.
+// An UpdateKind is the kind of an update, by the versions of its two releases.
 type UpdateKind string
 
 // The kinds of updates.
@@ -237,7 +237,7 @@ const (
 	Unknown   UpdateKind = "unknown" // one of the releases has no version
 )
 
-// kindOf judges two versions.
+// kindOf returns the kind of an update between two versions.
 func kindOf(from, to string) UpdateKind {
 	old, err := version.ParseSemantic(from)
 	if err != nil {

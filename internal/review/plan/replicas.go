@@ -7,7 +7,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// droppedReplicas warns of objects whose manifests no longer say how many replicas there are, and that no autoscaler of the
+// droppedReplicas warns of objects whose manifests no longer set spec.replicas, and that no autoscaler of the
 // new release scales: the API server scales them to its default at once.
 func droppedReplicas(entries []ObjectPlan, manifests []*payload.Manifest) []UpdateWarning {
 	isScaled := map[kinds.ID]bool{}

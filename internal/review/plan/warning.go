@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// An UpdateWarning is what a person must see before the update.
+// An UpdateWarning needs attention before the update.
 type UpdateWarning struct {
 	Reason   Reason `json:"reason"`
 	kinds.ID `json:"object"`
@@ -18,31 +18,31 @@ type UpdateWarning struct {
 	Message string `json:"message"`
 }
 
-// A Reason says what kind of warning it is.
+// A Reason is the kind of a warning.
 type Reason string
 
 // The reasons of warnings, the worst first.
 const (
 	Refused           Reason = "Refused"           // the API server does not allow a change
-	VersionRemoved    Reason = "VersionRemoved"    // of a CustomResourceDefinition, or it is not served any more
-	FieldRemoved      Reason = "FieldRemoved"      // of its schema
-	FieldRequired     Reason = "FieldRequired"     // by its schema
-	FieldNarrowed     Reason = "FieldNarrowed"     // by its schema: another type, or fewer values
-	StillUsed         Reason = "StillUsed"         // it is deleted, and others of the release refer to it
-	Contradiction     Reason = "Contradiction"     // it is applied, and deleted with something else
-	TakesAlong        Reason = "TakesAlong"        // what is deleted has much in it
-	Orphan            Reason = "Orphan"            // it stays, and no release applies it any more
-	Overwritten       Reason = "Overwritten"       // what others have set
-	ReplicasDropped   Reason = "ReplicasDropped"   // it is scaled to the default, unless another manager has scaled it
-	Recreation        Reason = "Recreation"        // it is gone for a while
-	Revival           Reason = "Revival"           // what was deleted comes back
-	NothingThere      Reason = "NothingThere"      // a tombstone for something that there never was
+	VersionRemoved    Reason = "VersionRemoved"    // a version of a CustomResourceDefinition is removed, or not served any more
+	FieldRemoved      Reason = "FieldRemoved"      // its schema loses a field
+	FieldRequired     Reason = "FieldRequired"     // its schema requires a field
+	FieldNarrowed     Reason = "FieldNarrowed"     // its schema has another type, or fewer values
+	StillUsed         Reason = "StillUsed"         // the object is deleted, and others of the release refer to it
+	Contradiction     Reason = "Contradiction"     // the object is applied, and deleted with another one
+	TakesAlong        Reason = "TakesAlong"        // other objects are deleted with it
+	Orphan            Reason = "Orphan"            // the object stays, and no release applies it any more
+	Overwritten       Reason = "Overwritten"       // fields that other managers have set get other values
+	ReplicasDropped   Reason = "ReplicasDropped"   // the object is scaled to the default, unless another manager has scaled it
+	Recreation        Reason = "Recreation"        // the object does not exist for a while
+	Revival           Reason = "Revival"           // an object that the old release deletes is created
+	NothingThere      Reason = "NothingThere"      // a tombstone of an object that never existed
 	ChangeNotMade     Reason = "ChangeNotMade"     // it is create-only
 	NewStorageVersion Reason = "NewStorageVersion" // stored objects stay as they are until they are next written
-	NotChecked        Reason = "NotChecked"        // the cluster could not be asked
+	NotChecked        Reason = "NotChecked"        // there was no dry run
 )
 
-// Reasons are all of them, the worst first.
+// Reasons returns all reasons, the worst first.
 func Reasons() []Reason {
 	return []Reason{
 		Refused, VersionRemoved, FieldRemoved, FieldRequired, FieldNarrowed, StillUsed, Contradiction,
@@ -74,18 +74,18 @@ func (p *Plan) warn(ofSeveral ...UpdateWarning) {
 	slices.SortStableFunc(p.Warnings, func(a, b UpdateWarning) int { return rank[a.Reason] - rank[b.Reason] })
 }
 
-// contradictions are manifests of the new release that go with what it deletes.
-func (c *comparer) contradictions(steps []*payload.Manifest, gone *cascade) []UpdateWarning {
+// contradictions returns warnings of manifests of the new release that would be deleted with an object that it deletes.
+func (c *comparer) contradictions(steps []*payload.Manifest, deletions *cascade) []UpdateWarning {
 	var found []UpdateWarning
 	for _, m := range steps {
-		if by, goes := gone.parentOf(m); goes && !m.IsTombstone() {
+		if by, goes := deletions.parentOf(m); goes && !m.IsTombstone() {
 			found = append(found, UpdateWarning{Contradiction, m.ID(), "the same release deletes " + by.String() + ", and with it this object"})
 		}
 	}
 	return found
 }
 
-// warnings are those about one object.
+// warnings returns the warnings about one object.
 func (e ObjectPlan) warnings() []UpdateWarning {
 	var found []UpdateWarning
 	add := func(reason Reason, format string, args ...any) {
@@ -124,7 +124,7 @@ func (e ObjectPlan) warnings() []UpdateWarning {
 	return found
 }
 
-// warnOfCluster tells of what only a cluster knows.
+// warnOfCluster adds the warnings that only the plan of a cluster has.
 func (e ObjectPlan) warnOfCluster(add func(reason Reason, format string, args ...any)) {
 	switch e.Action {
 	case Rejected:
@@ -138,18 +138,18 @@ func (e ObjectPlan) warnOfCluster(add func(reason Reason, format string, args ..
 	}
 	var overwritten []string
 	for _, change := range e.Changes {
-		if len(change.Overwrites) > 0 && !isCopy(change) {
+		if len(change.Overwrites) > 0 && !isLastApplied(change) {
 			overwritten = append(overwritten, fmt.Sprintf("%s (%s)", change.Path, strings.Join(change.Overwrites, ", ")))
 		}
 	}
 	if len(overwritten) > 0 {
-		add(Overwritten, "what others have set will be as the release says: %s", printable.Few(overwritten, maxListed))
+		add(Overwritten, "fields that other managers have set are overwritten: %s", printable.Few(overwritten, maxListed))
 	}
 }
 
-// isCopy says whether a change only takes away the copy that kubectl keeps of its manifest, as of
-// each object that it has applied.
-func isCopy(change FieldChange) bool {
+// isLastApplied reports whether a change only removes the annotation in which kubectl apply keeps a copy of the
+// manifest.
+func isLastApplied(change FieldChange) bool {
 	const copied = "kubectl.kubernetes.io/last-applied-configuration"
 	annotations, _ := change.Old.(map[string]any)
 	_, hasCopy := annotations[copied]
@@ -157,7 +157,7 @@ func isCopy(change FieldChange) bool {
 	return change.New == nil && (isAlone || change.Path.String() == fmt.Sprintf("metadata.annotations[%q]", copied))
 }
 
-// warn tells of what the objects of a definition will notice.
+// warn adds the warnings about changes that affect the objects of a definition.
 func (d *DefinitionChange) warn(add func(reason Reason, format string, args ...any)) {
 	for _, version := range d.Removed {
 		add(VersionRemoved, "version %s is removed%s", version, d.ifStored(version))
@@ -179,7 +179,7 @@ func (d *DefinitionChange) warn(add func(reason Reason, format string, args ...a
 	}
 }
 
-// ifStored says what a version was that is removed.
+// ifStored returns a note on a removed version in which objects were stored; "" for any other version.
 func (d *DefinitionChange) ifStored(version string) string {
 	if !d.isStored(version) {
 		return ""
@@ -199,11 +199,11 @@ func (d *DefinitionChange) list(fields []Field) string {
 }
 
 func (d *DefinitionChange) narrowings() string {
-	var said []string
+	var parts []string
 	for _, field := range d.NarrowedFields {
-		said = append(said, fmt.Sprintf("%s (%s: %s)", field.Path, field.Version, field.How))
+		parts = append(parts, fmt.Sprintf("%s (%s: %s)", field.Path, field.Version, field.How))
 	}
-	return printable.Few(said, maxListed)
+	return printable.Few(parts, maxListed)
 }
 
 func paths(changes []FieldChange) string {

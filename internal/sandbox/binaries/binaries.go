@@ -1,7 +1,7 @@
 // Package binaries finds the programs of a control plane, or builds them.
 //
 // It looks into the folder that KUBEBUILDER_ASSETS names, then into the user's
-// cache, and what is in neither it builds from Go modules, all five as one
+// cache. Programs that are in neither are built from Go modules, all five as one
 // program that acts by the name it is called by. The module is the repository's
 // folder sandbox, which is packed into this package, so that a Runlevel
 // installed without its sources can build it too.
@@ -31,7 +31,7 @@ func Names() []string {
 }
 
 // Locate returns the file of each of the named programs. If it has to build
-// them, which takes minutes, it tells progress; nil discards that.
+// them, which takes minutes, it writes to progress, which may be nil.
 func Locate(ctx context.Context, names []string, progress io.Writer) (map[string]string, error) {
 	if !slices.Contains([]string{"linux", "darwin"}, runtime.GOOS) {
 		return nil, fmt.Errorf("a Kubernetes control plane runs on Linux and macOS, not on %s; on Windows, use WSL", runtime.GOOS)
@@ -61,8 +61,8 @@ func Locate(ctx context.Context, names []string, progress io.Writer) (map[string
 	return found, nil
 }
 
-// findAssets looks for programs in dir, and returns those that it lacks too:
-// some sets of assets have but etcd and the API server.
+// findAssets looks for programs in dir, and also returns the missing ones:
+// some sets of assets have only etcd and the API server.
 func findAssets(dir string, names []string) (found map[string]string, missing []string, err error) {
 	found = map[string]string{}
 	if dir == "" {
@@ -88,7 +88,7 @@ func findAssets(dir string, names []string) (found map[string]string, missing []
 	return found, missing, nil
 }
 
-// key names one build: what it is of and what it is for.
+// key identifies a build: version, platform and hash of the module.
 func (m *module) key() string {
 	return strings.Join([]string{m.version, runtime.GOOS, runtime.GOARCH, m.hash[:12]}, "-")
 }

@@ -61,9 +61,9 @@ func TestBuildMakesProgramsThatGoByTheirNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"etcd", "kwok"} {
-		said, err := exec.Command(filepath.Join(dir, name)).Output()
-		if err != nil || string(said) != "I am "+name+"\n" {
-			t.Errorf("%s says %q, %v", name, said, err)
+		output, err := exec.Command(filepath.Join(dir, name)).Output()
+		if err != nil || string(output) != "I am "+name+"\n" {
+			t.Errorf("%s says %q, %v", name, output, err)
 		}
 	}
 	for _, want := range []string{"building the control plane", "v1.36.3", "about 5 minutes", "built in"} {
@@ -86,14 +86,14 @@ func TestTwoBuildsAtOnceWaitForEachOther(t *testing.T) {
 	if err := another.Lock(); err != nil {
 		t.Fatal(err)
 	}
-	said, progress := io.Pipe()
+	output, progress := io.Pipe()
 	var build errgroup.Group
 	build.Go(func() error {
 		defer progress.Close()
 		_, err := s.ensure(t.Context(), progress)
 		return err
 	})
-	lines := bufio.NewScanner(said)
+	lines := bufio.NewScanner(output)
 	if !lines.Scan() || !strings.Contains(lines.Text(), "waiting for it") {
 		t.Errorf("it does not say that it waits, but %q", lines.Text())
 	}
@@ -122,8 +122,8 @@ func TestDamagedCacheIsBuiltAgain(t *testing.T) {
 	if !strings.Contains(progress.String(), "are damaged: building them again") {
 		t.Errorf("it was not said:\n%s", progress)
 	}
-	if said, err := exec.Command(filepath.Join(dir, "etcd")).Output(); err != nil {
-		t.Errorf("still damaged: %q, %v", said, err)
+	if output, err := exec.Command(filepath.Join(dir, "etcd")).Output(); err != nil {
+		t.Errorf("still damaged: %q, %v", output, err)
 	}
 }
 

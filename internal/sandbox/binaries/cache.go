@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// CacheDir returns a folder of Runlevel's in the user's cache.
+// CacheDir returns a folder of Runlevel in the user's cache.
 func CacheDir(name string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -18,8 +18,8 @@ func CacheDir(name string) (string, error) {
 	return filepath.Join(cache, "runlevel", name), nil
 }
 
-// Explain says what was being done in the cache when an error came, and what to
-// do about those that the machine has caused.
+// Explain adds to an error what was being done in the cache, and how to
+// fix a full disk or a missing permission.
 func Explain(doing string, err error) error {
 	advice := ""
 	switch {

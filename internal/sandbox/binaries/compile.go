@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// compile runs the go command on the module in dir. What it has compiled when it
-// is interrupted stays in Go's build cache, so that the next try goes on there.
+// compile runs the go command on the module in dir. After an interruption, the compiled
+// packages stay in Go's build cache, so that the next build continues there.
 func compile(ctx context.Context, dir, output string, m *module, progress io.Writer) error {
 	goCommand, err := exec.LookPath("go")
 	if err != nil {
@@ -57,8 +57,8 @@ func (b *builder) stalePackages(ctx context.Context, m *module) (int, error) {
 	return len(strings.Fields(names.String())), nil
 }
 
-// run calls the go command and hands it the lines of its standard error, one by
-// one. Those that it does not take are what an error quotes.
+// run calls the go command, and take with each line of its standard error. Errors quote
+// the lines for which take returns false.
 func (b *builder) run(ctx context.Context, stdout io.Writer, take func(line string) bool, args ...string) error {
 	cmd := exec.CommandContext(ctx, b.goCommand, args...)
 	cmd.Dir = b.dir
@@ -75,32 +75,32 @@ func (b *builder) run(ctx context.Context, stdout io.Writer, take func(line stri
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("run %s: %w", b.goCommand, err)
 	}
-	var said []string
+	var output []string
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		if !take(lines.Text()) {
-			said = append(said, lines.Text())
+			output = append(output, lines.Text())
 		}
 	}
 	_, _ = io.Copy(io.Discard, stderr) // after a line too long, so that the command does not block
 	if err := cmd.Wait(); err != nil {
-		return failure(ctx, args[0], err, said)
+		return failure(ctx, args[0], err, output)
 	}
 	return nil
 }
 
-// quotedLines bounds how much of what the go command said an error repeats.
+// quotedLines bounds the lines of the go command's output that an error quotes.
 const quotedLines = 8
 
-func failure(ctx context.Context, verb string, err error, said []string) error {
+func failure(ctx context.Context, verb string, err error, output []string) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("build interrupted: %w; what is compiled is kept, the next build goes on from there", context.Cause(ctx))
 	}
-	text := strings.Join(said[max(0, len(said)-quotedLines):], "\n    ")
+	text := strings.Join(output[max(0, len(output)-quotedLines):], "\n    ")
 	return fmt.Errorf("go %s: %w%s\n    %s", verb, err, advice(text), text)
 }
 
-// advice recognizes what a user can do something about.
-func advice(said string) string {
+// advice returns how to fix a known failure of the go command; "" for any other.
+func advice(output string) string {
 	hints := []struct{ sign, advice string }{
 		{"no space left on device", "there is no space left: free some, or set GOCACHE, GOMODCACHE" + orCacheVariable() + " to a folder on another disk"},
 		{"permission denied", "a folder may not be written to: see which one below, and the settings in \"go env\""},
@@ -110,7 +110,7 @@ func advice(said string) string {
 		{"checksum mismatch", "a module is not what it should be: run \"go clean -modcache\" and try again"},
 	}
 	for _, hint := range hints {
-		if strings.Contains(said, hint.sign) {
+		if strings.Contains(output, hint.sign) {
 			return ": " + hint.advice
 		}
 	}

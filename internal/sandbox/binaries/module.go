@@ -12,8 +12,8 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// packed is the folder sandbox of this repository. The go command packs no
-// folder that is a module of its own, so "make generate" does.
+// packed is the folder sandbox of this repository. The go command embeds no
+// folder that is a module of its own, so "make generate" packs it.
 //
 //go:embed module.txtar
 var packed []byte

@@ -14,7 +14,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// A store is the folder of built programs, one folder for each build in it. A
+// A store is the folder of built programs, with a folder for each build. A
 // build appears there whole or not at all.
 type store struct {
 	dir    string
@@ -22,32 +22,32 @@ type store struct {
 }
 
 const (
-	program  = "control-plane" // the one that all names lead to
-	sizeFile = "size"          // says how long that must be
-	drafts   = ".build-"       // what unfinished builds are called
+	program  = "control-plane" // the program that all names link to
+	sizeFile = "size"          // has the size of that program
+	drafts   = ".build-"       // prefix of unfinished builds
 )
 
-// lookAgain is how often a build that waits for another looks whether it is its
-// turn.
-const lookAgain = 200 * time.Millisecond
+// lockInterval is how often a build that waits for another one tries to get the
+// lock.
+const lockInterval = 200 * time.Millisecond
 
-// ensure returns the folder with the programs, building them if they are not
-// there or damaged. Of several processes that come at once, one builds and the
+// ensure returns the folder with the programs, building them if they are missing
+// or damaged. Of several processes at a time, one builds and the
 // others wait.
 func (s *store) ensure(ctx context.Context, progress io.Writer) (string, error) {
 	final := filepath.Join(s.dir, s.module.key())
-	if s.complete(final) {
+	if s.isComplete(final) {
 		return final, nil
 	}
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return "", Explain("make the cache folder", err)
 	}
-	lock, err := s.takeTurn(ctx, progress)
+	lock, err := s.acquireLock(ctx, progress)
 	if err != nil {
 		return "", err
 	}
 	defer lock.Close()
-	if s.complete(final) {
+	if s.isComplete(final) {
 		return final, nil // while we waited
 	}
 	if _, err := os.Stat(final); err == nil {
@@ -56,8 +56,8 @@ func (s *store) ensure(ctx context.Context, progress io.Writer) (string, error) 
 	return final, s.build(ctx, final, progress)
 }
 
-// complete says whether a build is there and as long as it was when it was made.
-func (s *store) complete(dir string) bool {
+// isComplete reports whether a build exists, with the size that was recorded for it.
+func (s *store) isComplete(dir string) bool {
 	recorded, err := os.ReadFile(filepath.Join(dir, sizeFile))
 	if err != nil {
 		return false
@@ -75,12 +75,12 @@ func (s *store) complete(dir string) bool {
 	return true
 }
 
-func (s *store) takeTurn(ctx context.Context, progress io.Writer) (*flock.Flock, error) {
+func (s *store) acquireLock(ctx context.Context, progress io.Writer) (*flock.Flock, error) {
 	lock := flock.New(filepath.Join(s.dir, ".lock"))
 	free, err := lock.TryLock()
 	if err == nil && !free {
 		fmt.Fprintln(progress, "another process is building the control plane: waiting for it")
-		_, err = lock.TryLockContext(ctx, lookAgain)
+		_, err = lock.TryLockContext(ctx, lockInterval)
 	}
 	if err != nil {
 		return nil, Explain("wait for the turn to build", err)
@@ -88,9 +88,9 @@ func (s *store) takeTurn(ctx context.Context, progress io.Writer) (*flock.Flock,
 	return lock, nil
 }
 
-// build makes the programs in a draft and puts it in place when it is whole. It
-// also removes drafts of builds that were killed; the lock says
-// that no process works on them.
+// build builds the programs in a draft and renames it when it is complete. It
+// also removes drafts of builds that were killed; the lock ensures
+// that no process uses them.
 func (s *store) build(ctx context.Context, final string, progress io.Writer) (err error) {
 	left, _ := filepath.Glob(filepath.Join(s.dir, drafts+"*"))
 	for _, dir := range left {
@@ -110,7 +110,7 @@ func (s *store) build(ctx context.Context, final string, progress io.Writer) (er
 	return nil
 }
 
-// fill compiles the module into dir and links all names to what comes out.
+// fill compiles the module into dir and links all names to the program.
 func (s *store) fill(ctx context.Context, dir string, progress io.Writer) error {
 	source := filepath.Join(dir, "module")
 	if err := os.Mkdir(source, 0o700); err != nil {

@@ -37,7 +37,7 @@ import (
 	"github.com/runlevel/runlevel/manifests"
 )
 
-// patience is far longer than anything takes that is to happen.
+// patience is the timeout of all waits, far longer than any of them takes.
 const patience = 5 * time.Minute
 
 // A MachineStage is a sandbox for controllers of machines. It starts when the first test needs it.
@@ -106,7 +106,7 @@ func (s *MachineStage) Client(t testing.TB) client.Client {
 }
 
 // Manage runs controllers in this process until the test ends, or stop is called. They see the objects of one namespace
-// only, and those without a namespace: the machines of other tests are none of theirs.
+// and cluster-wide objects only, not the machines of other tests.
 func (s *MachineStage) Manage(t testing.TB, namespace string, setUp func(ctrl.Manager) error) (stop func()) {
 	t.Helper()
 	return s.ManageIn(t, namespace, s.Sandbox(t).Config, setUp)
@@ -157,14 +157,14 @@ func (s *MachineStage) manage(t testing.TB, rest *rest.Config, seen cache.Option
 	return stop
 }
 
-// AwaitMachine waits until a Machine is as wanted, and returns it.
+// AwaitMachine waits until isWanted returns true for a Machine, and returns the Machine.
 func (s *MachineStage) AwaitMachine(t testing.TB, namespace, name string, isWanted func(*machinev1beta1.Machine) bool,
 ) *machinev1beta1.Machine {
 	t.Helper()
 	return Await(t, s.Client(t), &machinev1beta1.Machine{}, client.ObjectKey{Namespace: namespace, Name: name}, isWanted)
 }
 
-// Await waits until an object is as wanted, and returns it.
+// Await waits until isWanted returns true for an object, and returns the object.
 func Await[T client.Object](t testing.TB, reader client.Reader, object T, key client.ObjectKey, isWanted func(T) bool) T {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
@@ -191,9 +191,9 @@ func AwaitGone(t testing.TB, reader client.Reader, object client.Object, key cli
 	}
 }
 
-// AwaitCollector waits until the garbage collector has seen all objects of a kind: it would neither orphan nor keep a set
-// for machines that it does not know. It sees them in their order, and deletes one that is created last, whose owner is
-// gone.
+// AwaitCollector waits until the garbage collector has observed all objects of a kind: it would neither orphan nor keep a
+// set for machines that it has not observed. It observes them in order, so the wait is for the deletion of an object that
+// is created last, and whose owner does not exist.
 func AwaitCollector(t testing.TB, c client.Client, last client.Object) {
 	t.Helper()
 	last.SetOwnerReferences([]metav1.OwnerReference{{

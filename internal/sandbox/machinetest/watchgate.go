@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A WatchGate holds back what watches of a resource tell, while it is closed: a cache behind it lags.
+// A WatchGate holds back the events of the watches of a resource while it is closed, so that caches lag.
 type WatchGate struct {
 	resource string
 	mu       sync.Mutex
@@ -24,10 +24,10 @@ func NewWatchGate(resource string) *WatchGate {
 	return g
 }
 
-// Close has the watches tell nothing.
+// Close holds back all events.
 func (g *WatchGate) Close() { g.set(true) }
 
-// Open has the watches go on. Controllers whose watches are held do not end.
+// Open releases the events. Controllers whose watches are held do not end.
 func (g *WatchGate) Open() { g.set(false) }
 
 func (g *WatchGate) set(isClosed bool) {
@@ -37,7 +37,7 @@ func (g *WatchGate) set(isClosed bool) {
 	g.opened.Broadcast()
 }
 
-// Config returns one by which the resource is watched through the gate.
+// Config returns a client configuration whose watches of the resource go through the gate.
 func (g *WatchGate) Config(reach *rest.Config) *rest.Config {
 	gated := rest.CopyConfig(reach)
 	gated.Wrap(func(next http.RoundTripper) http.RoundTripper {

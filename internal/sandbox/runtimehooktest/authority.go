@@ -36,7 +36,7 @@ func newAuthority(t testing.TB) *authority {
 	return a
 }
 
-// serve returns how a server of these names speaks TLS.
+// serve returns the TLS configuration of a server with these names.
 func (a *authority) serve(t testing.TB, names []string) *tls.Config {
 	t.Helper()
 	template := &x509.Certificate{

@@ -1,5 +1,5 @@
 // Package runtimehooktest runs runtime extensions for tests: real HTTPS servers in the process of the test, each with a
-// certificate authority of its own, that answer hooks as the test says and remember what they were asked.
+// certificate authority of its own, that answer hooks as the test configures and record their requests.
 //
 // New is the call to start from:
 //
@@ -30,10 +30,10 @@ type TestExtension struct {
 	calls   []TestCall
 }
 
-// A TestCall is a request that an extension had.
+// A TestCall is a request that an extension received.
 type TestCall struct {
 	URL        string // path and query
-	ServerName string // that the client asked for in TLS
+	ServerName string // of the client's TLS handshake
 	Body       string
 }
 
@@ -50,7 +50,7 @@ func New(t testing.TB, names ...string) *TestExtension {
 	return e
 }
 
-// ClientConfig returns how the extension is reached.
+// ClientConfig returns the configuration of clients of the extension.
 func (e *TestExtension) ClientConfig() runtimev1.ClientConfig {
 	return runtimev1.ClientConfig{URL: e.server.URL, CABundle: e.ca}
 }
@@ -76,7 +76,7 @@ func (e *TestExtension) Serve(hook string, answer http.HandlerFunc) {
 // Stop closes the extension's port: connections to it are refused.
 func (e *TestExtension) Stop() { e.server.Close() }
 
-// Calls returns what the extension was asked so far.
+// Calls returns the requests that the extension has received so far.
 func (e *TestExtension) Calls() []TestCall {
 	e.mu.Lock()
 	defer e.mu.Unlock()

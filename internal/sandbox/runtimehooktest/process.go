@@ -13,8 +13,8 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
 
-// StartProcess runs an extension as a process of its own until the test ends, and returns how it is reached. The command gets the
-// flags of package extensionserver, and says where it listens.
+// StartProcess runs an extension as a process of its own until the test ends, and returns the configuration of its clients. The
+// command gets the flags of package extensionserver, and must log its address.
 func StartProcess(t testing.TB, command *exec.Cmd) runtimev1.ClientConfig {
 	t.Helper()
 	authority, folder := newAuthority(t), t.TempDir()
@@ -32,7 +32,7 @@ func StartProcess(t testing.TB, command *exec.Cmd) runtimev1.ClientConfig {
 		}
 	}
 	command.Args = append(command.Args, "--listen=127.0.0.1:0", "--cert-file="+certFile, "--key-file="+keyFile)
-	said, err := command.StderrPipe()
+	stderr, err := command.StderrPipe()
 	if err == nil {
 		err = command.Start()
 	}
@@ -43,24 +43,24 @@ func StartProcess(t testing.TB, command *exec.Cmd) runtimev1.ClientConfig {
 		_ = command.Process.Kill()
 		_ = command.Wait()
 	})
-	return runtimev1.ClientConfig{URL: "https://" + awaitAddress(t, bufio.NewScanner(said)), CABundle: authority.pem}
+	return runtimev1.ClientConfig{URL: "https://" + awaitAddress(t, bufio.NewScanner(stderr)), CABundle: authority.pem}
 }
 
-// awaitAddress reads what an extension says until it says where it listens. The rest goes to the test's own output.
-func awaitAddress(t testing.TB, said *bufio.Scanner) string {
+// awaitAddress reads the log of an extension up to its address, and returns that. Later lines go to the test's standard error.
+func awaitAddress(t testing.TB, stderr *bufio.Scanner) string {
 	t.Helper()
 	listens := regexp.MustCompile(` at (\S+:\d+)$`)
-	for said.Scan() {
-		if found := listens.FindStringSubmatch(said.Text()); found != nil {
+	for stderr.Scan() {
+		if found := listens.FindStringSubmatch(stderr.Text()); found != nil {
 			go func() {
-				for said.Scan() {
-					_, _ = os.Stderr.WriteString(said.Text() + "\n")
+				for stderr.Scan() {
+					_, _ = os.Stderr.WriteString(stderr.Text() + "\n")
 				}
 			}()
 			return found[1]
 		}
-		t.Log(said.Text())
+		t.Log(stderr.Text())
 	}
-	t.Fatalf("the extension has ended: %v", said.Err())
+	t.Fatalf("the extension has ended: %v", stderr.Err())
 	return ""
 }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Account makes a service account that may do some things in its namespace, and returns
-// how to connect as it. It may take a moment until the server has taken notice of rights.
+// Account creates a service account with rights in its namespace, and returns its client
+// configuration. It may take a moment until the API server has observed the rights.
 func (c *SharedSandbox) Account(t testing.TB, namespace, name string, may ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	accounts := c.Client(t).CoreV1().ServiceAccounts(namespace)
@@ -30,7 +30,7 @@ func (c *SharedSandbox) Account(t testing.TB, namespace, name string, may ...rba
 	return config
 }
 
-// allow gives an account a role in its namespace.
+// allow binds an account to a new role in its namespace.
 func (c *SharedSandbox) allow(t testing.TB, namespace, name string, may []rbacv1.PolicyRule) {
 	t.Helper()
 	meta, rbac := metav1.ObjectMeta{Name: name}, c.Client(t).RbacV1()

@@ -16,7 +16,7 @@ func (c *SharedSandbox) Connect(t testing.TB) *cluster.Cluster {
 	return Connect(t, c.Sandbox(t).Config)
 }
 
-// ConnectAs returns a connection to the sandbox as a user who may do what all may that are logged in.
+// ConnectAs returns a connection to the sandbox as a user with the rights of system:authenticated.
 func (c *SharedSandbox) ConnectAs(t testing.TB, user string) *cluster.Cluster {
 	t.Helper()
 	config := rest.CopyConfig(c.Sandbox(t).Config)

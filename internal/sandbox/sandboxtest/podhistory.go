@@ -15,12 +15,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A PodHistory has the pods of a namespace that there were since it began.
+// A PodHistory records the pods of a namespace.
 type PodHistory struct {
 	t         testing.TB
 	client    kubernetes.Interface
 	namespace string
-	look      func(now []corev1.Pod)
+	onChange  func(now []corev1.Pod)
 
 	mu   sync.Mutex
 	now  map[types.UID]corev1.Pod
@@ -28,26 +28,26 @@ type PodHistory struct {
 	seen map[string]chan struct{} // closed when a pod of this name is seen
 }
 
-// WatchPods begins a PodHistory, which ends with the test. Look is called with the pods that are there after each change of
-// one; it may be nil.
-func WatchPods(t testing.TB, config *rest.Config, namespace string, look func(now []corev1.Pod)) *PodHistory {
+// WatchPods begins a PodHistory, which ends with the test. After each change of a pod, onChange is called with all existing
+// pods; it may be nil.
+func WatchPods(t testing.TB, config *rest.Config, namespace string, onChange func(now []corev1.Pod)) *PodHistory {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &PodHistory{
-		t: t, client: client, namespace: namespace, look: look,
+		t: t, client: client, namespace: namespace, onChange: onChange,
 		now: map[types.UID]corev1.Pod{}, all: map[types.UID]corev1.Pod{}, seen: map[string]chan struct{}{},
 	}
-	there, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	existing, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pod := range there.Items {
+	for _, pod := range existing.Items {
 		h.now[pod.UID], h.all[pod.UID] = pod, pod
 	}
-	changes, err := client.CoreV1().Pods(namespace).Watch(t.Context(), metav1.ListOptions{ResourceVersion: there.ResourceVersion})
+	changes, err := client.CoreV1().Pods(namespace).Watch(t.Context(), metav1.ListOptions{ResourceVersion: existing.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func WatchPods(t testing.TB, config *rest.Config, namespace string, look func(no
 	go func() {
 		defer close(ended)
 		for event := range changes.ResultChan() {
-			h.take(event)
+			h.record(event)
 		}
 	}()
 	t.Cleanup(func() {
@@ -65,8 +65,8 @@ func WatchPods(t testing.TB, config *rest.Config, namespace string, look func(no
 	return h
 }
 
-// take takes in a change.
-func (h *PodHistory) take(event watch.Event) {
+// record records a change of a pod.
+func (h *PodHistory) record(event watch.Event) {
 	pod, isPod := event.Object.(*corev1.Pod)
 	if !isPod {
 		return
@@ -84,15 +84,15 @@ func (h *PodHistory) take(event watch.Event) {
 	if event.Type == watch.Deleted {
 		delete(h.now, pod.UID)
 	}
-	if h.look != nil {
-		h.look(slices.Collect(maps.Values(h.now)))
+	if h.onChange != nil {
+		h.onChange(slices.Collect(maps.Values(h.now)))
 	}
 }
 
-// markLabel is of pods that show how far a watch is.
+// markLabel marks the pods that catchUp creates.
 const markLabel = "sandbox.runlevel.dev/mark"
 
-// All returns all pods until now, each as it was last, in the order of their creation.
+// All returns the last states of all pods so far, in the order of their creation.
 func (h *PodHistory) All() []corev1.Pod {
 	h.t.Helper()
 	h.catchUp()
@@ -101,7 +101,7 @@ func (h *PodHistory) All() []corev1.Pod {
 	return slices.SortedFunc(maps.Values(h.all), func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 }
 
-// catchUp waits until all is seen that has happened until now: it makes a pod that never runs, and waits until that is seen.
+// catchUp waits until the watch has received all earlier changes: it creates a pod that never runs, and waits for its event.
 func (h *PodHistory) catchUp() {
 	h.t.Helper()
 	mark, seen := "mark-"+rand.String(10), make(chan struct{})

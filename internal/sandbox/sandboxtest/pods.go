@@ -9,25 +9,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// EndPod has a running pod end with an exit code. A pod that is to run until then is told so by the variable
-// SANDBOX_POD with the value "run".
+// EndPod has a running pod end with an exit code. The variable SANDBOX_POD with the value "run" keeps a pod running
+// until then.
 func (c *SharedSandbox) EndPod(t testing.TB, namespace, name string, exitCode int) {
 	t.Helper()
-	c.tellPod(t, namespace, name, "exit-code", strconv.Itoa(exitCode))
+	c.annotatePod(t, namespace, name, "exit-code", strconv.Itoa(exitCode))
 }
 
-// LogPod replaces what a running pod has written to its log. A client that follows the log reads the lines that are
-// more than before.
+// LogPod replaces the log of a running pod. A client that follows the log reads the lines beyond those it has
+// read.
 func (c *SharedSandbox) LogPod(t testing.TB, namespace, name, text string) {
 	t.Helper()
-	c.tellPod(t, namespace, name, "log", text)
+	c.annotatePod(t, namespace, name, "log", text)
 }
 
-// tellPod puts an annotation of the sandbox on a pod.
-func (c *SharedSandbox) tellPod(t testing.TB, namespace, name, what, value string) {
+// annotatePod sets an annotation of the sandbox on a pod.
+func (c *SharedSandbox) annotatePod(t testing.TB, namespace, name, what, value string) {
 	t.Helper()
-	told := map[string]any{"metadata": map[string]any{"annotations": map[string]string{"sandbox.runlevel.dev/" + what: value}}}
-	patch, err := json.Marshal(told)
+	object := map[string]any{"metadata": map[string]any{"annotations": map[string]string{"sandbox.runlevel.dev/" + what: value}}}
+	patch, err := json.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
 	}

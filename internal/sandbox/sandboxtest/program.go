@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// builds has one build at a time: of several, each would link the same program.
+// builds allows one build at a time: concurrent ones would link the same program.
 var builds sync.Mutex
 
 // Program builds a program of the module into bin, beside those of make build, and returns its path. A program that is

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
-// AuditAccount returns an audit policy that has the log of a sandbox tell of all that a service account asks for.
+// AuditAccount returns an audit policy that logs all requests of a service account.
 func AuditAccount(namespace, name string) string {
 	return fmt.Sprintf(`
 apiVersion: audit.k8s.io/v1
@@ -33,8 +33,8 @@ rules:
 // A roleRight is a verb on a resource of a group.
 type roleRight struct{ group, resource, verb string }
 
-// UnusedRights returns what the roles of some name among objects allow, and the audited account has never asked for. That
-// the account may do all it asks for, the rest of a test shows. Rights on excepted resources may be unused.
+// UnusedRights returns the rights of the roles of some name among objects that the audited account has never used. Missing
+// rights are found by the rest of a test. Rights on excepted resources may be unused.
 func UnusedRights(t testing.TB, s *sandbox.Sandbox, objects []*unstructured.Unstructured, role string, excepted ...string) []string {
 	t.Helper()
 	used, allowed := usedRights(t, s), rightsOf(t, objects, role)
@@ -43,7 +43,7 @@ func UnusedRights(t testing.TB, s *sandbox.Sandbox, objects []*unstructured.Unst
 	}
 	var unused []string
 	for _, right := range allowed {
-		isStreamed := right.verb == "list" && used[roleRight{right.group, right.resource, "watch"}] // servers that can't stream are asked for lists
+		isStreamed := right.verb == "list" && used[roleRight{right.group, right.resource, "watch"}] // only servers that can't stream get list requests
 		if !used[right] && !isStreamed && !slices.Contains(excepted, right.resource) {
 			unused = append(unused, fmt.Sprintf("%s %s.%s", right.verb, right.resource, right.group))
 		}
@@ -51,7 +51,7 @@ func UnusedRights(t testing.TB, s *sandbox.Sandbox, objects []*unstructured.Unst
 	return unused
 }
 
-// rightsOf returns what the roles of a name allow.
+// rightsOf returns the rights of the roles of a name.
 func rightsOf(t testing.TB, objects []*unstructured.Unstructured, name string) []roleRight {
 	t.Helper()
 	var all []roleRight
@@ -77,7 +77,7 @@ func rightsOf(t testing.TB, objects []*unstructured.Unstructured, name string) [
 	return all
 }
 
-// usedRights returns what the audited account has asked for.
+// usedRights returns the rights that the audited account has used.
 func usedRights(t testing.TB, s *sandbox.Sandbox) map[roleRight]bool {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.Logs, "audit.log"))

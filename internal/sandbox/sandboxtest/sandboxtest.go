@@ -37,7 +37,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
-// patience is how long Await waits: far longer than anything takes, even on a
+// patience is the timeout of Await, far longer than any wait takes, even on a
 // busy machine.
 const patience = 5 * time.Minute
 
@@ -111,9 +111,9 @@ func (c *SharedSandbox) Namespace(t testing.TB) string {
 	return made.Name
 }
 
-// Await watches one object, by its key "namespace/name" or "name", until it is as
-// wanted, and returns it; wanted gets nil while there is none. If that never
-// happens, the test fails and shows the object as it was last.
+// Await watches an object, by its key "namespace/name" or "name", until wanted returns true,
+// and returns the object. Wanted is called with nil while it does not exist. At the timeout,
+// the test fails with the last state of the object.
 func Await[T any](t testing.TB, c *SharedSandbox, resource schema.GroupVersionResource, key string, wanted func(*T) bool) *T {
 	t.Helper()
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)

@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Tap returns a connection whose requests go through a function of the test, which may look at them, answer
-// them itself, or send them on.
+// Tap returns a client configuration whose requests go through a function of the test, which may inspect them, answer
+// them itself, or send them.
 func Tap(config *rest.Config, tap func(request *http.Request, send http.RoundTripper) (*http.Response, error)) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {

@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// clusterTitle says what would be done to a cluster.
+// clusterTitle returns the title of the plan of a cluster.
 func (v Printer) clusterTitle() string {
 	p := v.Plan
 	title := fmt.Sprintf("%s of release %s", p.Cluster.Mode, p.To.Name)
@@ -30,44 +30,44 @@ func (v Printer) clusterTitle() string {
 	return fmt.Sprintf("%s (%s)", title, updates()[p.Update])
 }
 
-// clusterNotes returns the gate's findings, and what could not be found out about the cluster.
+// clusterNotes returns the gate's findings, and what is not known about the cluster.
 func (v Printer) clusterNotes() []string {
 	if v.Plan.Cluster == nil {
 		return nil
 	}
-	var said []string
+	var parts []string
 	for _, found := range v.Plan.Cluster.Gate {
 		verb := "warns"
 		if found.Severity == plan.Blocking {
 			verb = "would refuse"
 		}
-		said = append(said, fmt.Sprintf("the gate %s: %s: %s", verb, found.Check, found.Message))
+		parts = append(parts, fmt.Sprintf("the gate %s: %s: %s", verb, found.Check, found.Message))
 	}
 	for _, note := range v.Plan.Cluster.Notes {
-		said = append(said, "not known: "+note)
+		parts = append(parts, "not known: "+note)
 	}
-	return said
+	return parts
 }
 
-// whyInCluster says what only a cluster knows of an object.
+// whyInCluster returns the notes on an object that only the plan of a cluster has.
 func whyInCluster(e plan.ObjectPlan) []string {
-	var said []string
-	if e.Unchecked != "" && e.Unchecked != e.Why && !e.Recreated { // which says as much
-		said = append(said, "not checked by the cluster: "+printable.Line(e.Unchecked))
+	var parts []string
+	if e.Unchecked != "" && e.Unchecked != e.Why && !e.Recreated { // Recreated implies it
+		parts = append(parts, "not checked by the cluster: "+printable.Line(e.Unchecked))
 	}
 	if len(e.Adopted) > 0 {
-		said = append(said, "adopted from "+printable.Line(strings.Join(e.Adopted, ", ")))
+		parts = append(parts, "adopted from "+printable.Line(strings.Join(e.Adopted, ", ")))
 	}
 	if e.TakesAlong == nil || e.TakesAlong.Objects == 0 {
-		return said
+		return parts
 	}
 	if e.Action == plan.Dropped {
-		return append(said, "deleting it would take along "+e.TakesAlong.String())
+		return append(parts, "deleting it would take along "+e.TakesAlong.String())
 	}
-	return append(said, "takes along "+e.TakesAlong.String())
+	return append(parts, "takes along "+e.TakesAlong.String())
 }
 
-// Diff writes what would change in a cluster, object by object, with all fields.
+// Diff writes the changes of a cluster, object by object, with all fields.
 func (v Printer) Diff(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	for _, line := range v.clusterNotes() {
@@ -91,14 +91,14 @@ func (v Printer) Diff(out io.Writer) error {
 	return w.Flush()
 }
 
-// writeWhole writes an object that is created, if all is to be shown.
+// writeWhole writes an object that is created, if All is set.
 func (v Printer) writeWhole(w io.Writer, e plan.ObjectPlan) {
 	if !v.All || e.Whole == nil {
 		return
 	}
 	text, err := yaml.Marshal(e.Whole)
 	if err != nil {
-		return // of values that come from JSON
+		return // values that come from JSON can always be written
 	}
 	writeLines(w, "    ", string(text))
 }

@@ -110,7 +110,7 @@ x ConfigMap refused (0000_10_web_a.yaml:0)
 	}
 	same := planOf([]plan.ObjectPlan{configMap(plan.Unchanged, "web", "same")}, nil)
 	same.Cluster = &plan.ClusterInfo{}
-	if got := diff(show.Printer{Plan: same}); got != "nothing would change: the cluster is as the release says\n" {
+	if got := diff(show.Printer{Plan: same}); got != "nothing would change: the cluster matches the release\n" {
 		t.Error(got)
 	}
 	if got := markdown(t, show.Printer{Plan: &plan.Plan{Cluster: same.Cluster}}); strings.Contains(got, "|") {

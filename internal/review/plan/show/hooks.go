@@ -7,7 +7,7 @@ import (
 	"github.com/runlevel/runlevel/internal/review/plan"
 )
 
-// hooks says in a few lines what an update does about the lifecycle hooks of a Deployment.
+// hooks returns the lines about the lifecycle hooks of a Deployment.
 func (v Printer) hooks(e plan.ObjectPlan) []string {
 	var lines []string
 	running := e.RunningHooks()
@@ -33,11 +33,11 @@ func (v Printer) hooks(e plan.ObjectPlan) []string {
 }
 
 // verb returns the first text for a plan of two releases, and the second for one of a cluster.
-func (v Printer) verb(does, would string) string {
+func (v Printer) verb(definite, conditional string) string {
 	if v.Plan.Cluster != nil {
-		return would
+		return conditional
 	}
-	return does
+	return definite
 }
 
 // hookNames names hooks with their failure policies: "pre (Abort), post (Retry)".

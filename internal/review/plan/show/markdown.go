@@ -20,49 +20,49 @@ const (
 )
 
 // Markdown writes the plan for a pull request: numbers, what needs attention, and the
-// rest to unfold. It has less than 60,000 characters, and says what is cut.
+// rest to unfold. It has less than 60,000 characters, and a note on what is cut.
 func (v Printer) Markdown(out io.Writer) error {
 	m := &markdown{}
-	m.add("## %s\n\n", sentence(capital(v.title())))
+	m.add("## %s\n\n", escapeMarkdown(capital(v.title())))
 	if nothing := v.reasonOfNoChange(); nothing != "" {
-		m.add("%s.\n\n", sentence(capital(nothing)))
+		m.add("%s.\n\n", escapeMarkdown(capital(nothing)))
 	}
 	v.markdownCounts(m)
 	v.markdownWarnings(m)
 	v.markdownGroups(m)
 	if cut := m.cut(); cut != "" {
-		m.add("\n**This is cut.** There is no room for %s: run %s.\n", cut, code(v.Command))
+		m.add("\n**This is cut.** There is no room for %s: run %s.\n", cut, codeSpan(v.Command))
 	}
 	_, err := io.WriteString(out, m.text.String())
 	return err
 }
 
-// A markdown is a text that must not become too long.
+// A markdown is a Markdown text of limited length.
 type markdown struct {
 	text      strings.Builder
 	hasGroups bool
-	// What there was no room for: warnings, the details of objects that are named, and objects.
+	// Counts of what is cut: warnings, details of objects that are listed, and objects.
 	cutWarnings, cutDetails, cutObjects int
 }
 
-// cut says what there was no room for; "" if there was for all.
+// cut returns what is cut, in words; "" if nothing is.
 func (m *markdown) cut() string {
-	var said []string
+	var parts []string
 	if m.cutWarnings > 0 {
-		said = append(said, printable.Count(m.cutWarnings, "more warning"))
+		parts = append(parts, printable.Count(m.cutWarnings, "more warning"))
 	}
 	if m.cutDetails > 0 {
-		said = append(said, "the details of "+printable.Count(m.cutDetails, "object"))
+		parts = append(parts, "the details of "+printable.Count(m.cutDetails, "object"))
 	}
 	if m.cutObjects > 0 {
-		said = append(said, printable.Count(m.cutObjects, "more object"))
+		parts = append(parts, printable.Count(m.cutObjects, "more object"))
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(parts, ", ")
 }
 
 func (m *markdown) add(format string, args ...any) { fmt.Fprintf(&m.text, format, args...) }
 
-// fits says whether there is room for so much more.
+// fits reports whether there is room for more bytes.
 func (m *markdown) fits(more int) bool { return m.text.Len()+more <= maxMarkdown }
 
 func (v Printer) markdownCounts(m *markdown) {
@@ -78,24 +78,24 @@ func (v Printer) markdownCounts(m *markdown) {
 }
 
 func (v Printer) markdownWarnings(m *markdown) {
-	warnings, beside := v.Plan.Warnings, v.clusterNotes()
-	if len(warnings) == 0 && len(beside) == 0 {
+	warnings, notes := v.Plan.Warnings, v.clusterNotes()
+	if len(warnings) == 0 && len(notes) == 0 {
 		return
 	}
 	m.add("\n### Needs attention\n\n")
-	for _, line := range beside {
-		m.add("- %s\n", sentence(line))
+	for _, line := range notes {
+		m.add("- %s\n", escapeMarkdown(line))
 	}
-	told := 0
+	shown := 0
 	for _, warning := range warnings[:min(len(warnings), maxMarkdownWarnings)] {
-		text := fmt.Sprintf("- %s: %s\n", code(warning.ID.String()), sentence(warning.Message))
+		text := fmt.Sprintf("- %s: %s\n", codeSpan(warning.ID.String()), escapeMarkdown(warning.Message))
 		if !m.fits(len(text)) {
 			break
 		}
 		m.add("%s", text)
-		told++
+		shown++
 	}
-	if m.cutWarnings = len(warnings) - told; m.cutWarnings > 0 {
+	if m.cutWarnings = len(warnings) - shown; m.cutWarnings > 0 {
 		m.add("- and %s\n", printable.Count(m.cutWarnings, "more warning"))
 	}
 }
@@ -108,12 +108,12 @@ func (v Printer) markdownGroups(m *markdown) {
 	}
 }
 
-// markdownGroup writes as much of a group as there is room for.
+// markdownGroup writes the objects of a group for which there is room.
 func (v Printer) markdownGroup(m *markdown, g *group) {
 	var body strings.Builder
-	head := fmt.Sprintf("\n<details><summary>%s: %s</summary>\n\n", quoted(g.title), g.markdownSummary())
+	head := fmt.Sprintf("\n<details><summary>%s: %s</summary>\n\n", htmlCode(g.title), g.markdownSummary())
 	if g.from != "" {
-		head += fmt.Sprintf("All of it comes from %s.\n\n", code(g.from))
+		head += fmt.Sprintf("All of it comes from %s.\n\n", codeSpan(g.from))
 	}
 	if !m.hasGroups {
 		head = "\n### Object by object\n" + head
@@ -140,56 +140,56 @@ func (v Printer) markdownGroup(m *markdown, g *group) {
 	}
 }
 
-// markdownSummary counts what happens in a group.
+// markdownSummary returns the counts of the actions in a group.
 func (g *group) markdownSummary() string {
 	counts := map[plan.PlannedAction]int{}
 	for _, e := range g.entries {
 		counts[e.Action]++
 	}
-	var said []string
+	var parts []string
 	for _, action := range plan.Actions() {
 		if counts[action] > 0 {
-			said = append(said, fmt.Sprintf("%d %s", counts[action], action))
+			parts = append(parts, fmt.Sprintf("%d %s", counts[action], action))
 		}
 	}
 	if g.hidden > 0 {
-		said = append(said, fmt.Sprintf("%d unchanged", g.hidden))
+		parts = append(parts, fmt.Sprintf("%d unchanged", g.hidden))
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(parts, ", ")
 }
 
-// markdownEntry writes an object with its details, and without.
+// markdownEntry returns an object with its details, and without.
 func (v Printer) markdownEntry(g *group, e plan.ObjectPlan) (whole, named string) {
 	var out strings.Builder
-	fmt.Fprintf(&out, "- **%s** %s", e.Action, code(e.ID.String()))
+	fmt.Fprintf(&out, "- **%s** %s", e.Action, codeSpan(e.ID.String()))
 	if why := g.why(e); why != "" {
-		fmt.Fprintf(&out, ": %s", sentence(why))
+		fmt.Fprintf(&out, ": %s", escapeMarkdown(why))
 	}
 	out.WriteString("\n")
 	named = out.String()
 	for _, line := range v.hooks(e) {
-		fmt.Fprintf(&out, "  - %s\n", sentence(line))
+		fmt.Fprintf(&out, "  - %s\n", escapeMarkdown(line))
 	}
 	changes, descriptions, more := listedChanges(e, maxMarkdownFields)
 	for _, change := range changes {
 		d := differenceOf(e.Kind, change, false)
-		fmt.Fprintf(&out, "  - %s: %s → %s%s\n", code(d.path), code(d.old), code(d.new), sentence(d.remark()))
+		fmt.Fprintf(&out, "  - %s: %s → %s%s\n", codeSpan(d.path), codeSpan(d.old), codeSpan(d.new), escapeMarkdown(d.remark()))
 		if len(d.lines) > 0 {
-			out.WriteString(fenced("diff", strings.Join(d.lines, "\n"), "    "))
+			out.WriteString(codeBlock("diff", strings.Join(d.lines, "\n"), "    "))
 		}
 	}
 	if rest := unlistedCounts(descriptions, more); rest != "" {
 		fmt.Fprintf(&out, "  - %s\n", rest)
 	}
 	if text, file, language := v.tombstone(e); text != "" {
-		fmt.Fprintf(&out, "  - to delete it, put this into %s:\n", code(file))
-		out.WriteString(fenced(language, text, "    "))
+		fmt.Fprintf(&out, "  - to delete it, put this into %s:\n", codeSpan(file))
+		out.WriteString(codeBlock(language, text, "    "))
 	}
 	return out.String(), named
 }
 
-// code is a text that nothing in it can end.
-func code(text string) string {
+// codeSpan returns a code span that no text in it can end.
+func codeSpan(text string) string {
 	text = shortLine(text)
 	if text == "" {
 		text = " "
@@ -201,8 +201,8 @@ func code(text string) string {
 	return fence + text + fence
 }
 
-// fenced is a block of text that nothing in it can end.
-func fenced(language, text, indent string) string {
+// codeBlock returns a code block that no text in it can end.
+func codeBlock(language, text, indent string) string {
 	fence := strings.Repeat("`", max(3, longestRun(text)+1))
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s%s%s\n", indent, fence, language)
@@ -211,7 +211,7 @@ func fenced(language, text, indent string) string {
 	return out.String()
 }
 
-// longestRun is how many backticks stand side by side.
+// longestRun returns the length of the longest run of backticks.
 func longestRun(text string) int {
 	longest, run := 0, 0
 	for _, r := range text {
@@ -223,10 +223,10 @@ func longestRun(text string) int {
 	return longest
 }
 
-// sentence is a text in which nothing is markup: neither for Markdown, nor for those
-// who make links of names, numbers and hashes, pictures of :names: and formulas of
-// $dollars$. A space of no width keeps them from it.
-func sentence(text string) string {
+// escapeMarkdown escapes all markup in a text: that of Markdown, and that of code hosts,
+// which make links of names, numbers and hashes, emojis of :names: and formulas of
+// $dollars$. A zero-width space prevents the latter.
+func escapeMarkdown(text string) string {
 	var out strings.Builder
 	plain := colons.ReplaceAllString(shortLine(text), ":"+noWidth+"$1")
 	plain = hashes.ReplaceAllStringFunc(plain, func(hash string) string { return piece.ReplaceAllString(hash, "$0"+noWidth) })
@@ -247,23 +247,23 @@ func sentence(text string) string {
 
 const noWidth = "\u200b"
 
-// What becomes a picture, and what is taken for the hash of a commit.
+// Text that becomes an emoji, and text that looks like the hash of a commit.
 var (
 	colons = regexp.MustCompile(`:([A-Za-z0-9_+-])`)
 	hashes = regexp.MustCompile(`\b[0-9a-fA-F]{7,40}\b`)
 	piece  = regexp.MustCompile(`.{6}`) // of a hash, too short to be taken for one
 )
 
-// quoted is a text for HTML.
-func quoted(text string) string {
+// htmlCode returns a text as HTML code.
+func htmlCode(text string) string {
 	return "<code>" + html.EscapeString(printable.Line(text)) + "</code>"
 }
 
-// maxShort is how long what strangers wrote may be where there is little room.
+// maxShort is how long a text from a manifest or a cluster may be in a line.
 const maxShort = 300
 
-// shortLine is a text in a line, cut after it has become fit to be shown: what stands for
-// one character may be ten.
+// shortLine returns a text in a line, cut after it is escaped: an escaped character may have ten
+// characters.
 func shortLine(text string) string {
 	return printable.Shorten(printable.Line(printable.Shorten(text, maxShort)), maxShort)
 }

@@ -1,8 +1,8 @@
-// Package show writes a plan for people: as text for a terminal, as Markdown for a pull
+// Package show prints a plan: as text for a terminal, as Markdown for a pull
 // request, and the plan of a cluster as a diff.
 //
-// It leaves out repetitions, and says what it leaves out; what
-// happens is for package plan to say. Nothing that stands in a manifest can become
+// It leaves out repetitions, and counts what it leaves out; package plan decides
+// what happens. No text of a manifest can become
 // markup or an escape sequence.
 //
 // A Printer is the value to start from; Text, Markdown and Diff are its methods.
@@ -18,21 +18,21 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A Printer is a plan and what to say about it.
+// A Printer prints a plan.
 type Printer struct {
 	Plan *plan.Plan
-	// From and To are what to call a release that has no version.
+	// From and To are the names of releases that have no version.
 	From, To string
-	// All shows what is unchanged, too, and cuts nothing (in text).
+	// All shows unchanged objects, too, and cuts nothing (in text).
 	All bool
-	// Command is what shows all of what Markdown has no room for.
+	// Command is the command that prints the whole plan, for the note on what Markdown has cut.
 	Command string
-	// PathOf is where a file of a release is written, if that is not its place in the
-	// release.
+	// PathOf returns the source of a file of the release, for hints at what to edit. Nil returns the
+	// file itself.
 	PathOf func(file string) string
 }
 
-// title says what is compared.
+// title returns the title of a plan.
 func (v Printer) title() string {
 	p := v.Plan
 	if p.Cluster != nil {
@@ -59,7 +59,7 @@ func (v Printer) reasonOfNoChange() string {
 	case !p.IsEmpty():
 		return ""
 	case p.Cluster != nil:
-		return "nothing would change: the cluster is as the release says"
+		return "nothing would change: the cluster matches the release"
 	case p.From.Hash == p.To.Hash && p.From.Version != p.To.Version:
 		return "the two releases have the same manifests"
 	case p.From.Hash == p.To.Hash:
@@ -69,7 +69,7 @@ func (v Printer) reasonOfNoChange() string {
 	}
 }
 
-// sign is what a line begins with.
+// sign returns the sign of an action, with which its lines begin.
 func sign(action plan.PlannedAction) string {
 	switch action {
 	case plan.Created, plan.Included, plan.Revived:
@@ -91,7 +91,7 @@ func sign(action plan.PlannedAction) string {
 	}
 }
 
-// counted says what an action is, of one object or several.
+// counted returns the words for an action, of one object or several.
 func counted(action plan.PlannedAction, count int) string {
 	words := countedWords[action]
 	if count == 1 {
@@ -100,7 +100,7 @@ func counted(action plan.PlannedAction, count int) string {
 	return words.several
 }
 
-// countedWords are what actions are of several objects, and of one if that differs.
+// countedWords are the words for an action of several objects, and of one if they differ.
 var countedWords = map[plan.PlannedAction]struct{ several, one string }{
 	plan.Created:         {several: "created"},
 	plan.Included:        {several: "created, let in by the filters"},
@@ -125,14 +125,14 @@ var countedWords = map[plan.PlannedAction]struct{ several, one string }{
 // A group is the objects of a component in a level.
 type group struct {
 	title   string
-	from    string // where all of several have come from; "" if they have not
+	from    string // the heading from which all entries were moved; "" if they were not
 	isGone  bool   // no manifest of the new release is in it
 	entries []plan.ObjectPlan
-	hidden  int // entries that nothing happens to, and which are not among the others
+	hidden  int // unchanged objects that are not among the entries
 }
 
-// groups are in the order in which they begin in the update. What is absent from the new release stands
-// behind the rest of its component, or at the end.
+// groups returns the groups in the order in which they begin in the update. Objects that the new release does not have
+// follow the others of their component, or come last.
 func (v Printer) groups() []*group {
 	var groups []*group
 	known := map[string]*group{}
@@ -162,8 +162,8 @@ func (v Printer) groups() []*group {
 	return groups
 }
 
-// origin is where all that both releases have in a group has come from, if it is more
-// than one object: then it is said once.
+// origin returns the heading from which all objects of a group were moved, which is then printed once; "" if there is no
+// such heading, or only one object.
 func (g *group) origin() string {
 	from, count := "", 0
 	for _, e := range g.entries {
@@ -195,22 +195,22 @@ func heading(p plan.Position) string {
 // notInRelease is the heading of objects that only the cluster has.
 const notInRelease = "in the cluster, and not in the release"
 
-// why says what is special about an object of a group, in a sentence; "" if nothing is.
+// why returns the notes on an object of a group, in a sentence; "" if there are none.
 func (g *group) why(e plan.ObjectPlan) string {
-	var said []string
+	var parts []string
 	if e.IsMoved() && g.from == "" {
-		said = append(said, "it comes from "+heading(*e.Old))
+		parts = append(parts, "it comes from "+heading(*e.Old))
 	}
 	switch {
 	case e.With != nil && (e.With.Kind == "Namespace" || e.With.Kind == "CustomResourceDefinition"):
-		said = append(said, "with its "+e.With.Kind) // whose name can be told from the object's
+		parts = append(parts, "with its "+e.With.Kind) // its name is clear from the object's
 	case e.Why != "":
-		said = append(said, printable.Line(e.Why))
+		parts = append(parts, printable.Line(e.Why))
 	}
 	if e.RenamedTo != nil {
-		said = append(said, e.RenamedTo.String()+" seems to follow it")
+		parts = append(parts, e.RenamedTo.String()+" seems to follow it")
 	}
-	return strings.Join(append(said, whyInCluster(e)...), "; ")
+	return strings.Join(append(parts, whyInCluster(e)...), "; ")
 }
 
 // listedChanges returns the changes of an object that are listed. Descriptions in a CustomResourceDefinition
@@ -229,16 +229,16 @@ func listedChanges(e plan.ObjectPlan, limit int) (changes []plan.FieldChange, de
 	return changes, descriptions, more
 }
 
-// isDescription says whether a change is one of a description, and not of a field of that
-// name, which is a schema.
+// isDescription reports whether a change is one of a schema's description, and not of the schema of a
+// field with that name.
 func isDescription(change plan.FieldChange) bool {
 	_, wasSchema := change.Old.(map[string]any)
 	_, isSchema := change.New.(map[string]any)
 	return change.Path[len(change.Path)-1].Key == "description" && !wasSchema && !isSchema
 }
 
-// tombstone is what to put where, to delete an object; "" if there is nothing, or nothing
-// of its own.
+// tombstone returns the tombstone of an object and the file to add it to; "" if it needs
+// none of its own.
 func (v Printer) tombstone(e plan.ObjectPlan) (text, file, language string) {
 	if e.CoveredBy != nil || e.Tombstone == "" {
 		return "", "", ""
@@ -256,7 +256,7 @@ func (v Printer) tombstone(e plan.ObjectPlan) (text, file, language string) {
 	return e.Tombstone, file, language
 }
 
-// unlistedCounts says how many changes are not listed; "" if all are.
+// unlistedCounts returns the number of changes that are not listed, in words; "" if all are.
 func unlistedCounts(descriptions, more int) string {
 	var left []string
 	if descriptions > 0 {

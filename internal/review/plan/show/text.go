@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// How much text shows, unless it is to show all.
+// Limits of Text, unless All is set.
 const (
 	maxFields   = 40 // of an object
 	maxWarnings = 20 // of a reason
@@ -31,7 +31,7 @@ func (v Printer) Text(out io.Writer) error {
 	return w.Flush()
 }
 
-// textCounts are the numbers, and what the signs mean.
+// textCounts writes the counts of actions, with their signs.
 func (v Printer) textCounts(w io.Writer) {
 	for _, action := range plan.Actions() {
 		if count := v.Plan.Counts[action]; count > 0 {
@@ -40,14 +40,14 @@ func (v Printer) textCounts(w io.Writer) {
 	}
 }
 
-// textWarnings are what must be seen first.
+// textWarnings writes the warnings and notes.
 func (v Printer) textWarnings(w io.Writer) {
-	beside := v.clusterNotes()
-	if len(v.Plan.Warnings) == 0 && len(beside) == 0 {
+	notes := v.clusterNotes()
+	if len(v.Plan.Warnings) == 0 && len(notes) == 0 {
 		return
 	}
 	fmt.Fprintf(w, "\nneeds attention\n")
-	for _, line := range beside {
+	for _, line := range notes {
 		fmt.Fprintf(w, "  %s\n", printable.Line(line))
 	}
 	shown := map[plan.Reason]int{}
@@ -67,19 +67,19 @@ func (v Printer) textGroup(w io.Writer, g *group) {
 	if len(g.entries) == 0 {
 		return
 	}
-	var said []string
+	var parts []string
 	if g.isGone {
-		said = append(said, "no longer in the release")
+		parts = append(parts, "no longer in the release")
 	}
 	if g.from != "" {
-		said = append(said, "from "+g.from)
+		parts = append(parts, "from "+g.from)
 	}
 	if g.hidden > 0 {
-		said = append(said, fmt.Sprintf("%d unchanged", g.hidden))
+		parts = append(parts, fmt.Sprintf("%d unchanged", g.hidden))
 	}
 	fmt.Fprintf(w, "\n%s", g.title)
-	if len(said) > 0 {
-		fmt.Fprintf(w, "  (%s)", strings.Join(said, ", "))
+	if len(parts) > 0 {
+		fmt.Fprintf(w, "  (%s)", strings.Join(parts, ", "))
 	}
 	fmt.Fprintln(w)
 	for _, e := range g.entries {
@@ -107,7 +107,7 @@ func (v Printer) textEntry(w io.Writer, g *group, e plan.ObjectPlan) {
 	}
 }
 
-// limit is how many fields of an object are shown; 0 if all are.
+// limit returns how many fields of an object are shown; 0 if all are.
 func (v Printer) limit() int {
 	if v.All {
 		return 0

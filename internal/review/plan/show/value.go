@@ -17,23 +17,23 @@ import (
 // maxValue is how many characters of a value are shown.
 const maxValue = 72
 
-// A difference is how a field changes: in a line, or in several.
+// A difference is the change of a field: in a line, or in several.
 type difference struct {
 	path     string
 	old, new string   // in a line
-	lines    []string // that go and come, with "-" and "+" in front, of a text of several
+	lines    []string // of a text of several lines: those that differ, with "-" or "+" in front
 	refused  bool
 
-	overwrites string // whose value it is
+	overwrites string // the managers that have set the old value
 }
 
-// differenceOf writes a change of an object of some kind, and cuts what is long unless all of it
-// is wanted.
+// differenceOf formats a change of an object of some kind, and cuts long values unless all is
+// set.
 func differenceOf(kind string, change plan.FieldChange, all bool) difference {
 	d := difference{path: printable.Line(pathOf(kind, change.Path)), refused: change.Refused, overwrites: strings.Join(change.Overwrites, ", ")}
 	old, isText := change.Old.(string)
 	next, isTextToo := change.New.(string)
-	isPlain := isText && isTextToo // and no number can be taken for one of them
+	isPlain := isText && isTextToo // without quotes, no number could be mistaken for one of them
 	if (isPlain || all) && strings.Contains(old+next, "\n") {
 		var before, after string
 		d.old, before = linesOf(change.Old)
@@ -57,14 +57,14 @@ func differenceOf(kind string, change plan.FieldChange, all bool) difference {
 // definition is the kind whose paths are long.
 const definition = "CustomResourceDefinition"
 
-// pathOf writes a path. One in a schema is written as the field that it describes, and
-// what of the schema it is: "version v1: spec.size: maximum".
+// pathOf formats a path. A path in a schema is formatted as the field that the schema describes, and
+// the path in its schema: "version v1: spec.size: maximum".
 func pathOf(kind string, path fields.Path) string {
 	// spec.versions[name=v1].schema.openAPIV3Schema and what is below it
 	if kind != definition || len(path) < 6 || path[1].Key != "versions" || path[2].Value == "" || path[4].Key != "openAPIV3Schema" {
 		return path.String()
 	}
-	said, below := "version "+path[2].Value+": ", path[5:]
+	result, below := "version "+path[2].Value+": ", path[5:]
 	field := ""
 	for len(below) > 0 {
 		step, length := "", 1
@@ -81,17 +81,17 @@ func pathOf(kind string, path fields.Path) string {
 		}
 		field, below = field+step, below[length:]
 	}
-	said += strings.TrimPrefix(field, ".")
+	result += strings.TrimPrefix(field, ".")
 	if len(below) > 0 && field != "" {
-		said += ": "
+		result += ": "
 	}
-	return said + below.String()
+	return result + below.String()
 }
 
-// none is what stands for a field that is not there.
+// none stands for a field that does not exist.
 const none = "(none)"
 
-// text is a value in a line.
+// text formats a value in a line.
 func text(value any, isPlain bool) string {
 	written, isText := value.(string)
 	switch {
@@ -106,7 +106,7 @@ func text(value any, isPlain bool) string {
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(value); err != nil {
-		return fmt.Sprintf("(%T)", value) // no value that comes from YAML
+		return fmt.Sprintf("(%T)", value) // never for values that come from YAML
 	}
 	return printable.Line(strings.TrimSpace(out.String()))
 }
@@ -135,7 +135,7 @@ func cutAroundDifference(old, next string) (string, string) {
 	return cut(a, same), cut(b, same)
 }
 
-// context is how much of what is the same is shown in front of a difference.
+// context is how many equal characters are shown in front of a difference.
 const context = 20
 
 func cut(text []rune, difference int) string {

@@ -1,0 +1,148 @@
+package machinetest
+
+import (
+	"fmt"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+)
+
+// otherMachines is how many machines are deleted before the hook of an OvertakingMachine is removed.
+const otherMachines = 12
+
+// An OvertakingMachine is a deleted machine that a hook holds, and functions of its API for other machines.
+type OvertakingMachine struct {
+	Machine client.Object // has the hook
+	Status  string        // a merge patch that gives it a node
+	IsHeld  func(client.Object) bool
+	Unhook  string // a merge patch that removes the hook
+	// New returns a machine of that name without a hook, which one reconciliation deletes.
+	New func(name string) client.Object
+	// SetUp adds a controller with one worker.
+	SetUp func(ctrl.Manager) error
+}
+
+// ExpectOvertaking deletes many machines while the only worker is busy with the first of them, and removes the hook. It
+// expects that the machine that had the hook is reconciled before most of the others.
+func (s *MachineStage) ExpectOvertaking(t testing.TB, m OvertakingMachine) {
+	t.Helper()
+	c, key, log := s.Client(t), client.ObjectKeyFromObject(m.Machine), newReadLog("other-0")
+	var cached client.Reader
+	s.ManageIn(t, key.Namespace, sandboxtest.Tap(s.Sandbox(t).Config, log.tap), func(mgr ctrl.Manager) error {
+		cached = mgr.GetClient()
+		return m.SetUp(mgr)
+	})
+	others := make([]client.Object, otherMachines)
+	for i := range others {
+		others[i] = m.New(fmt.Sprintf("other-%d", i))
+	}
+	createMachines(t, c, append(others, m.Machine))
+	must(t, c.Status().Patch(t.Context(), m.Machine, merge(m.Status)))
+	must(t, c.Delete(t.Context(), m.Machine))
+	Await(t, c, m.Machine, key, m.IsHeld)
+
+	defer log.open()
+	must(t, c.Delete(t.Context(), others[0]))
+	log.awaitHeld(t)
+	for _, machine := range others[1:] {
+		must(t, c.Delete(t.Context(), machine))
+	}
+	must(t, c.Patch(t.Context(), m.Machine, merge(m.Unhook)))
+	Await(t, cached, m.Machine, key, func(machine client.Object) bool { return !m.IsHeld(machine) })
+	log.open()
+	AwaitGone(t, c, m.Machine, key)
+	if before := log.before(key.Name); before > otherMachines/2 {
+		t.Errorf("%d of %d machines that were deleted later went before the one whose hook was removed", before, otherMachines)
+	}
+}
+
+// createMachines creates machines, and waits until the controller has seen them.
+func createMachines(t testing.TB, c client.Client, machines []client.Object) {
+	t.Helper()
+	for _, machine := range machines {
+		must(t, c.Create(t.Context(), machine))
+	}
+	for _, machine := range machines {
+		Await(t, c, machine, client.ObjectKeyFromObject(machine), func(m client.Object) bool { return len(m.GetFinalizers()) > 0 })
+	}
+}
+
+func merge(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A readLog records the machines that a controller reads, in their order. Each reconciliation of a machine that is being
+// deleted begins with a read. The reads of one machine are held until the log is opened.
+type readLog struct {
+	holds   string
+	isHeld  chan struct{} // closed when the machine is read
+	held    func()
+	mayPass chan struct{}
+	open    func()
+
+	mu    sync.Mutex
+	names []string
+}
+
+func newReadLog(holds string) *readLog {
+	l := &readLog{holds: holds, isHeld: make(chan struct{}), mayPass: make(chan struct{})}
+	l.held, l.open = sync.OnceFunc(func() { close(l.isHeld) }), sync.OnceFunc(func() { close(l.mayPass) })
+	return l
+}
+
+// awaitHeld waits until the controller reads the machine whose reads are held.
+func (l *readLog) awaitHeld(t testing.TB) {
+	t.Helper()
+	select {
+	case <-l.isHeld:
+	case <-time.After(patience):
+		t.Fatalf("the controller does not read %s", l.holds)
+	}
+}
+
+func (l *readLog) tap(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+	folder, name := path.Split(request.URL.Path)
+	if request.Method == http.MethodGet && strings.HasSuffix(folder, "/machines/") {
+		l.mu.Lock()
+		l.names = append(l.names, name)
+		l.mu.Unlock()
+		if name == l.holds {
+			l.held()
+			<-l.mayPass
+		}
+	}
+	return send.RoundTrip(request)
+}
+
+// before returns how many other machines were read before the last read of one.
+func (l *readLog) before(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	others := map[string]bool{}
+	for i, other := range slices.Backward(l.names) {
+		if other != name {
+			continue
+		}
+		for _, other := range l.names[:i] {
+			others[other] = true
+		}
+		delete(others, name)
+		break
+	}
+	return len(others)
+}

@@ -1,0 +1,127 @@
+package sandbox_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+)
+
+// mortalEnv makes the test binary start a sandbox of that name, say so, and wait
+// for its end.
+const mortalEnv = "RUNLEVEL_TEST_MORTAL"
+
+func beMortal() {
+	s, err := sandbox.Start(context.Background(), sandbox.Options{Name: os.Getenv(mortalEnv), Nodes: sandbox.NoNodes})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("ready", s.Name)
+	<-s.Died()
+	os.Exit(1)
+}
+
+// ownName returns a name that no other run of the tests has.
+func ownName(name string) string { return fmt.Sprintf("%s-%d", name, os.Getpid()) }
+
+// startMortal starts a sandbox owned by another process.
+func startMortal(t *testing.T, name string) (*exec.Cmd, sandbox.Status) {
+	t.Helper()
+	owner := exec.Command(os.Args[0])
+	owner.Env = append(os.Environ(), mortalEnv+"="+name)
+	owner.Stderr = os.Stderr
+	stdout, err := owner.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = owner.Process.Kill()
+		_ = owner.Wait()
+	})
+	if line, _ := bufio.NewReader(stdout).ReadString('\n'); !strings.HasPrefix(line, "ready") {
+		t.Fatalf("the other process says %q", line)
+	}
+	state, err := sandbox.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return owner, state
+}
+
+func TestKillLeavesNothingBehind(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells children of their parent's death; see docs/sandbox.md")
+	}
+	owner, state := startMortal(t, ownName("mortal"))
+	if len(state.Components) != 3 {
+		t.Fatalf("want three components, have %+v", state.Components)
+	}
+	if err := owner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = owner.Wait()
+	for _, component := range state.Components {
+		if err := awaitExit(t.Context(), component.PID); err != nil {
+			t.Errorf("%s lives on as process %d: %v", component.Name, component.PID, err)
+		}
+	}
+	if _, err := sandbox.Find(state.Name); !errors.Is(err, sandbox.ErrNotRunning) {
+		t.Errorf("its sandbox is still found: %v", err)
+	}
+	if _, err := os.Stat(state.Logs); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its folder was not cleaned: %v", err)
+	}
+}
+
+func TestDownStopsASandboxOfAnotherProcess(t *testing.T) {
+	_, state := startMortal(t, ownName("distant"))
+	if _, err := sandbox.Start(t.Context(), sandbox.Options{Name: state.Name}); !errors.Is(err, sandbox.ErrRunning) {
+		t.Errorf("a second sandbox of the same name: %v, want %v", err, sandbox.ErrRunning)
+	}
+	if err := sandbox.Down(t.Context(), state.Name); err != nil {
+		t.Fatal(err)
+	}
+	for _, component := range state.Components {
+		if err := awaitExit(t.Context(), component.PID); err != nil {
+			t.Errorf("%s lives on as process %d: %v", component.Name, component.PID, err)
+		}
+	}
+	if _, err := os.Stat(state.Logs); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its folder is still there: %v", err)
+	}
+	if err := sandbox.Down(t.Context(), state.Name); !errors.Is(err, sandbox.ErrNotRunning) {
+		t.Errorf("stopping it again: %v, want %v", err, sandbox.ErrNotRunning)
+	}
+}
+
+func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
+// awaitExit waits for the end of a process that is not ours to wait for.
+func awaitExit(ctx context.Context, pid int) error {
+	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 5*time.Minute, true,
+		func(context.Context) (bool, error) {
+			return !alive(pid), nil
+		})
+}
+
+func killProcess(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}

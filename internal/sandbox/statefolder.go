@@ -1,0 +1,239 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gofrs/flock"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
+)
+
+// ErrRunning is returned by Start when a sandbox of that name is running.
+var ErrRunning = errors.New("is running already")
+
+// ErrNotRunning is returned by Find when no sandbox of that name is running.
+var ErrNotRunning = errors.New("is not running")
+
+// A stateFolder is the folder of one sandbox: certificates, data, logs, and a lock that
+// its owner holds as long as it runs. The sandbox runs if the lock is held, no matter
+// which process ID is in the folder: the kernel releases the lock however the
+// owner ends, so that folders left by a crash or a reboot are recognized as stale.
+type stateFolder struct {
+	dir  string
+	lock *flock.Flock
+}
+
+// A Status is the state of a sandbox that its owner publishes for other processes.
+type Status struct {
+	Name       string            `json:"name"`
+	PID        int               `json:"pid"`
+	Started    time.Time         `json:"started"`
+	Ready      bool              `json:"ready"`
+	Server     string            `json:"server,omitempty"`
+	Kubeconfig string            `json:"kubeconfig,omitempty"`
+	Logs       string            `json:"logs"`
+	Components []ComponentStatus `json:"components,omitempty"`
+	// Failure is why the sandbox ended by itself. It is not running then; its
+	// logs stay for an hour, and then until another sandbox starts.
+	Failure string `json:"failure,omitempty"`
+}
+
+// A ComponentStatus is one process of a sandbox.
+type ComponentStatus struct {
+	Name string `json:"name"`
+	PID  int    `json:"pid,omitempty"` // 0 while it does not run
+	Log  string `json:"log"`
+}
+
+const (
+	lockFile  = "lock"
+	stateFile = "state.json"
+)
+
+// stateFolders returns the folder of all sandboxes of this user.
+func stateFolders() (string, error) {
+	dir, err := binaries.CacheDir("sandboxes")
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", binaries.Explain("make the folder of sandboxes", err)
+	}
+	return dir, nil
+}
+
+// claim makes the folder of a new sandbox, and removes those whose owners have ended.
+func claim(name string) (*stateFolder, error) {
+	dir, err := stateFolders()
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		name = "unnamed-" + rand.String(8)
+	}
+	h := openStateFolder(dir, name)
+	return h, withLock(dir, func() error {
+		removeStale(dir, time.Now().Add(-failureKept))
+		if err := os.MkdirAll(h.dir, 0o700); err != nil {
+			return binaries.Explain("make the folder of sandbox "+name, err)
+		}
+		switch free, err := h.lock.TryLock(); {
+		case err != nil:
+			return binaries.Explain("lock the folder of sandbox "+name, err)
+		case !free:
+			return fmt.Errorf("sandbox %s %w: stop it, or choose another name", name, ErrRunning)
+		}
+		err := h.publish(Status{
+			Name: name, PID: os.Getpid(), Started: time.Now(), Kubeconfig: h.path("kubeconfig"), Logs: h.logs(),
+		})
+		if err != nil {
+			return errors.Join(err, os.RemoveAll(h.dir), h.lock.Unlock())
+		}
+		return nil
+	})
+}
+
+func openStateFolder(dir, name string) *stateFolder {
+	dir = filepath.Join(dir, name)
+	return &stateFolder{dir: dir, lock: flock.New(filepath.Join(dir, lockFile))}
+}
+
+// withLock runs do while no other process creates or removes folders in dir, so that
+// none removes a folder that is being created.
+func withLock(dir string, do func() error) error {
+	lock := flock.New(filepath.Join(dir, ".lock"))
+	if err := lock.Lock(); err != nil {
+		return binaries.Explain("lock the folder of sandboxes", err)
+	}
+	return errors.Join(do(), lock.Unlock())
+}
+
+// failureKept is how long the logs of a sandbox that failed are kept at least. Sandboxes that start
+// meanwhile must not remove them before a user has read them.
+const failureKept = time.Hour
+
+// removeStale removes the folders whose owners have ended, those of sandboxes that failed only
+// if they did so before failedBefore, and returns the status of the others. Folders that can't be
+// removed are left for the next call.
+func removeStale(dir string, failedBefore time.Time) []Status {
+	var states []Status
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		h := openStateFolder(dir, entry.Name())
+		state, err := h.read()
+		free, lockErr := h.lock.TryLock()
+		switch {
+		case lockErr == nil && free && (state.Failure == "" || state.Started.Before(failedBefore)):
+			_ = os.RemoveAll(h.dir)
+		case err == nil:
+			states = append(states, state)
+		}
+		_ = h.lock.Close()
+	}
+	return states
+}
+
+func (h *stateFolder) path(elements ...string) string {
+	return filepath.Join(append([]string{h.dir}, elements...)...)
+}
+
+func (h *stateFolder) name() string { return filepath.Base(h.dir) }
+func (h *stateFolder) logs() string { return h.path("logs") }
+func (h *stateFolder) pki() string  { return h.path("pki") }
+
+// clear prepares the folder for a start, or for another try.
+func (h *stateFolder) clear() error {
+	for _, dir := range []string{h.path("etcd"), h.pki(), h.logs()} {
+		if err := os.RemoveAll(dir); err != nil {
+			return binaries.Explain("clear the sandbox's folder", err)
+		}
+	}
+	for _, dir := range []string{h.pki(), h.logs()} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return binaries.Explain("make the sandbox's folders", err)
+		}
+	}
+	return nil
+}
+
+// remove deletes everything and releases the name.
+func (h *stateFolder) remove() error {
+	return withLock(filepath.Dir(h.dir), func() error {
+		if err := errors.Join(os.RemoveAll(h.dir), h.lock.Unlock()); err != nil {
+			return fmt.Errorf("remove the sandbox's folder: %w", err)
+		}
+		return nil
+	})
+}
+
+// removeButLogs releases the name after a failure, and removes all but the logs that the error points to.
+func (h *stateFolder) removeButLogs(failure error) error {
+	return withLock(filepath.Dir(h.dir), func() error {
+		state := Status{Name: h.name(), Started: time.Now(), Logs: h.logs(), Failure: failure.Error()}
+		return errors.Join(os.RemoveAll(h.path("etcd")), os.RemoveAll(h.pki()), h.publish(state), h.lock.Unlock())
+	})
+}
+
+// publish replaces the status file as a whole.
+func (h *stateFolder) publish(state Status) error {
+	content, err := json.MarshalIndent(state, "", "  ")
+	if err != nil {
+		return err
+	}
+	draft := h.path(stateFile + ".new")
+	err = os.WriteFile(draft, content, 0o600)
+	if err == nil {
+		err = os.Rename(draft, h.path(stateFile))
+	}
+	if err != nil {
+		return binaries.Explain("write the sandbox's state", err)
+	}
+	return nil
+}
+
+func (h *stateFolder) read() (Status, error) {
+	content, err := os.ReadFile(h.path(stateFile))
+	if err != nil {
+		return Status{}, err
+	}
+	var state Status
+	return state, json.Unmarshal(content, &state)
+}
+
+// List returns the sandboxes of this user, by name: those that run, and those
+// that ended by themselves in the last hour. It removes all stale folders.
+func List() ([]Status, error) {
+	dir, err := stateFolders()
+	if err != nil {
+		return nil, err
+	}
+	var states []Status
+	err = withLock(dir, func() error {
+		states = removeStale(dir, time.Time{})
+		return nil
+	})
+	return states, err
+}
+
+// Find returns the running sandbox of that name, or ErrNotRunning.
+func Find(name string) (Status, error) {
+	states, err := List()
+	if err != nil {
+		return Status{}, err
+	}
+	i := slices.IndexFunc(states, func(s Status) bool { return s.Name == name && s.Failure == "" })
+	if i < 0 {
+		return Status{}, fmt.Errorf("sandbox %s %w", name, ErrNotRunning)
+	}
+	return states[i], nil
+}
