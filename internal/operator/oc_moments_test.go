@@ -1,21 +1,17 @@
 package operator_test
 
 import (
-	"flag"
-	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write what OpenShift's client shows to testdata/oc.txtar")
+	"github.com/runlevel/runlevel/internal/sandbox/transcript"
+)
 
 // mask replaces what differs from run to run.
 var mask = []struct {
@@ -116,19 +112,5 @@ func TestWhatOpenShiftsClientShows(t *testing.T) {
 	d.update(d.push("1.1.0", files))
 	d.until("blocked", has("ReleaseAccepted", configv1.ConditionFalse, "PreconditionChecks"))
 	d.note("19 the next minor version is blocked, by another process")
-	d.compare()
-}
-
-// compare compares a diary with the one that is written down.
-func (d *diary) compare() {
-	d.t.Helper()
-	const path = "testdata/oc.txtar"
-	if *rewrite {
-		d.must(os.WriteFile(path, txtar.Format(&d.archive), 0o600))
-	}
-	want, err := txtar.ParseFile(path)
-	d.must(err)
-	if !slices.EqualFunc(want.Files, d.archive.Files, func(a, b txtar.File) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
-		d.t.Error(cmp.Diff(string(txtar.Format(want)), string(txtar.Format(&d.archive))))
-	}
+	transcript.Expect(d.t, "testdata/oc.txtar", d.archive.Files)
 }

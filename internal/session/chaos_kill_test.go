@@ -29,8 +29,10 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/keep"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // fleet is what both versions of the release have as it is.
@@ -171,7 +173,7 @@ func beMortal(job string) int {
 }
 
 func (m mortal) run(ctx context.Context) error {
-	release, err := loadText(ctx, m.Release, "1.1.0", m.Text)
+	release, err := sandboxtest.ReadRelease(ctx, m.Release, m.Text, payload.Options{Name: m.Release, Version: "1.1.0"})
 	if err != nil {
 		return err
 	}

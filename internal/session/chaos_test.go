@@ -15,10 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 	"time"
 
-	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -82,24 +80,10 @@ func connectAs(t testing.TB, name string, change ...func(*rest.Config)) *cluster
 	return c
 }
 
-// loadText reads a release of files in txtar, in which NS stands for its name.
-func loadText(ctx context.Context, name, version, text string) (*payload.Payload, error) {
-	folder := fstest.MapFS{}
-	for _, file := range txtar.Parse([]byte(strings.ReplaceAll(text, "NS", name))).Files {
-		folder[file.Name] = &fstest.MapFile{Data: file.Data}
-	}
-	release, _, err := payload.Load(ctx, folder, payload.Options{Name: name, Version: version})
-	return release, err
-}
-
-// load is loadText for files that are as they should be.
+// load reads a version of a release.
 func load(t testing.TB, name, version, text string) *payload.Payload {
 	t.Helper()
-	release, err := loadText(t.Context(), name, version, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return release
+	return sandboxtest.LoadRelease(t, name, text, payload.Options{Name: name, Version: version})
 }
 
 // options are those of a run that has time, also to renew its lock.

@@ -7,15 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 
-	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -67,14 +66,7 @@ func (r release) connect() *cluster.Cluster {
 // load reads a version of it, of files in txtar.
 func (r release) load(version, files string) *payload.Payload {
 	r.Helper()
-	folder := fstest.MapFS{}
-	for _, file := range txtar.Parse([]byte(strings.ReplaceAll(files, "NS", r.namespace))).Files {
-		folder[file.Name] = &fstest.MapFile{Data: file.Data}
-	}
-	loaded, _, err := payload.Load(r.Context(), folder, payload.Options{Name: r.name})
-	if err != nil {
-		r.Fatal(err)
-	}
+	loaded := sandboxtest.LoadRelease(r, r.namespace, files, payload.Options{Name: r.name})
 	loaded.Version = version
 	loaded.Hash += version // which a version of its own has in its metadata
 	return loaded

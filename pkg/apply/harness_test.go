@@ -7,10 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 
-	"golang.org/x/tools/txtar"
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -69,15 +67,7 @@ func connectThrough(t testing.TB, before func(*http.Request) error) *cluster.Clu
 // load reads a payload of files in txtar, in which NS stands for a namespace.
 func load(t *testing.T, name, namespace, files string) *payload.Payload {
 	t.Helper()
-	folder := fstest.MapFS{}
-	for _, file := range txtar.Parse([]byte(strings.ReplaceAll(files, "NS", namespace))).Files {
-		folder[file.Name] = &fstest.MapFile{Data: file.Data}
-	}
-	release, _, err := payload.Load(t.Context(), folder, payload.Options{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return release
+	return sandboxtest.LoadRelease(t, namespace, files, payload.Options{Name: name})
 }
 
 // An applied payload is what came of it, and what was told meanwhile.

@@ -2,15 +2,13 @@ package graph_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -64,45 +62,27 @@ func print(g *graph.Graph) string {
 // TestBuild reads testdata/*.txtar: "tasks" has a file name on each line, with "Job"
 // behind it for a Job, and the other files are the graphs for the modes.
 func TestBuild(t *testing.T) {
-	for name, archive := range archives(t) {
-		t.Run(name, func(t *testing.T) {
-			var tasks []task
-			for line := range strings.Lines(string(archive.Files[0].Data)) {
-				tasks = append(tasks, newTask(strings.TrimSpace(line)))
-			}
-			for _, want := range archive.Files[1:] {
+	for _, file := range transcript.ReadAll(t, "testdata/*.txtar") {
+		t.Run(file.Name, func(t *testing.T) {
+			tasks := tasksOf(file)
+			for _, want := range file.Files[1:] {
 				mode, attempt := graph.Mode(want.Name), 0
 				if _, err := fmt.Sscanf(want.Name, "reconcile %d", &attempt); err == nil {
 					mode = graph.Reconcile
 				}
 				got := print(graph.Build(tasks, graph.Options{Mode: mode, Attempt: attempt}))
-				if diff := cmp.Diff(string(want.Data), got); diff != "" {
-					t.Errorf("%s: %s", want.Name, diff)
-				}
+				file.Expect(t, want.Name, got)
 			}
 		})
 	}
 }
 
-func archives(t *testing.T) map[string]*txtar.Archive {
-	t.Helper()
-	entries, err := os.ReadDir("testdata")
-	if err != nil {
-		t.Fatal(err)
+// tasksOf reads the file names of the first section.
+func tasksOf(file *transcript.File) (tasks []task) {
+	for line := range strings.Lines(string(file.Files[0].Data)) {
+		tasks = append(tasks, newTask(strings.TrimSpace(line)))
 	}
-	found := map[string]*txtar.Archive{}
-	for _, entry := range entries {
-		name, isArchive := strings.CutSuffix(entry.Name(), ".txtar")
-		if !isArchive {
-			continue
-		}
-		archive, err := txtar.ParseFile("testdata/" + entry.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		found[strings.ReplaceAll(name, "-", " ")] = archive
-	}
-	return found
+	return tasks
 }
 
 // TestReconcileIsTheSameForTheSameAttempt also finds out that it differs for others.
@@ -155,17 +135,14 @@ func finish(t testing.TB, g *graph.Graph) []int {
 }
 
 func TestWalkGoesThroughEverythingOnce(t *testing.T) {
-	for name, archive := range archives(t) {
-		var tasks []task
-		for line := range strings.Lines(string(archive.Files[0].Data)) {
-			tasks = append(tasks, newTask(strings.TrimSpace(line)))
-		}
+	for _, file := range transcript.ReadAll(t, "testdata/*.txtar") {
+		tasks := tasksOf(file)
 		for _, mode := range []graph.Mode{graph.Update, graph.Install, graph.Reconcile} {
 			order := finish(t, graph.Build(tasks, graph.Options{Mode: mode, Attempt: 3, Implied: true}))
 			slices.Sort(order)
 			for i := range tasks {
 				if i >= len(order) || order[i] != i {
-					t.Fatalf("%s, %s: went through %v", name, mode, order)
+					t.Fatalf("%s, %s: went through %v", file.Name, mode, order)
 				}
 			}
 		}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +21,8 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
 // TestMomentsOfADeletion compares what is shown of a Machine with what Cluster API's own core controller showed (1.14.2):
@@ -117,10 +118,7 @@ func (s *scene) addRule(app string, config clusterv1.MachineDrainRuleDrainConfig
 // expectMoment waits until all lines are as upstream's, but for those that are known to differ.
 func (s *scene) expectMoment(moment string) {
 	s.Helper()
-	archive, err := txtar.ParseFile("testdata/moments/" + moment + ".txtar")
-	if err != nil {
-		s.Fatal(err)
-	}
+	archive := transcript.Read(s, "testdata/moments/"+moment+".txtar")
 	var different []string
 	for line := range strings.Lines(string(archive.Comment)) {
 		if rest, ok := strings.CutPrefix(line, "differs: "); ok {
@@ -130,7 +128,7 @@ func (s *scene) expectMoment(moment string) {
 	}
 	upstream := strings.TrimRight(string(archive.Files[0].Data), "\n")
 	got := ""
-	err = wait.PollUntilContextTimeout(s.Context(), 100*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(s.Context(), 100*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) {
 		got = s.facts()
 		return without(got, different) == without(upstream, different), nil
 	})

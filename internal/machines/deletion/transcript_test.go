@@ -2,22 +2,15 @@ package deletion_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
-
 	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write again what the transcripts of testdata want")
 
 // TestTranscripts runs the scripts of testdata/*.txtar, each with its transcript behind it. A line is
 //
@@ -36,43 +29,9 @@ var rewrite = flag.Bool("rewrite", false, "write again what the transcripts of t
 //	cluster deleting, no control plane left, bootstrap KIND, attached [VOLUME ...]
 //	drain timeout 60s, volume timeout 60s, node timeout 10s, node deletion refused
 func TestTranscripts(t *testing.T) {
-	paths, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(paths) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, file := range archive.Files {
-				if name, isScript := strings.CutPrefix(file.Name, "script"); isScript {
-					archive.Files[i+1].Data = transcript(t, string(file.Data))
-					archive.Files[i+1].Name = "transcript" + name
-				}
-			}
-			compareFile(t, path, txtar.Format(archive))
-		})
-	}
-}
-
-// compareFile compares a file with what it is to be, or writes it.
-func compareFile(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if *rewrite {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(want, got) {
-		t.Errorf("-rewrite writes it again (-want +got):\n%s", cmp.Diff(string(want), string(got)))
-	}
+	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.File) {
+		file.ExpectScripts(t, func(text string) string { return play(t, text) })
+	})
 }
 
 // A script is one that runs.
@@ -83,8 +42,8 @@ type script struct {
 	last deletion.DeletionStep
 }
 
-// transcript returns what a script does.
-func transcript(t *testing.T, text string) []byte {
+// play runs a script, and returns its transcript.
+func play(t *testing.T, text string) string {
 	s := &script{T: t, world: newWorld("")}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -94,7 +53,7 @@ func transcript(t *testing.T, text string) []byte {
 	if s.released {
 		fmt.Fprintln(&s.out, "released")
 	}
-	return s.out.Bytes()
+	return s.out.String()
 }
 
 // command does one line of a script.

@@ -3,25 +3,22 @@ package openshift_test
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
-	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write again what the moments of testdata have of ours")
+	"github.com/runlevel/runlevel/internal/sandbox/transcript"
+)
 
 // settled is how long nothing changes until a moment is written again.
 const settled = 10 * time.Second
@@ -32,20 +29,14 @@ const settled = 10 * time.Second
 // their first two words. Each of those does differ.
 func (s *scenario) compareMoment(moment, machine string) {
 	s.Helper()
-	path := "testdata/" + moment + ".txtar"
-	archive, err := txtar.ParseFile(path)
-	if err != nil {
-		s.Fatal(err)
-	}
-	if *rewrite {
-		archive.Files[0].Data = []byte(s.settledFacts(machine))
-		if err := os.WriteFile(path, txtar.Format(archive), 0o600); err != nil {
-			s.Fatal(err)
-		}
+	file := transcript.Read(s, "testdata/"+moment+".txtar")
+	ours := file.Files[0].Name
+	if *transcript.Update {
+		file.Expect(s, ours, s.settledFacts(machine))
 	} else {
-		s.awaitFacts(moment, machine, string(archive.Files[0].Data))
+		s.awaitFacts(moment, machine, file.Section(ours))
 	}
-	s.compareWithUpstream(moment, archive)
+	s.compareWithUpstream(moment, file)
 }
 
 // awaitFacts waits until facts are as wanted.
@@ -57,7 +48,7 @@ func (s *scenario) awaitFacts(moment, machine, want string) {
 		return got == want, nil
 	})
 	if err != nil {
-		s.Fatalf("%s: -rewrite writes it again (-want +got):\n%s", moment, gocmp.Diff(want, got))
+		s.Fatalf("%s: -update writes it again (-want +got):\n%s", moment, gocmp.Diff(want, got))
 	}
 }
 
@@ -76,7 +67,7 @@ func (s *scenario) settledFacts(machine string) string {
 }
 
 // compareWithUpstream compares the facts of a moment that are not known to differ.
-func (s *scenario) compareWithUpstream(moment string, archive *txtar.Archive) {
+func (s *scenario) compareWithUpstream(moment string, archive *transcript.File) {
 	s.Helper()
 	ours, theirs := factLines(archive.Files[0].Data), factLines(archive.Files[1].Data)
 	for line := range strings.Lines(string(archive.Comment)) {

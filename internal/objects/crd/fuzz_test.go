@@ -16,10 +16,10 @@ import (
 
 // FuzzGarbage reads texts of any kind.
 func FuzzGarbage(f *testing.F) {
-	for _, tr := range transcripts(f) {
-		for _, file := range tr.archive.Files {
+	for _, v := range validations(f) {
+		for _, file := range v.Files {
 			if file.Name != "want" {
-				f.Add(tr.archive.Files[0].Data, file.Data)
+				f.Add(v.Files[0].Data, file.Data)
 			}
 		}
 	}
@@ -38,14 +38,14 @@ func FuzzNearlyRight(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed, byte(seed%4), byte(seed/4%4))
 	}
-	all := transcripts(f)
+	all := validations(f)
 	f.Fuzz(func(t *testing.T, seed uint64, wrongInDefinition, wrongInResource byte) {
 		random := rand.New(rand.NewPCG(seed, seed))
-		tr := all[random.IntN(len(all))]
-		definition := pick(random, tr.definitions)
+		v := all[random.IntN(len(all))]
+		definition := pick(random, v.definitions)
 		cr := definition
-		if len(tr.objects) > 0 {
-			cr = pick(random, tr.objects)
+		if len(v.objects) > 0 {
+			cr = pick(random, v.objects)
 		}
 		for range wrongInDefinition % 8 {
 			definition, _ = spoiled(random, definition).(map[string]any)

@@ -30,19 +30,19 @@ func TestTheAPIServerSaysTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tr := range transcripts(t) {
-		t.Run(tr.name, func(t *testing.T) {
+	for _, v := range validations(t) {
+		t.Run(v.Name, func(t *testing.T) {
 			t.Parallel()
-			for _, e := range tr.definitions {
+			for _, e := range v.definitions {
 				_, err := client.Resource(definitions).Create(t.Context(), &unstructured.Unstructured{Object: e.object}, metav1.CreateOptions{FieldValidation: strictly})
 				agree(t, e.name, err, crd.CheckDefinition(t.Context(), e.object))
 			}
-			if len(tr.objects) == 0 {
+			if len(v.objects) == 0 {
 				return
 			}
-			established(t, tr.definitions[0].object)
-			for _, e := range tr.objects {
-				agree(t, e.name, send(t, client, tr.definitions[0].object, e), check(t, tr.definition(t), e))
+			established(t, v.definitions[0].object)
+			for _, e := range v.objects {
+				agree(t, e.name, send(t, client, v.definitions[0].object, e), check(t, v.definition(t), e))
 			}
 		})
 	}

@@ -1,28 +1,22 @@
 package crd_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/objects/crd"
+	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
-var update = flag.Bool("update", false, "write again which problems the transcripts want")
-
-// A transcript is a file of testdata: definitions, of which crd.yaml is that of the
+// A validation is a file of testdata: definitions, of which crd.yaml is that of the
 // objects beside it, and in "want" what is wrong with each. An object may have been
 // another before: NAME.before.yaml.
-type transcript struct {
-	name        string
-	archive     *txtar.Archive
+type validation struct {
+	*transcript.File
 	definitions []entry
 	objects     []entry
 }
@@ -32,34 +26,26 @@ type entry struct {
 	object, before map[string]any
 }
 
-func transcripts(t testing.TB) []*transcript {
+func validations(t testing.TB) []*validation {
 	t.Helper()
-	names, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(names) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	var all []*transcript
-	for _, name := range names {
-		archive, err := txtar.ParseFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, read(t, name, archive))
+	var all []*validation
+	for _, file := range transcript.ReadAll(t, "testdata/*.txtar") {
+		all = append(all, read(t, file))
 	}
 	return all
 }
 
-func read(t testing.TB, name string, archive *txtar.Archive) *transcript {
+func read(t testing.TB, from *transcript.File) *validation {
 	t.Helper()
-	result := &transcript{name: strings.TrimSuffix(filepath.Base(name), ".txtar"), archive: archive}
+	result := &validation{File: from}
 	before := map[string]map[string]any{}
-	for _, file := range archive.Files {
+	for _, file := range from.Files {
 		if file.Name == "want" {
 			continue
 		}
 		var object map[string]any
 		if err := yaml.Unmarshal(file.Data, &object); err != nil {
-			t.Fatalf("%s: %s: %v", name, file.Name, err)
+			t.Fatalf("%s: %s: %v", from.Name, file.Name, err)
 		}
 		base := strings.TrimSuffix(file.Name, ".yaml")
 		switch previous, isBefore := strings.CutSuffix(base, ".before"); {
@@ -75,9 +61,9 @@ func read(t testing.TB, name string, archive *txtar.Archive) *transcript {
 }
 
 // definition is that of the objects.
-func (tr *transcript) definition(t testing.TB) *crd.Definition {
+func (v *validation) definition(t testing.TB) *crd.Definition {
 	t.Helper()
-	d, err := crd.NewDefinition(tr.definitions[0].object)
+	d, err := crd.NewDefinition(v.definitions[0].object)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,16 +93,16 @@ func write(out *strings.Builder, name string, problems []crd.SchemaProblem) {
 }
 
 func TestTranscripts(t *testing.T) {
-	for _, tr := range transcripts(t) {
-		t.Run(tr.name, func(t *testing.T) {
+	for _, v := range validations(t) {
+		t.Run(v.Name, func(t *testing.T) {
 			var got strings.Builder
-			for _, e := range tr.definitions {
+			for _, e := range v.definitions {
 				write(&got, e.name, crd.CheckDefinition(t.Context(), e.object))
 			}
-			for _, e := range tr.objects {
-				write(&got, e.name, check(t, tr.definition(t), e))
+			for _, e := range v.objects {
+				write(&got, e.name, check(t, v.definition(t), e))
 			}
-			compare(t, tr, got.String())
+			v.Expect(t, "want", got.String())
 		})
 	}
 }
@@ -124,41 +110,15 @@ func TestTranscripts(t *testing.T) {
 // TestTheVerdictIsTheSameEachTime: the first objects of a definition have only those
 // rules compiled that they may break, later ones all of them.
 func TestTheVerdictIsTheSameEachTime(t *testing.T) {
-	for _, tr := range transcripts(t) {
-		for _, e := range tr.objects {
-			d := tr.definition(t)
+	for _, v := range validations(t) {
+		for _, e := range v.objects {
+			d := v.definition(t)
 			first := check(t, d, e)
 			for range 4 {
 				if diff := cmp.Diff(first, check(t, d, e)); diff != "" {
-					t.Errorf("%s: %s is judged otherwise the next time:\n%s", tr.name, e.name, diff)
+					t.Errorf("%s: %s is judged otherwise the next time:\n%s", v.Name, e.name, diff)
 				}
 			}
 		}
-	}
-}
-
-func compare(t *testing.T, tr *transcript, got string) {
-	t.Helper()
-	for i, file := range tr.archive.Files {
-		if file.Name != "want" {
-			continue
-		}
-		if *update {
-			tr.archive.Files[i].Data = []byte(got)
-			break
-		}
-		if diff := cmp.Diff(string(file.Data), got); diff != "" {
-			t.Errorf("problems (-want +got):\n%s", diff)
-		}
-		return
-	}
-	if !*update {
-		t.Fatal("the transcript wants nothing: run with -update, and read what it says")
-	}
-	if i := len(tr.archive.Files) - 1; tr.archive.Files[i].Name != "want" {
-		tr.archive.Files = append(tr.archive.Files, txtar.File{Name: "want", Data: []byte(got)})
-	}
-	if err := os.WriteFile("testdata/"+tr.name+".txtar", txtar.Format(tr.archive), 0o644); err != nil {
-		t.Fatal(err)
 	}
 }

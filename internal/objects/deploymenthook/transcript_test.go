@@ -3,18 +3,14 @@ package deploymenthook_test
 import (
 	"bytes"
 	"cmp"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,9 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
+	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write again what the transcripts of testdata/sequence want")
 
 // TestTranscripts runs the scripts of testdata/sequence/*.txtar. A file has the hooks of releases, by their names, and
 // of those without a name of their own in "hooks"; fields of the Deployment's spec in "spec"; and one or more scripts,
@@ -39,62 +34,26 @@ var rewrite = flag.Bool("rewrite", false, "write again what the transcripts of t
 //	create-only          is what the Deployment is from now on
 //	scale 3, delete pod, delete deployment, lose annotation, lose record, wait 1m, old pods stay, no ReplicaSet
 func TestTranscripts(t *testing.T) {
-	paths, err := filepath.Glob("testdata/sequence/*.txtar")
-	if err != nil || len(paths) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sections := map[string]string{}
-			for i, file := range archive.Files {
-				if name, isScript := strings.CutPrefix(file.Name, "script"); isScript {
-					archive.Files[i+1].Data = transcript(t, sections, string(file.Data))
-					archive.Files[i+1].Name = "transcript" + name
-				}
-				sections[file.Name] = string(file.Data)
-			}
-			compare(t, path, txtar.Format(archive))
-		})
-	}
-}
-
-// compare compares a file with what it is to be, or writes it.
-func compare(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if *rewrite {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(want, got) {
-		t.Errorf("-rewrite writes it again (-want +got):\n%s", gocmp.Diff(string(want), string(got)))
-	}
+	transcript.Each(t, "testdata/sequence/*.txtar", func(t *testing.T, file *transcript.File) {
+		file.ExpectScripts(t, func(script string) string { return play(t, file, script) })
+	})
 }
 
 // A scene is a script while it runs.
 type scene struct {
 	*cluster
-	sections map[string]string
-	began    time.Time
-	names    map[string]string
-	out      bytes.Buffer
+	file  *transcript.File
+	began time.Time
+	names map[string]string
+	out   bytes.Buffer
 
 	isCreateOnly bool
 }
 
-// transcript returns what a script does.
-func transcript(t *testing.T, sections map[string]string, script string) []byte {
+// play runs a script, and returns its transcript.
+func play(t *testing.T, file *transcript.File, script string) string {
 	c := newCluster(t)
-	s := &scene{cluster: c, sections: sections, began: c.now, names: map[string]string{}}
+	s := &scene{cluster: c, file: file, began: c.now, names: map[string]string{}}
 	for line := range strings.Lines(script) {
 		line = strings.TrimSpace(line)
 		fmt.Fprintln(&s.out, line)
@@ -102,7 +61,7 @@ func transcript(t *testing.T, sections map[string]string, script string) []byte 
 		s.step()
 	}
 	s.end()
-	return s.out.Bytes()
+	return s.out.String()
 }
 
 // end writes how the Deployment and the pods of its hooks stand at the end of a script.
@@ -214,9 +173,9 @@ func (s *scene) applies(words []string) {
 
 // release returns the rollout of a release.
 func (s *scene) release(name string) deploymenthook.Rollout {
-	text, isOwn := s.sections[name]
-	if !isOwn {
-		text = s.sections["hooks"]
+	text := s.file.Section("hooks")
+	if slices.ContainsFunc(s.file.Files, func(f txtar.File) bool { return f.Name == name }) {
+		text = s.file.Section(name)
 	}
 	template, _, _ := strings.Cut(name, "-")
 	object := &unstructured.Unstructured{}
@@ -233,7 +192,7 @@ spec:
 `), &object.Object)
 	more := map[string]any{}
 	if err == nil {
-		err = yaml.Unmarshal([]byte(s.sections["spec"]), &more)
+		err = yaml.Unmarshal([]byte(s.file.Section("spec")), &more)
 	}
 	if err != nil {
 		s.t.Fatal(err)

@@ -10,12 +10,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
 // FuzzCheck gives it objects that no API server would: they may have any field of any
 // type. There is always a verdict, in one line.
 func FuzzCheck(f *testing.F) {
-	for _, archive := range transcripts(f, "verdicts/*") {
+	for _, archive := range transcript.ReadAll(f, "testdata/verdicts/*/*.txtar") {
 		for _, file := range archive.Files {
 			if content, err := yaml.YAMLToJSON(file.Data); err == nil && strings.HasSuffix(file.Name, ".yaml") {
 				f.Add(content)
@@ -49,7 +50,7 @@ func FuzzCheck(f *testing.F) {
 
 // FuzzTroubles does the same with pods and events.
 func FuzzTroubles(f *testing.F) {
-	for _, archive := range transcripts(f, "troubles") {
+	for _, archive := range transcript.ReadAll(f, "testdata/troubles/*.txtar") {
 		var pods, events []byte
 		for _, file := range archive.Files {
 			document, _, _ := strings.Cut(string(file.Data), "\n---\n")

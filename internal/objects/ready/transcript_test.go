@@ -2,48 +2,25 @@ package ready_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
-var update = flag.Bool("update", false, "write again which verdicts the transcripts want")
-
-// A transcript is a file of testdata: objects, what is around them, and in "want" what is
-// said of each by either standard.
-func transcripts(t testing.TB, pattern string) map[string]*txtar.Archive {
-	t.Helper()
-	names, err := filepath.Glob(filepath.Join("testdata", pattern, "*.txtar"))
-	if err != nil || len(names) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	all := map[string]*txtar.Archive{}
-	for _, name := range names {
-		archive, err := txtar.ParseFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[name] = archive
-	}
-	return all
-}
-
+// TestVerdicts reads objects and what is around them, and expects the verdict on each by either standard.
 func TestVerdicts(t *testing.T) {
-	for name, archive := range transcripts(t, "verdicts/*") {
-		t.Run(strings.TrimSuffix(strings.TrimPrefix(name, "testdata/verdicts/"), ".txtar"), func(t *testing.T) {
+	for _, archive := range transcript.ReadAll(t, "testdata/verdicts/*/*.txtar") {
+		t.Run(archive.Name, func(t *testing.T) {
 			related := readAround(t, archive)
 			var got strings.Builder
 			for _, file := range archive.Files {
@@ -60,14 +37,14 @@ func TestVerdicts(t *testing.T) {
 					}
 				}
 			}
-			compare(t, name, archive, got.String())
+			archive.Expect(t, "want", got.String())
 		})
 	}
 }
 
 func TestTroubles(t *testing.T) {
-	for name, archive := range transcripts(t, "troubles") {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
+	for _, archive := range transcript.ReadAll(t, "testdata/troubles/*.txtar") {
+		t.Run(archive.Name, func(t *testing.T) {
 			var pods []corev1.Pod
 			var events []corev1.Event
 			var on ready.Dependencies
@@ -87,7 +64,7 @@ func TestTroubles(t *testing.T) {
 			for _, trouble := range ready.PodProblems(pods, events, on) {
 				fmt.Fprintln(&got, showTrouble(trouble))
 			}
-			compare(t, name, archive, got.String())
+			archive.Expect(t, "want", got.String())
 		})
 	}
 }
@@ -115,7 +92,7 @@ func showTrouble(trouble ready.PodProblem) string {
 	return text
 }
 
-func readAround(t testing.TB, archive *txtar.Archive) ready.Related {
+func readAround(t testing.TB, archive *transcript.File) ready.Related {
 	t.Helper()
 	var related ready.Related
 	for _, file := range archive.Files {
@@ -163,23 +140,6 @@ func typed[T any](t testing.TB, text []byte) *T {
 	return object
 }
 
-func compare(t *testing.T, name string, archive *txtar.Archive, got string) {
-	t.Helper()
-	want := &archive.Files[len(archive.Files)-1]
-	if want.Name != "want" {
-		t.Fatal("the last file of a transcript is called want")
-	}
-	if diff := cmp.Diff(string(want.Data), got); diff != "" && !*update {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if *update {
-		want.Data = []byte(got)
-		if err := os.WriteFile(name, txtar.Format(archive), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestMessagesOfTheDocumentation looks for each message that docs/readiness.md shows in
 // what is really said.
 func TestMessagesOfTheDocumentation(t *testing.T) {
@@ -187,10 +147,10 @@ func TestMessagesOfTheDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said strings.Builder
-	for _, pattern := range []string{"verdicts/*", "troubles"} {
-		for _, archive := range transcripts(t, pattern) {
-			said.Write(archive.Files[len(archive.Files)-1].Data)
+	var shownBy strings.Builder
+	for _, pattern := range []string{"testdata/verdicts/*/*.txtar", "testdata/troubles/*.txtar"} {
+		for _, file := range transcript.ReadAll(t, pattern) {
+			shownBy.WriteString(file.Section("want"))
 		}
 	}
 	shown := 0
@@ -200,7 +160,7 @@ func TestMessagesOfTheDocumentation(t *testing.T) {
 			continue // a field, a flag, a reason
 		}
 		shown++
-		if !strings.Contains(said.String(), message) {
+		if !strings.Contains(shownBy.String(), message) {
 			t.Errorf("docs/readiness.md has a message that no transcript has: %s", message)
 		}
 	}

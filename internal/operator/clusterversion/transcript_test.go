@@ -3,17 +3,13 @@ package clusterversion_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -21,94 +17,48 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
-var update = flag.Bool("update", false, "write again which status the transcripts want")
-
-// A transcript is a file of testdata: a moment of a cluster. It has the previous status, what is seen, the status that
+// A moment of a cluster is a file of testdata. It has the previous status, what is seen, the status that
 // follows, the events, and of moments that were recorded also the conditions of the cluster-version operator: type,
 // status and reason of ours are the same, but for the types that the line "differs:" of its comment names.
-type transcript struct {
-	path     string
-	archive  *txtar.Archive
+type moment struct {
+	*transcript.File
 	previous configv1.ClusterVersionStatus
 	seen     clusterversion.Seen
 }
 
-func transcripts(t *testing.T) []transcript {
+func readMoment(t *testing.T, file *transcript.File) moment {
 	t.Helper()
-	paths, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(paths) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	var all []transcript
-	for _, path := range paths {
-		archive, err := txtar.ParseFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		item := transcript{path: path, archive: archive}
-		item.previous = readStatus(t, item.section("previous"))
-		item.seen = readSeen(t, item.section("seen"))
-		item.seen.Now = item.seen.Now.Add(300 * time.Millisecond) // clocks are finer than a status
-		all = append(all, item)
-	}
-	return all
-}
-
-// section returns a part of a transcript, and nothing if it has none of that name.
-func (tr *transcript) section(name string) string {
-	for _, file := range tr.archive.Files {
-		if file.Name == name {
-			return string(file.Data)
-		}
-	}
-	return ""
-}
-
-func (tr *transcript) setSection(name, text string) {
-	for i := range tr.archive.Files {
-		if tr.archive.Files[i].Name == name {
-			tr.archive.Files[i].Data = []byte(text)
-		}
-	}
+	m := moment{File: file, previous: readStatus(t, file.Section("previous")), seen: readSeen(t, file.Section("seen"))}
+	m.seen.Now = m.seen.Now.Add(300 * time.Millisecond) // clocks are finer than a status
+	return m
 }
 
 func TestTranscripts(t *testing.T) {
-	for _, tr := range transcripts(t) {
-		t.Run(strings.TrimSuffix(filepath.Base(tr.path), ".txtar"), func(t *testing.T) {
-			before := tr.previous.DeepCopy()
-			next := clusterversion.Next(tr.previous, tr.seen)
-			if !equality.Semantic.DeepEqual(*before, tr.previous) {
-				t.Error("it has changed the status that it was given")
-			}
-			if *update {
-				tr.setSection("next", writeStatus(next))
-				tr.setSection("events", writeEvents(clusterversion.Announce(tr.seen.Acceptance)))
-				if err := os.WriteFile(tr.path, txtar.Format(tr.archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(tr.section("next"), writeStatus(next)); diff != "" {
-				t.Errorf("the status (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tr.section("events"), writeEvents(clusterversion.Announce(tr.seen.Acceptance))); diff != "" {
-				t.Errorf("the events (-want +got):\n%s", diff)
-			}
-			tr.compareWithUpstream(t, next)
-			tr.checkThatItSettles(t, next)
-		})
-	}
+	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.File) {
+		m := readMoment(t, file)
+		before := m.previous.DeepCopy()
+		next := clusterversion.Next(m.previous, m.seen)
+		if !equality.Semantic.DeepEqual(*before, m.previous) {
+			t.Error("it has changed the status that it was given")
+		}
+		m.Expect(t, "next", writeStatus(next))
+		m.Expect(t, "events", writeEvents(clusterversion.Announce(m.seen.Acceptance)))
+		m.compareWithUpstream(t, next)
+		m.checkThatItSettles(t, next)
+	})
 }
 
 // compareWithUpstream compares the conditions with those that the cluster-version operator has.
-func (tr *transcript) compareWithUpstream(t *testing.T, next configv1.ClusterVersionStatus) {
-	wanted := tr.section("upstream")
+func (m moment) compareWithUpstream(t *testing.T, next configv1.ClusterVersionStatus) {
+	wanted := m.Section("upstream")
 	if wanted == "" {
 		return
 	}
-	_, differs, _ := strings.Cut(string(tr.archive.Comment), "differs:")
+	_, differs, _ := strings.Cut(string(m.Comment), "differs:")
 	var got, want []string
 	for line := range strings.Lines(wanted) {
 		if kind, _, _ := strings.Cut(line, " "); !strings.Contains(differs, kind) {
@@ -128,7 +78,7 @@ func (tr *transcript) compareWithUpstream(t *testing.T, next configv1.ClusterVer
 }
 
 // checkThatItSettles makes the next status again, a while later, out of what the API server keeps of it.
-func (tr *transcript) checkThatItSettles(t *testing.T, next configv1.ClusterVersionStatus) {
+func (m moment) checkThatItSettles(t *testing.T, next configv1.ClusterVersionStatus) {
 	text, err := json.Marshal(next)
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +90,7 @@ func (tr *transcript) checkThatItSettles(t *testing.T, next configv1.ClusterVers
 	if !equality.Semantic.DeepEqual(kept, next) {
 		t.Errorf("the API server does not keep all of it (-want +got):\n%s", cmp.Diff(next, kept))
 	}
-	later := tr.seen
+	later := m.seen
 	later.Now = later.Now.Add(7300 * time.Millisecond)
 	if again := clusterversion.Next(kept, later); !equality.Semantic.DeepEqual(kept, again) {
 		t.Errorf("it changes though nothing has (-before +after):\n%s", cmp.Diff(writeStatus(kept), writeStatus(again)))

@@ -1,7 +1,6 @@
 package plan_test
 
 import (
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,51 +9,25 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
-
-var update = flag.Bool("update", false, "write the plans of testdata again")
 
 // TestPlans reads testdata/*.txtar: two releases in the folders old and new, or the
 // folder where those two are; a filter (payload.Filter in YAML) if there is one; and
 // the plan that is wanted.
 func TestPlans(t *testing.T) {
-	names, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
-	}
-	for _, name := range names {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			old, next := releases(t, archive)
-			got := print(plan.Compare(old, next))
-			want := &archive.Files[len(archive.Files)-1]
-			if want.Name != "want" {
-				t.Fatalf("%s must end with want", name)
-			}
-			if *update {
-				want.Data = []byte(got)
-				if err := os.WriteFile(name, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(string(want.Data), got); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
+	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.File) {
+		old, next := releases(t, file)
+		file.Expect(t, "want", print(plan.Compare(old, next)))
+	})
 }
 
 // releases reads the two releases of an archive. An object may be there twice.
-func releases(t *testing.T, archive *txtar.Archive) (old, next *payload.Payload) {
+func releases(t *testing.T, archive *transcript.File) (old, next *payload.Payload) {
 	t.Helper()
 	folders := map[string]fstest.MapFS{"old": {}, "new": {}}
 	var options payload.Options

@@ -8,10 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 	"time"
 
-	"golang.org/x/tools/txtar"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -120,15 +118,7 @@ func connect(t *testing.T, config *rest.Config, over *wire) *cluster.Cluster {
 // load reads a payload.
 func load(t *testing.T, name, files string) *payload.Payload {
 	t.Helper()
-	folder := fstest.MapFS{}
-	for _, file := range txtar.Parse([]byte(strings.ReplaceAll(files, "NS", name))).Files {
-		folder[file.Name] = &fstest.MapFile{Data: file.Data}
-	}
-	release, _, err := payload.Load(t.Context(), folder, payload.Options{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return release
+	return sandboxtest.LoadRelease(t, name, files, payload.Options{Name: name})
 }
 
 // apply applies the release.

@@ -2,60 +2,26 @@ package machineset
 
 import (
 	"bufio"
-	"flag"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
-	"golang.org/x/tools/txtar"
 
 	"github.com/runlevel/runlevel/internal/machines/replicas"
+	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
-
-var update = flag.Bool("update", false, "write what the plans are now")
 
 var noon = time.Date(2026, time.November, 23, 12, 0, 0, 0, time.UTC)
 
 // TestPlans reads testdata/*.txtar. "machines" has a line "NAME AGE WORD…" for each machine; without other words, it
 // is selected and controlled by the set, and has a node. "plan" follows, for each number of replicas from "wanted".
 func TestPlans(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no plans:", err)
-	}
-	for _, file := range files {
-		archive, err := txtar.ParseFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var wanted, machines string
-		var got, want *txtar.File
-		for i := range archive.Files {
-			switch f := &archive.Files[i]; f.Name {
-			case "wanted":
-				wanted = string(f.Data)
-			case "machines":
-				machines = string(f.Data)
-			case "plan":
-				want, got = f, &txtar.File{Data: f.Data}
-			}
-		}
-		got.Data = plans(t, wanted, readReplicas(t, machines))
-		if diff := cmp.Diff(string(want.Data), string(got.Data)); diff != "" && !*update {
-			t.Errorf("%s (-want +got):\n%s", file, diff)
-		}
-		if want.Data = got.Data; *update {
-			if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.File) {
+		file.Expect(t, "plan", string(plans(t, file.Section("wanted"), readReplicas(t, file.Section("machines")))))
+	})
 }
 
 // plans returns what is planned for each line "POLICY REPLICAS".

@@ -1,22 +1,17 @@
 package rolloutplan_test
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
+	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the logs of testdata again")
 
 // rounds is far more than a rollout takes.
 const rounds = 200
@@ -38,7 +33,7 @@ func TestLogs(t *testing.T) {
 				}
 			}
 		}
-		compare(t, fmt.Sprintf("testdata/%02d-replicas.txtar", replicas), logs)
+		transcript.Expect(t, fmt.Sprintf("testdata/%02d-replicas.txtar", replicas), logs)
 	}
 }
 
@@ -72,31 +67,5 @@ func (w *world) rollOut(t *testing.T, name string, changes map[int]func(*world))
 	w.logf("end: %s", w.machines())
 	if !w.isSettled() && !w.spec.IsOnDelete && !w.spec.IsPaused {
 		t.Errorf("%s does not end:\n%s", name, strings.Join(w.log, "\n"))
-	}
-}
-
-// compare compares logs with a file's.
-func compare(t *testing.T, path string, logs []txtar.File) {
-	t.Helper()
-	if *rewrite {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, txtar.Format(&txtar.Archive{Files: logs}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := txtar.ParseFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, log := range logs {
-		if i >= len(want.Files) || want.Files[i].Name != log.Name {
-			t.Fatalf("%s does not have %q in its place: run the test with -rewrite", path, log.Name)
-		}
-		if diff := cmp.Diff(string(want.Files[i].Data), string(log.Data)); diff != "" {
-			t.Errorf("%s, %s (-want +got):\n%s", path, log.Name, diff)
-		}
 	}
 }

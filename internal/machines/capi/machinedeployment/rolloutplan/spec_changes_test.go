@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/runlevel/runlevel/internal/sandbox/transcript"
 )
 
 // TestLogsOfChanges changes a deployment in the middle of a rollout.
@@ -43,7 +45,7 @@ func TestLogsOfChanges(t *testing.T) {
 		w.rollOut(t, c.name, c.changes)
 		logs = append(logs, txtar.File{Name: c.name, Data: []byte(strings.Join(w.log, "\n") + "\n")})
 	}
-	compare(t, "testdata/changes.txtar", logs)
+	transcript.Expect(t, "testdata/changes.txtar", logs)
 }
 
 func changeTemplate(w *world) { w.template++ }

@@ -1,0 +1,31 @@
+package sandboxtest
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// ReadRelease reads a release of files in txtar, in which NS stands for a namespace.
+func ReadRelease(ctx context.Context, namespace, files string, o payload.Options) (*payload.Payload, error) {
+	folder, err := txtar.FS(txtar.Parse([]byte(strings.ReplaceAll(files, "NS", namespace))))
+	if err != nil {
+		return nil, err
+	}
+	release, _, err := payload.Load(ctx, folder, o)
+	return release, err
+}
+
+// LoadRelease is ReadRelease for a release without problems.
+func LoadRelease(t testing.TB, namespace, files string, o payload.Options) *payload.Payload {
+	t.Helper()
+	release, err := ReadRelease(t.Context(), namespace, files, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release
+}

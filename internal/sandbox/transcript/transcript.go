@@ -1,0 +1,130 @@
+// Package transcript keeps what tests expect in txtar files below testdata.
+//
+// A file has sections: the input of a test, and the output that it expects. "go test PACKAGE -update" writes the
+// output again. Each is the call to start from:
+//
+//	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.File) {
+//		file.Expect(t, "want", render(file.Section("input")))
+//	})
+package transcript
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+)
+
+// Update is the flag of all tests that compare output with files.
+var Update = flag.Bool("update", false, "write the files of testdata that this test compares its output with")
+
+// A File is a transcript.
+type File struct {
+	Name string // of the file, without its folder and extension
+	*txtar.Archive
+	path string
+}
+
+// Each runs a test for each file of a pattern, as a subtest under the file's name.
+func Each(t *testing.T, pattern string, test func(t *testing.T, file *File)) {
+	t.Helper()
+	for _, file := range ReadAll(t, pattern) {
+		t.Run(file.Name, func(t *testing.T) { test(t, file) })
+	}
+}
+
+// ReadAll reads the files of a pattern, of which there is at least one.
+func ReadAll(t testing.TB, pattern string) []*File {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no transcripts in %s: %v", pattern, err)
+	}
+	files := make([]*File, len(paths))
+	for i, path := range paths {
+		files[i] = Read(t, path)
+	}
+	return files
+}
+
+// Read reads a file.
+func Read(t testing.TB, path string) *File {
+	t.Helper()
+	archive, err := txtar.ParseFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &File{Name: strings.TrimSuffix(filepath.Base(path), ".txtar"), Archive: archive, path: path}
+}
+
+// Section returns a section, empty where the file has none of that name.
+func (f *File) Section(name string) string {
+	if section := f.find(name); section != nil {
+		return string(section.Data)
+	}
+	return ""
+}
+
+func (f *File) find(name string) *txtar.File {
+	for i := range f.Files {
+		if f.Files[i].Name == name {
+			return &f.Files[i]
+		}
+	}
+	return nil
+}
+
+// Expect compares a section with what a test got, or writes the section with -update.
+func (f *File) Expect(t testing.TB, name, got string) {
+	t.Helper()
+	section := f.find(name)
+	if section == nil && *Update {
+		f.Files = append(f.Files, txtar.File{Name: name})
+		section = &f.Files[len(f.Files)-1]
+	}
+	switch {
+	case section == nil:
+		t.Errorf("%s has no section %q: -update adds it", f.path, name)
+	case string(section.Data) == got:
+	case *Update:
+		section.Data = []byte(got)
+		if err := os.WriteFile(f.path, txtar.Format(f.Archive), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s, %s: -update writes it (-want +got):\n%s", f.path, name, cmp.Diff(string(section.Data), got))
+	}
+}
+
+// ExpectScripts plays each section whose name begins with "script", and compares the section behind it, its
+// transcript, with the output.
+func (f *File) ExpectScripts(t *testing.T, play func(script string) (output string)) {
+	t.Helper()
+	for _, section := range f.Files {
+		if name, isScript := strings.CutPrefix(section.Name, "script"); isScript {
+			f.Expect(t, "transcript"+name, play(string(section.Data)))
+		}
+	}
+}
+
+// Expect compares a whole file that a test generates, or writes the file with -update.
+func Expect(t testing.TB, path string, sections []txtar.File) {
+	t.Helper()
+	got := txtar.Format(&txtar.Archive{Files: sections})
+	if *Update {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s: -update writes it (-want +got):\n%s", path, diff)
+	}
+}
