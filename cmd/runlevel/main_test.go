@@ -35,7 +35,7 @@ func (m withCluster) Run() int { return shared.Run(m.M) }
 // cache, where the programs of the control plane are; $NAME is what a script may
 // call its sandbox, and $EXAMPLES is the folder of sample releases, $INSTALL that of the operator's
 // manifests, $MANIFESTS that of the machine controller's. A script that begins
-// with "cluster" is on a control plane that it shares with others: see cluster_test.go.
+// with "cluster" is on a control plane that it shares with others: see script_cluster_test.go.
 func TestScripts(t *testing.T) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

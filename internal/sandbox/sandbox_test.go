@@ -30,7 +30,7 @@ rules:
 
 func TestMain(m *testing.M) {
 	if os.Getenv(mortalEnv) != "" {
-		beMortal() // see owner_test.go
+		beMortal() // see process_test.go
 	}
 	os.Exit(cluster.Run(m))
 }

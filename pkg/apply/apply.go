@@ -8,7 +8,7 @@
 // object.WalkStep, and packages object and hook have the kinds of steps. The order of steps is in order.go, and the
 // walk through them in walk.go: one loop that hands out steps to workers, and parks those that wait, in parking.go.
 // Package await tracks readiness. What came of steps is in results.go and report.go; what is reported meanwhile in
-// events.go, components.go, waits.go and why.go, and in the record by standing.go.
+// events.go, components.go, waits.go and why.go, and in the record by record_run.go.
 //
 // Preview returns what Run would do: see preview.go.
 //

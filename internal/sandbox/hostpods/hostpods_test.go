@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(programEnv) != "":
 		os.Exit(beProgram())
 	case os.Getenv(ownerEnv) != "":
-		beOwner() // see death_test.go
+		beOwner() // see stop_test.go
 	}
 	os.Exit(cluster.Run(m))
 }

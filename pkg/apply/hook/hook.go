@@ -1,9 +1,9 @@
 // Package hook has the steps of Deployments with lifecycle hooks. What to do next is decided by package deploymenthook, of what
 // this package has looked at; it does that on the cluster, and looks again.
 //
-// Settings.Steps is the call to start from. The steps are in step.go, and the loop of looks and actions in run.go. look.go and
-// workload.go gather what there is, do.go has the actions, wait.go what wakes a hook that waits, and logs.go the logs of
-// pods.
+// Settings.Steps is the call to start from. The steps are in step.go, and the loop of looks and actions in run.go.
+// observe.go and workload.go gather what there is, actions.go has the actions, wait.go what wakes a hook that waits, and
+// logs.go the logs of pods.
 package hook
 
 import (

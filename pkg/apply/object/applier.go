@@ -5,7 +5,7 @@
 // is in failures.go. What a run does with an object, or with anything else, is a WalkStep, in step.go.
 //
 // An Applier is where to start: Apply, in apply.go, looks at what is known of an object and decides what to do;
-// target.go and delete.go do it, with scaled.go, leftovers.go and immutable.go for what servers do not take as it
+// live_object.go and delete.go do it, with scaled.go, leftovers.go and immutable.go for what servers do not take as it
 // is. definitions.go and the fingerprints of the record show what needs no apply. A Previewer, in
 // preview.go, returns what an Applier would do, and a Repairer, in repair.go, keeps an object as it is.
 package object
