@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -54,7 +53,6 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	ctrl.SetLogger(logr.Discard())
 	os.Exit(stage.Run(m))
 }
 

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -37,10 +36,7 @@ var stage = machinetest.New(sandbox.Options{
 	CRDs: []string{"testdata/crds"}, Controllers: []string{"*", "-garbage-collector-controller", "-persistentvolume-attach-detach-controller", "-persistentvolume-binder-controller"},
 })
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(stage.Run(m))
-}
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 const (
 	preDrain     = "pre-drain.delete.hook.machine.cluster.x-k8s.io/"

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,10 +21,7 @@ import (
 
 var stage = machinetest.New(sandbox.Options{})
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(stage.Run(m))
-}
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 // external is a template of infrastructure that the test provides.
 const external = `{"apiVersion": "infrastructure.runlevel.dev/v1alpha1", "kind": "ExternalMachine", "spec": {}}`

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -56,8 +57,9 @@ func New(o sandbox.Options) *MachineStage {
 	return &MachineStage{SharedSandbox: sandboxtest.New(o), definitions: folder}
 }
 
-// Run runs the tests of a package, for its TestMain, and stops the sandbox.
+// Run runs the tests of a package, for its TestMain, and stops the sandbox. Controllers log nothing.
 func (s *MachineStage) Run(m *testing.M) int {
+	ctrl.SetLogger(logr.Discard())
 	defer func() { _ = os.RemoveAll(s.definitions) }()
 	return s.SharedSandbox.Run(m)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
@@ -26,10 +25,7 @@ import (
 
 var stage = machinetest.New(sandbox.Options{})
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(stage.Run(m))
-}
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 // held is a hook that keeps a deleted machine: a rollout stays in its middle.
 const held = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/held"

@@ -5,11 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/infra/external"
@@ -20,10 +18,7 @@ import (
 
 var stage = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(stage.Run(m))
-}
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 func TestAMachineThatAPersonProvides(t *testing.T) {
 	c, namespace := stage.Client(t), stage.Namespace(t)

@@ -6,11 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/infra"
@@ -22,10 +20,7 @@ import (
 
 var stage = machinetest.New(sandbox.Options{})
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(stage.Run(m))
-}
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 // machineIn returns a KwokMachine with a name that no Node has.
 func machineIn(namespace, name string, spec v1alpha1.KwokMachineSpec) *v1alpha1.KwokMachine {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,10 +25,7 @@ import (
 
 var stage = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(stage.Run(m))
-}
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 // handlers is what an extension answers that answers all hooks of updates in place.
 const handlers = `{"status":"Success","handlers":[
