@@ -6,6 +6,10 @@
 //	var stage = machinetest.New(sandbox.Options{})
 //
 //	func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+//
+//	func TestSomething(t *testing.T) {
+//		f := stage.NewFixture(t)
+//		f.MustCreate(…)
 package machinetest
 
 import (
