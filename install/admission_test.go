@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -25,9 +23,6 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
-
-// patience is far longer than anything takes that is to happen.
-const patience = 5 * time.Minute
 
 var inVersions = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "clusterversions"}
 
@@ -57,7 +52,7 @@ func setVersion(t *testing.T, c *cluster.Cluster, spec string) {
 		t.Fatal(err)
 	}
 	made := newVersion(t, `{clusterID: 00000000-0000-0000-0000-000000000000`+spec+`}`)
-	until(t, "there is a ClusterVersion", func(ctx context.Context) bool { // whose kind may be new
+	sandboxtest.Eventually(t, "there is a ClusterVersion", func(ctx context.Context) bool { // whose kind may be new
 		var created *unstructured.Unstructured
 		if created, err = versions.Create(ctx, made, metav1.CreateOptions{}); err == nil {
 			made = created
@@ -139,24 +134,13 @@ func edit(ctx context.Context, versions dynamic.ResourceInterface, spec string) 
 	return err
 }
 
-// until waits until something is so that follows from what the API server has been told.
-func until(t *testing.T, what string, isSo func(context.Context) bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return isSo(ctx), nil
-	})
-	if err != nil {
-		t.Fatalf("never: %s", what)
-	}
-}
-
 // guarded installs all objects, makes a ClusterVersion, and waits until the policy is in force and rights are known.
 func guarded(t *testing.T, spec string) *cluster.Cluster {
 	t.Helper()
 	c := installed(t)
 	setVersion(t, c, spec)
 	plain := editor(t, "ana")
-	until(t, "the policy is in force", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the policy is in force", func(ctx context.Context) bool {
 		err := edit(ctx, plain, `{"desiredUpdate":{"image":"registry.example/other","force":true}}`)
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "runlevel-clusterversions")
 	})
@@ -209,9 +193,9 @@ func TestAnEditorOfClusterVersionsNeedsAVerb(t *testing.T) {
 				}
 				return
 			}
-			until(t, "with the verb it passes", func(ctx context.Context) bool { return edit(ctx, with[item.verb], item.spec) == nil })
+			sandboxtest.Eventually(t, "with the verb it passes", func(ctx context.Context) bool { return edit(ctx, with[item.verb], item.spec) == nil })
 			for name, user := range map[string]dynamic.ResourceInterface{"ana": plain, "without-" + item.verb: without[item.verb]} {
-				until(t, "it may edit", func(ctx context.Context) bool { return edit(ctx, user, `{"channel":"fast"}`) == nil })
+				sandboxtest.Eventually(t, "it may edit", func(ctx context.Context) bool { return edit(ctx, user, `{"channel":"fast"}`) == nil })
 				err := edit(t.Context(), user, item.spec)
 				wanted := []string{`user "` + name + `" may not`, item.says, `the verb "` + item.verb + `" on clusterversions.config.openshift.io`}
 				if !apierrors.IsForbidden(err) || slices.ContainsFunc(wanted, func(part string) bool { return !strings.Contains(err.Error(), part) }) {
@@ -232,7 +216,7 @@ func TestAdministratorsAndTheOperatorNeedNoVerb(t *testing.T) {
 	} {
 		// the first is what "oc adm upgrade --to-image OTHER --allow-explicit-upgrade --force" sends
 		for _, spec := range []string{`{"desiredUpdate":{"architecture":"","force":true,"image":"OTHER","version":""}}`, `{"overrides":[]}`, `{"upstream":"https://updates.example"}`} {
-			until(t, "it passes: "+spec, func(ctx context.Context) bool { return edit(ctx, user, spec) == nil })
+			sandboxtest.Eventually(t, "it passes: "+spec, func(ctx context.Context) bool { return edit(ctx, user, spec) == nil })
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // TestExtensionConfigsThatAreRefused can't be created, and nothing can be made such a one.
@@ -21,7 +23,7 @@ func TestExtensionConfigsThatAreRefused(t *testing.T) {
 		return c.Create(ctx, config, client.DryRunAll)
 	}
 	const begin = "spec.clientConfig.url: begin it with https://"
-	until(t, "the policy is in force", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the policy is in force", func(ctx context.Context) bool {
 		err := create(ctx, runtimev1.ClientConfig{URL: "http://example.com"})
 		return err != nil && strings.Contains(err.Error(), begin)
 	})

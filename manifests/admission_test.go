@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 const finalizer = "machine.machine.openshift.io"
@@ -23,7 +25,7 @@ func admission(t *testing.T) (client.Client, string) {
 	t.Helper()
 	namespace, c := stage.Namespace(t), stage.Client(t)
 	apply(t, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-	until(t, "the policies are in force", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the policies are in force", func(ctx context.Context) bool {
 		machine, set := newMachine(t, namespace, `{}`), newSet(t, namespace, `{selector: {}, template: {spec: {}}}`)
 		isMachine := refused(c.Create(ctx, machine, client.DryRunAll))
 		return isMachine && refused(c.Create(ctx, set, client.DryRunAll))
@@ -241,10 +243,10 @@ func TestWhatWasStoredBeforeCanBeEditedAndDeleted(t *testing.T) {
 	machine, set := newMachine(t, namespace, `{}`), newSet(t, namespace, `{selector: {matchLabels: {a: b}}, template: {spec: {}}}`)
 	machine.Finalizers, set.Finalizers = []string{finalizer}, []string{"example.com/held"}
 	for _, object := range []client.Object{machine, set} {
-		until(t, "it is stored", func(ctx context.Context) bool { return c.Create(ctx, object) == nil })
+		sandboxtest.Eventually(t, "it is stored", func(ctx context.Context) bool { return c.Create(ctx, object) == nil })
 	}
 	guard(t, namespace)
-	until(t, "the policies are in force again", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the policies are in force again", func(ctx context.Context) bool {
 		return refused(c.Create(ctx, newMachine(t, namespace, `{}`), client.DryRunAll)) && refused(c.Create(ctx, newSet(t, namespace, `{selector: {}, template: {spec: {}}}`), client.DryRunAll))
 	})
 	try := func(when string) {

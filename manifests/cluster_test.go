@@ -1,15 +1,12 @@
 package manifests_test
 
 import (
-	"context"
 	"os"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -17,9 +14,6 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/manifests"
 )
-
-// patience is far longer than anything takes that is to happen.
-const patience = 5 * time.Minute
 
 var stage = machinetest.New(sandbox.Options{})
 
@@ -54,17 +48,6 @@ func isOf(object *unstructured.Unstructured, kinds []string) bool {
 		}
 	}
 	return false
-}
-
-// until waits until something is so that follows from what the API server has been told.
-func until(t *testing.T, what string, isSo func(context.Context) bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return isSo(ctx), nil
-	})
-	if err != nil {
-		t.Fatalf("never: %s", what)
-	}
 }
 
 // The API server says what pod security thinks of a Deployment, and checks the types of the expressions of policies; pods

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -54,44 +52,36 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	ctrl.SetLogger(logr.Discard())
 	os.Exit(stage.Run(m))
 }
 
 // register runs the program with the rights that come with it, and returns its ExtensionConfig once it is discovered. It serves one
 // namespace.
-func register(t *testing.T, namespace string) *runtimev1.ExtensionConfig {
-	t.Helper()
+func register(f *machinetest.Fixture) *runtimev1.ExtensionConfig {
+	f.Helper()
 	rights, err := os.ReadFile("kwok_extension_rights.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sandboxtest.Apply(t, stage.Connect(t), string(rights))
-	c := stage.Client(t)
+	f.Must(err)
+	sandboxtest.Apply(f, stage.Connect(f), string(rights))
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: namespace}},
+		ObjectMeta: metav1.ObjectMeta{Name: f.Namespace},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: f.Namespace}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kwok-extension"},
 	}
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "kwok"}}
-	config.Spec.ClientConfig = runtimehooktest.StartProcess(t, program(t, namespace))
-	config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
-	for _, object := range []client.Object{binding, config} {
-		if err := c.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() { _ = c.Delete(context.Background(), config) }) // the next test registers its own
-	stage.ManageAs(t, stage.Sandbox(t).Config, func(m ctrl.Manager) error {
+	config.Spec.ClientConfig = runtimehooktest.StartProcess(f, program(f, f.Namespace))
+	config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: f.Namespace}}
+	f.MustCreate(binding, config)
+	f.DeleteAfterwards(config) // the next test registers its own
+	stage.ManageAs(f, stage.Sandbox(f).Config, func(m ctrl.Manager) error {
 		return extensionconfig.SetupWithManager(m, extensionconfig.DiscoveryOptions{})
 	})
-	return machinetest.Await(t, c, config, client.ObjectKeyFromObject(config), func(e *runtimev1.ExtensionConfig) bool {
+	return machinetest.Await(f, f, config, client.ObjectKeyFromObject(config), func(e *runtimev1.ExtensionConfig) bool {
 		return meta.IsStatusConditionTrue(e.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition) && len(e.Status.Handlers) == 3
 	})
 }
 
 // program returns the extension as a user of the cluster.
-func program(t *testing.T, user string) *exec.Cmd {
+func program(t testing.TB, user string) *exec.Cmd {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(stage.Sandbox(t).Kubeconfig)
 	if err != nil {
@@ -125,39 +115,35 @@ func sideOf(t *testing.T, namespace, name, version, machine string) hooksv1.CanU
 // TestMachinesAreUpdatedInPlace asks the program by way of its ExtensionConfig what it covers, and has it change a Node: after a
 // delay, once, and not while it is to fail.
 func TestMachinesAreUpdatedInPlace(t *testing.T) {
-	namespace, c := stage.Namespace(t), stage.Client(t)
-	config := register(t, namespace)
-	hooks := runtimehook.NewInPlaceHooks(c, c)
+	f := stage.NewFixture(t)
+	config := register(f)
+	hooks := runtimehook.NewInPlaceHooks(f, f)
 	for after, want := range map[string]string{
 		"{node: {kubeletVersion: v1.36.0, osImage: new, labels: {a: x, b: y}}}": "extension can-update-machineset.kwok can update in place",
 		"{node: {osImage: old, labels: {b: y}}}":                                "replaced, since infrastructureMachineTemplate spec.template.spec.node.labels.a is not covered by extension can-update-machineset.kwok",
 		"{startAfter: 3s, node: {osImage: new, labels: {a: x}}}":                "replaced, since infrastructureMachineTemplate spec.template.spec.startAfter is not covered by extension can-update-machineset.kwok",
 	} {
 		request := &hooksv1.CanUpdateMachineSetRequest{
-			Current: sideOf(t, namespace, "old", "v1.35.0", "{node: {osImage: old, labels: {a: b}}}"), Desired: sideOf(t, namespace, "new", "v1.36.0", after),
+			Current: sideOf(t, f.Namespace, "old", "v1.35.0", "{node: {osImage: old, labels: {a: b}}}"), Desired: sideOf(t, f.Namespace, "new", "v1.36.0", after),
 		}
 		if decision, err := hooks.CanUpdateMachineSet(t.Context(), request); err != nil || decision.String() != want {
 			t.Errorf("%s: %s %v, want %s", after, decision, err, want)
 		}
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"a": "b", "own": "1"}}}
-	node.Spec.ProviderID = "kwok://" + namespace
-	if err := c.Create(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace, Labels: map[string]string{"a": "b", "own": "1"}}}
+	node.Spec.ProviderID = "kwok://" + f.Namespace
+	f.MustCreate(node)
 	set := func(settings map[string]string) {
 		t.Helper()
 		before := config.DeepCopy()
 		config.Spec.Settings = settings
-		if err := c.Patch(t.Context(), config, client.MergeFrom(before)); err != nil {
-			t.Fatal(err)
-		}
-		machinetest.Await(t, c, config, client.ObjectKeyFromObject(config), func(e *runtimev1.ExtensionConfig) bool {
+		f.Must(f.Patch(t.Context(), config, client.MergeFrom(before)))
+		machinetest.Await(f, f, config, client.ObjectKeyFromObject(config), func(e *runtimev1.ExtensionConfig) bool {
 			found := meta.FindStatusCondition(e.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
 			return found.Status == metav1.ConditionTrue && found.ObservedGeneration == e.Generation
 		})
 	}
-	request := updateOf(t, node, `{"providerID":"kwok://`+namespace+`","node":{"osImage":"new","labels":{"a":"x"}}}`)
+	request := updateOf(t, node, `{"providerID":"kwok://`+f.Namespace+`","node":{"osImage":"new","labels":{"a":"x"}}}`)
 	set(map[string]string{"fail": "the disk is full", "delay": "2s"})
 	if _, err := hooks.UpdateMachine(t.Context(), request); err == nil || !strings.Contains(err.Error(), "answered Failure (the disk is full)") {
 		t.Errorf("it does not fail: %v", err)
@@ -173,9 +159,7 @@ func TestMachinesAreUpdatedInPlace(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 	updated := &corev1.Node{}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(node), updated); err != nil {
-		t.Fatal(err)
-	}
+	f.Must(f.Get(t.Context(), client.ObjectKeyFromObject(node), updated))
 	if info := updated.Status.NodeInfo; info.KubeletVersion != "v1.36.0" || info.OSImage != "new" || updated.Labels["a"] != "x" || updated.Labels["own"] != "1" || updated.Annotations[beganAnnotation] != "" {
 		t.Errorf("%+v, labels %v, annotations %v", info, updated.Labels, updated.Annotations)
 	}
@@ -233,9 +217,9 @@ var rollout = []string{
 
 // TestAVersionIsRolledOutInPlace changes the version of a MachineDeployment: its machines stay, and their Nodes have the version.
 func TestAVersionIsRolledOutInPlace(t *testing.T) {
-	namespace, c := stage.Namespace(t), stage.Client(t)
-	register(t, namespace)
-	stage.ManageIn(t, namespace, stage.Sandbox(t).Config, func(m ctrl.Manager) error {
+	f := stage.NewFixture(t)
+	register(f)
+	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(m ctrl.Manager) error {
 		return errors.Join(
 			machinedeployment.SetupWithManager(m, runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader())),
 			machineset.SetupWithManager(m, machineset.ClusterMachineSetOptions{}),
@@ -243,39 +227,31 @@ func TestAVersionIsRolledOutInPlace(t *testing.T) {
 		)
 	})
 	for _, manifest := range rollout {
-		sandboxtest.Apply(t, stage.Connect(t), strings.ReplaceAll(strings.ReplaceAll(manifest, "NS", namespace), "\t", "  "))
+		sandboxtest.Apply(t, stage.Connect(t), strings.ReplaceAll(strings.ReplaceAll(manifest, "NS", f.Namespace), "\t", "  "))
 	}
-	before := awaitVersion(t, namespace, "v1.35.0")
-	deployment := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}}
-	change := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"template": {"spec": {"version": "v1.36.0"}}}}`))
-	if err := c.Patch(t.Context(), deployment, change); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(before, awaitVersion(t, namespace, "v1.36.0")); diff != "" {
+	before := awaitVersion(f, "v1.35.0")
+	deployment := &clusterv1.MachineDeployment{ObjectMeta: f.Meta("web")}
+	f.MustPatch(deployment, `{"spec": {"template": {"spec": {"version": "v1.36.0"}}}}`)
+	if diff := cmp.Diff(before, awaitVersion(f, "v1.36.0")); diff != "" {
 		t.Errorf("other machines than before (-before +after):\n%s", diff)
 	}
 }
 
 // awaitVersion waits until the rollout is over, and two Nodes have the version. It returns the UIDs of the machines by their names.
-func awaitVersion(t *testing.T, namespace, version string) map[string]types.UID {
-	t.Helper()
-	c, found := stage.Client(t), map[string]types.UID{}
-	key := client.ObjectKey{Namespace: namespace, Name: "web"}
-	machinetest.Await(t, c, &clusterv1.MachineDeployment{}, key, func(d *clusterv1.MachineDeployment) bool {
+func awaitVersion(f *machinetest.Fixture, version string) map[string]types.UID {
+	f.Helper()
+	found := map[string]types.UID{}
+	machinetest.Await(f, f, &clusterv1.MachineDeployment{}, f.Key("web"), func(d *clusterv1.MachineDeployment) bool {
 		s := d.Status
 		if s.ObservedGeneration != d.Generation || ptr.Deref(s.UpToDateReplicas, 0) != 2 || ptr.Deref(s.AvailableReplicas, 0) != 2 || ptr.Deref(s.Replicas, 0) != 2 {
 			return false
 		}
 		var machines clusterv1.MachineList
-		if err := c.List(t.Context(), &machines, client.InNamespace(namespace)); err != nil {
-			t.Fatal(err)
-		}
+		f.MustList(&machines)
 		clear(found)
 		for _, machine := range machines.Items {
 			node := &corev1.Node{}
-			if err := c.Get(t.Context(), client.ObjectKey{Name: machine.Status.NodeRef.Name}, node); err != nil {
-				t.Fatal(err)
-			}
+			f.Must(f.Get(f.Context(), client.ObjectKey{Name: machine.Status.NodeRef.Name}, node))
 			if machine.Spec.Version == version && node.Status.NodeInfo.KubeletVersion == version {
 				found[machine.Name] = machine.UID
 			}

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 // A machine whose volume is attached is drained and not terminated; once the volume is detached, it goes.
 func TestStorage(t *testing.T) {
-	namespace, c := stage.Namespace(t), stage.Client(t)
-	stage.ManageIn(t, namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
+	f := stage.NewFixture(t)
+	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
 		if err := new(nodelink.NodeLinkReconciler).SetupWithManager(t.Context(), mgr); err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func TestStorage(t *testing.T) {
 	})
 	runProgram(t)
 	m := &machinev1beta1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "db"},
+		ObjectMeta: f.Meta("db"),
 		Spec: machinev1beta1.MachineSpec{ProviderSpec: machinev1beta1.ProviderSpec{Value: &runtime.RawExtension{
 			Raw: []byte(`{"apiVersion":"infrastructure.runlevel.dev/v1alpha1","kind":"KwokMachine"}`),
 		}}},
@@ -56,30 +56,22 @@ func TestStorage(t *testing.T) {
 	}
 	elsewhere := attachment.DeepCopy()
 	elsewhere.Name, elsewhere.Spec.NodeName = "others", "another"
-	for _, object := range []client.Object{m, attachment, elsewhere} {
-		if err := c.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() { _ = c.Delete(context.Background(), elsewhere) }) // the test's own context has ended by then
-	stage.AwaitMachine(t, namespace, m.Name, func(m *machinev1beta1.Machine) bool {
+	f.MustCreate(m, attachment, elsewhere)
+	f.DeleteAfterwards(elsewhere)
+	stage.AwaitMachine(t, f.Namespace, m.Name, func(m *machinev1beta1.Machine) bool {
 		return m.Status.NodeRef != nil && len(m.Spec.LifecycleHooks.PreTerminate) == 1
 	})
-	if err := c.Delete(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	f.MustDelete(m)
 	const says = "pre-terminate.hook.machine.runlevel.dev/WaitForStorageDetach"
-	held := stage.AwaitMachine(t, namespace, m.Name, func(m *machinev1beta1.Machine) bool {
+	held := stage.AwaitMachine(t, f.Namespace, m.Name, func(m *machinev1beta1.Machine) bool {
 		return strings.HasSuffix(m.Annotations[says], "to go: orders")
 	})
 	node := &corev1.Node{}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: m.Name}, node); err != nil || len(held.Spec.LifecycleHooks.PreTerminate) != 1 {
+	if err := f.Get(t.Context(), client.ObjectKey{Name: m.Name}, node); err != nil || len(held.Spec.LifecycleHooks.PreTerminate) != 1 {
 		t.Errorf("the node: %v; the hooks: %v", err, held.Spec.LifecycleHooks)
 	}
-	if err := c.Delete(t.Context(), attachment); err != nil {
-		t.Fatal(err)
-	}
-	machinetest.AwaitGone(t, c, m, client.ObjectKeyFromObject(m))
+	f.MustDelete(attachment)
+	f.AwaitGone(m)
 }
 
 // runProgram runs the program with the rights that come with it.

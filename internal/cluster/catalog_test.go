@@ -89,7 +89,7 @@ func TestFindKnowsAKindInTwoVersions(t *testing.T) {
 	widget, definition := widgets("two.example.com")
 	c := testbed.Connect(t)
 	establish(t, testbed.Connect(t), definition) // which another cluster learns
-	eventually(t, func(ctx context.Context) error {
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		c.Refresh()
 		_, err := c.FindKind(ctx, widget)
 		return err
@@ -167,7 +167,7 @@ func TestRefreshFindsWhatHasCome(t *testing.T) {
 		t.Fatal(err)
 	}
 	establish(t, testbed.Connect(t), definition)
-	eventually(t, func(ctx context.Context) error {
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		fresh := testbed.Connect(t)
 		_, err := fresh.FindKind(ctx, widget)
 		return err

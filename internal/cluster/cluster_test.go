@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -293,20 +291,6 @@ func hasCondition(name apiextensionsv1.CustomResourceDefinitionConditionType, st
 			}
 		}
 		return false
-	}
-}
-
-// eventually asks until the answer is right: the API server's list of kinds follows what
-// is in the cluster after a moment.
-func eventually(t *testing.T, wrong func(context.Context) error) {
-	t.Helper()
-	last := errors.New("never asked")
-	_ = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		last = wrong(ctx)
-		return last == nil, nil
-	})
-	if last != nil {
-		t.Fatal(last)
 	}
 }
 

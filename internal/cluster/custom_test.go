@@ -95,7 +95,7 @@ func TestWhatIsServedElsewhereIsNotCustom(t *testing.T) {
 			}
 		}
 		patchAPIService(t, "v1.elsewhere.example.com", "{"+labelled(`"true"`)+"}")
-		eventually(t, func(context.Context) error { // the API server puts it right
+		sandboxtest.EventuallySucceeds(t, func(context.Context) error { // the API server puts it right
 			if !isCustom(t, in) {
 				return errors.New("it is not custom again")
 			}

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // These tests hold what others build on: that the generation of a custom resource, whatever
@@ -135,7 +137,7 @@ func TestADefinitionChangesItsObjectsUnseen(t *testing.T) {
 	widget := parse(t, "{apiVersion: unseen.example.com/v1, kind: Widget, metadata: {name: w, namespace: "+namespace+"}, spec: {a: a}}")
 	in, before := find(t, c, widget), apply(t, c, widget).Object
 	define("b: {type: string, default: b}")
-	eventually(t, func(ctx context.Context) error {
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		after, err := c.In(in, namespace).Get(ctx, "w", metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ import (
 // a part of why it is not known.
 func wants(t *testing.T, c *cluster.Cluster, kind schema.GroupKind, wanted string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		if wanted == "gone" {
 			c.Refresh() // what was found stays found until a caller doubts it
 		}

@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -59,7 +59,7 @@ func TestATombstoneIsOfAnyVersionOfItsKind(t *testing.T) {
 		t.Errorf("the events of a cluster-wide object are %q", got)
 	}
 	remove(t, schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "items."+namespace+".example.com")
-	eventually(t, func(ctx context.Context) error {
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		did := run(t, ctx, release, apply.Options{Mode: graph.Update})
 		if did.Changes[0].Action != object.Absent || did.Err != nil {
 			return fmt.Errorf("its kind is gone: %+v, %v", did.Changes[0], did.Err)
@@ -90,21 +90,6 @@ func remove(t *testing.T, resource schema.GroupVersionResource, name string) {
 		t.Fatal(err)
 	}
 }
-
-// eventually asks until the answer is right.
-func eventually(t *testing.T, wrong func(context.Context) error) {
-	t.Helper()
-	last := context.Cause(t.Context())
-	_ = wait.PollUntilContextTimeout(t.Context(), backoffOfTests, patience, true, func(ctx context.Context) (bool, error) {
-		last = wrong(ctx)
-		return last == nil, nil
-	})
-	if last != nil {
-		t.Fatal(last)
-	}
-}
-
-const backoffOfTests = patience / 1200
 
 func TestAKindThatNobodyKnowsIsNotGone(t *testing.T) { // not beside others: namespaces can't be emptied meanwhile
 	namespace := test.Namespace(t)

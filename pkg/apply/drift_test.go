@@ -22,6 +22,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -251,7 +252,7 @@ func (h hand) meddle(lever string) {
 	}
 	h.policy(fmt.Sprintf("%s != %s", touch("object"), touch("oldObject")), lever)
 	was, turn := wordsOf(h.get()), 0
-	until(h.T, "the policy does nothing", func(ctx context.Context) bool {
+	sandboxtest.Eventually(h.T, "the policy does nothing", func(ctx context.Context) bool {
 		turn++
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"touch":"%d"}}}`, turn)
 		after, err := h.objects().Patch(ctx, h.sort.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "bob"})
@@ -320,7 +321,7 @@ func (h hand) remake() {
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
 		unstructured.RemoveNestedField(object.Object, "metadata", field)
 	}
-	until(h.T, "it can't be recreated", func(ctx context.Context) bool {
+	sandboxtest.Eventually(h.T, "it can't be recreated", func(ctx context.Context) bool {
 		_, err := h.objects().Create(ctx, object, metav1.CreateOptions{FieldManager: "bob"})
 		return err == nil
 	})
@@ -449,7 +450,7 @@ func TestWhatAdmissionMadeOfOursIsFound(t *testing.T) {
 				mustApply(t, release, apply.Options{Mode: graph.Update})
 				was := wordsOf(mine.get())
 				callOff := mine.policy("true", lever)
-				until(t, "the policy does nothing", func(context.Context) bool {
+				sandboxtest.Eventually(t, "the policy does nothing", func(context.Context) bool {
 					run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile, Full: true})
 					return wordsOf(mine.get()) != was
 				})
@@ -459,7 +460,7 @@ func TestWhatAdmissionMadeOfOursIsFound(t *testing.T) {
 					t.Errorf("nobody is told that the object is not as the release says: %v", report.Warnings)
 				}
 				callOff()
-				until(t, "what it changed is not put back", func(context.Context) bool {
+				sandboxtest.Eventually(t, "what it changed is not put back", func(context.Context) bool {
 					run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile})
 					return wordsOf(mine.get()) == was
 				})

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -18,11 +17,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // What makes a real control plane say no is here.
@@ -38,15 +37,6 @@ var (
 
 // errLost is why a run ends whose lock another process has.
 var errLost = fmt.Errorf("somebody else has the lock: %w", lock.ErrLost)
-
-// until waits until something is so.
-func until(t *testing.T, what string, is func(context.Context) bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) { return is(ctx), nil })
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-}
 
 // serve starts a webhook's server.
 func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
@@ -98,7 +88,7 @@ func webhook(t *testing.T, namespace string, server *httptest.Server, seconds in
 // see what it is to go by.
 func awaitRefusal(t *testing.T, namespace string, object *corev1.ConfigMap) {
 	t.Helper()
-	until(t, "nothing is refused", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "nothing is refused", func(ctx context.Context) bool {
 		_, err := test.Client(t).CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil
 	})
@@ -107,7 +97,7 @@ func awaitRefusal(t *testing.T, namespace string, object *corev1.ConfigMap) {
 // awaitCall waits until a webhook is asked.
 func awaitCall(t *testing.T, namespace string, called <-chan struct{}) {
 	t.Helper()
-	until(t, "the webhook is not asked", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the webhook is not asked", func(ctx context.Context) bool {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		ended := make(chan struct{})
@@ -169,7 +159,7 @@ func grant(t *testing.T, namespace string) func(resources ...string) {
 			t.Error(err)
 		}
 		for _, resource := range []string{"configmaps", "services"} {
-			until(t, "a right is not as wanted", func(ctx context.Context) bool {
+			sandboxtest.Eventually(t, "a right is not as wanted", func(ctx context.Context) bool {
 				review, err := reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 					User: deployer(namespace), ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "patch", Resource: resource},
 				}}, metav1.CreateOptions{})

@@ -22,6 +22,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -457,13 +458,13 @@ spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versi
 	mustApply(t, release, apply.Options{NoWait: true})
 	jobs := test.Client(t).BatchV1().Jobs(namespace)
 	for _, name := range []string{"once", "gone"} {
-		until(t, "a Job does not end", func(ctx context.Context) bool {
+		sandboxtest.Eventually(t, "a Job does not end", func(ctx context.Context) bool {
 			job, err := jobs.Get(ctx, name, metav1.GetOptions{})
 			return err == nil && job.Status.Succeeded == 1 && job.Status.CompletionTime != nil
 		})
 	}
 	services := dynamic.NewForConfigOrDie(test.Sandbox(t).Config).Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
-	until(t, "nobody says how the APIService is", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "nobody says how the APIService is", func(ctx context.Context) bool {
 		service, err := services.Get(ctx, "v1.api-"+namespace+".example.com", metav1.GetOptions{})
 		if err != nil {
 			return false
@@ -472,7 +473,7 @@ spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versi
 		return isSaid
 	})
 	var journal []record.Job
-	until(t, "it is not noted that the Jobs have ended", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "it is not noted that the Jobs have ended", func(ctx context.Context) bool {
 		did := run(t, ctx, release, apply.Options{NoWait: true})
 		journal = did.record.Jobs
 		return len(journal) == 2
@@ -480,7 +481,7 @@ spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versi
 	if err := jobs.Delete(t.Context(), "gone", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the Job is not gone", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the Job is not gone", func(ctx context.Context) bool {
 		_, err := jobs.Get(ctx, "gone", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
@@ -64,7 +65,7 @@ func tidy(t *testing.T, namespace string) {
 	if err := jobs.Delete(t.Context(), "migrate", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the Job is not gone", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the Job is not gone", func(ctx context.Context) bool {
 		_, err := jobs.Get(ctx, "migrate", metav1.GetOptions{})
 		return err != nil
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
@@ -91,7 +92,7 @@ func asDeployer(t *testing.T, admin *rest.Config) *rest.Config {
 	must(t, err)
 	config := rest.CopyConfig(admin)
 	config.Impersonate.UserName = "deployer"
-	until(t, "the role is known", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the role is known", func(ctx context.Context) bool {
 		deployer, err := cluster.Connect(config)
 		must(t, err)
 		_, err = deployer.Client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})

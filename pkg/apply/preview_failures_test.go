@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
@@ -201,7 +202,7 @@ func TestAPreviewNamesTheRightThatIsMissing(t *testing.T) {
 			config.Impersonate.UserName = "somebody-" + namespace
 			var got string
 			want := strings.ReplaceAll(c.want, "USER", "somebody-NS")
-			until(t, "the rights are not as wanted", func(context.Context) bool { // which take effect in a moment
+			sandboxtest.Eventually(t, "the rights are not as wanted", func(context.Context) bool { // which take effect in a moment
 				got = preview(t, t.Context(), config, load(t, namespace, namespace, c.files), apply.Options{}).previewed(namespace)
 				return got == want || !strings.Contains(got, "cannot get")
 			})

@@ -249,7 +249,7 @@ func merged(resource string, name, change string, part ...string) func(*testing.
 func settled(t *testing.T, namespace string) {
 	t.Helper()
 	a := act(t, "")
-	eventually(t, func(context.Context) error {
+	sandboxtest.EventuallySucceeds(t, func(context.Context) error {
 		live := a.live("Deployment.apps", namespace+"/web")
 		wanted, _, _ := unstructured.NestedInt64(live.Object, "spec", "replicas")
 		available, _, _ := unstructured.NestedInt64(live.Object, "status", "availableReplicas")

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
@@ -167,7 +168,7 @@ func TestWhatIsHeldIsRecreatedWhenItIsGone(t *testing.T) {
 	jobs := test.Client(t).BatchV1().Jobs(namespace)
 	letGo := sync.OnceFunc(func() {
 		patch(t, jobs.Patch, "a", `{"metadata": {"finalizers": null}}`)
-		until(t, "the Job is not gone", func(ctx context.Context) bool {
+		sandboxtest.Eventually(t, "the Job is not gone", func(ctx context.Context) bool {
 			found, err := jobs.Get(ctx, "a", metav1.GetOptions{})
 			return err != nil || found.DeletionTimestamp == nil
 		})

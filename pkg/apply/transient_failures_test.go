@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
@@ -41,7 +42,7 @@ var retriedCases = map[string]retriedCase{
 			if err != nil {
 				t.Fatal(err)
 			}
-			until(t, "the quota is not computed", func(ctx context.Context) bool {
+			sandboxtest.Eventually(t, "the quota is not computed", func(ctx context.Context) bool {
 				quota, err := quotas.Get(ctx, "few", metav1.GetOptions{})
 				return err == nil && len(quota.Status.Used) > 0
 			})
@@ -200,7 +201,7 @@ func hold(t *testing.T, namespace string) (letGo func()) {
 	t.Cleanup(func() { _ = core.Namespaces().Delete(context.Background(), old, metav1.DeleteOptions{}) })
 	return func() {
 		patch(t, core.ConfigMaps(old).Patch, "held", `{"metadata": {"finalizers": null}}`)
-		until(t, "the namespace is not gone", func(ctx context.Context) bool {
+		sandboxtest.Eventually(t, "the namespace is not gone", func(ctx context.Context) bool {
 			found, err := core.Namespaces().Get(ctx, old, metav1.GetOptions{})
 			return err != nil || found.DeletionTimestamp == nil
 		})
@@ -252,7 +253,7 @@ spec:
 	if err := test.Client(t).CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(path).Body([]byte(conversion)).Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the kind is not served", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the kind is not served", func(ctx context.Context) bool {
 		_, err := test.Client(t).Discovery().ServerResourcesForGroupVersion(namespace + ".example.com/v2")
 		return err == nil
 	})
@@ -309,7 +310,7 @@ spec:
 		path := "/apis/apiregistration.k8s.io/v1/apiservices/v1." + group
 		_ = test.Client(t).CoreV1().RESTClient().Delete().AbsPath(path).Do(context.Background()).Error()
 	})
-	until(t, "the API is not in the list", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the API is not in the list", func(ctx context.Context) bool {
 		_, lists, _ := test.Client(t).Discovery().ServerGroupsAndResources()
 		groups, err := test.Client(t).Discovery().ServerGroups()
 		return err == nil && lists != nil && strings.Contains(fmt.Sprint(groups), group)

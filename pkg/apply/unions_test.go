@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
@@ -21,7 +22,7 @@ func replaced(t *testing.T, namespace, text string) {
 	manifest := load(t, namespace, namespace, one(text)).Manifests[0]
 	c := connect(t)
 	var in cluster.Resource
-	until(t, "its kind is not served", func(ctx context.Context) (isServed bool) {
+	sandboxtest.Eventually(t, "its kind is not served", func(ctx context.Context) (isServed bool) {
 		c.Refresh()
 		var err error
 		in, err = c.Find(ctx, manifest.GroupVersionKind())

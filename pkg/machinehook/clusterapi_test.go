@@ -34,29 +34,29 @@ func TestClusterAPI(t *testing.T) {
 	s.serve(after)
 	m := s.addClusterAPI("m", map[string]string{preTerminate + "other": "admin", preDrain + "migrate-app": "its predecessor"})
 	s.awaitAnnotations(m, preDrain+"migrate-app=migrate-app-operator", preTerminate+"ship-logs=ship-logs-operator", preTerminate+"other=admin")
-	s.delete(m)
-	s.awaitEvent(m, "HookWaits", "migrate-app")
+	s.MustDelete(m)
+	s.AwaitEvent(m.Name, "HookWaits", "migrate-app")
 	seen := drain.acted()[0]
 	if seen.NodeName != m.Name || seen.ProviderID != m.Spec.ProviderID || seen.Name != m.Name || seen.Namespace != m.Namespace || len(terminate.acted()) > 0 {
 		t.Errorf("the hook before the drain was called with %+v; the one after it %d times", seen, len(terminate.acted()))
 	}
 	s.expectCordoned(m, false)
 	drain.say(done)
-	s.awaitEvent(m, "HookDone", "migrate-app")
-	s.awaitEvent(m, "HookWaits", "ship-logs")
+	s.AwaitEvent(m.Name, "HookDone", "migrate-app")
+	s.AwaitEvent(m.Name, "HookWaits", "ship-logs")
 	s.expectCordoned(m, true)
 	terminate.say(done)
-	s.awaitEvent(m, "HookDone", "ship-logs")
+	s.AwaitEvent(m.Name, "HookDone", "ship-logs")
 	s.awaitAnnotations(m, preTerminate+"other=admin")
-	s.change(m, `{"metadata":{"annotations":null}}`)
-	machinetest.AwaitGone(t, s.client, m, client.ObjectKeyFromObject(m))
+	s.MustPatch(m, `{"metadata":{"annotations":null}}`)
+	s.AwaitGone(m)
 }
 
 // expectCordoned checks whether the node of a Machine takes pods.
 func (s *site) expectCordoned(m *clusterv1.Machine, isCordoned bool) {
 	s.Helper()
 	node := &corev1.Node{}
-	s.must(s.client.Get(s.Context(), client.ObjectKey{Name: m.Name}, node))
+	s.Must(s.Get(s.Context(), client.ObjectKey{Name: m.Name}, node))
 	if node.Spec.Unschedulable != isCordoned {
 		s.Errorf("the node is cordoned: %t", node.Spec.Unschedulable)
 	}
@@ -77,7 +77,7 @@ func TestClusterAPICoordination(t *testing.T) {
 		}
 		base := held.Object.DeepCopyObject().(client.Object)
 		held.Object.GetAnnotations()[isMigrated] = "true"
-		return answer, s.client.Patch(ctx, held.Object, client.MergeFrom(base))
+		return answer, s.Patch(ctx, held.Object, client.MergeFrom(base))
 	}
 	second.Act = func(ctx context.Context, held machinehook.HeldMachine) (machinehook.HookAnswer, error) {
 		_, err := backup.act(ctx, held)
@@ -90,15 +90,15 @@ func TestClusterAPICoordination(t *testing.T) {
 	s.serve(first)
 	m := s.addClusterAPI("m", nil)
 	s.awaitAnnotations(m, preDrain+"migrate-app=migrate-app-operator", preDrain+"back-up=back-up-operator")
-	s.delete(m)
-	s.awaitEvent(m, "HookWaits", "the queue has 3 entries")
-	s.awaitEvent(m, "HookWaits", "migrate-app is not done")
+	s.MustDelete(m)
+	s.AwaitEvent(m.Name, "HookWaits", "the queue has 3 entries")
+	s.AwaitEvent(m.Name, "HookWaits", "migrate-app is not done")
 	s.awaitAnnotations(m, preDrain+"migrate-app=migrate-app-operator", preDrain+"back-up=back-up-operator")
 	s.expectCordoned(m, false)
 	migrate.say(done)
-	s.awaitEvent(m, "HookDone", "migrate-app")
-	s.awaitEvent(m, "HookDone", "back-up") // long before the hour
-	machinetest.AwaitGone(t, s.client, m, client.ObjectKeyFromObject(m))
+	s.AwaitEvent(m.Name, "HookDone", "migrate-app")
+	s.AwaitEvent(m.Name, "HookDone", "back-up") // long before the hour
+	s.AwaitGone(m)
 }
 
 // No admission keeps hooks from a Machine of Cluster API that is being deleted: that is for controllers to see to.
@@ -107,20 +107,20 @@ func TestClusterAPIDuringDeletion(t *testing.T) {
 	s, script := newClusterAPISite(t), newScript()
 	h := script.clusterAPIHook("ship-logs", deletion.BeforeTerminate)
 	late := s.addClusterAPI("late", map[string]string{preTerminate + "other": "admin"})
-	s.delete(late)
+	s.MustDelete(late)
 	s.serve(h)
 	m := s.addClusterAPI("m", map[string]string{preTerminate + "other": "admin"})
 	s.awaitAnnotations(m, preTerminate+"ship-logs=ship-logs-operator", preTerminate+"other=admin")
-	s.delete(m)
-	s.awaitEvent(m, "HookWaits", "ship-logs")
-	s.change(m, `{"metadata":{"annotations":{%q:null}}}`, preTerminate+"ship-logs")
+	s.MustDelete(m)
+	s.AwaitEvent(m.Name, "HookWaits", "ship-logs")
+	s.MustPatch(m, `{"metadata":{"annotations":{%q:null}}}`, preTerminate+"ship-logs")
 	for _, m := range []*clusterv1.Machine{late, m} {
-		s.change(m, `{"metadata":{"labels":{"nudge":"1"}}}`)
+		s.MustPatch(m, `{"metadata":{"labels":{"nudge":"1"}}}`)
 	}
 	marker := s.addClusterAPI("marker", nil) // once it has the hook, the others were looked at
 	s.awaitAnnotations(marker, preTerminate+"ship-logs=ship-logs-operator")
 	for _, m := range []*clusterv1.Machine{late, m} {
-		s.must(s.client.Get(t.Context(), client.ObjectKeyFromObject(m), m))
+		s.MustGet(m)
 		if got := m.Annotations; got[preTerminate+"ship-logs"] != "" || got[preTerminate+"other"] != "admin" {
 			t.Errorf("machine %s has the annotations %q", m.Name, got)
 		}
@@ -137,8 +137,8 @@ func (s *script) clusterAPIHook(name string, stage deletion.DeletionStage) machi
 // newClusterAPISite makes a namespace with a Cluster, and runs the controllers of its machines.
 func newClusterAPISite(t *testing.T) *site {
 	t.Helper()
-	s := &site{TB: t, namespace: stage.Namespace(t), client: stage.Client(t)}
-	stage.ManageIn(t, s.namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
+	s := &site{stage.NewFixture(t)}
+	stage.ManageIn(t, s.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
 		if err := kwok.SetupWithManager(mgr); err != nil {
 			return err
 		}
@@ -146,11 +146,10 @@ func newClusterAPISite(t *testing.T) *site {
 	})
 	plane := s.clusterAPIMachine("plane") // without a control plane, no node is drained
 	plane.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: "", clusterv1.ClusterNameLabel: "shop"}
-	s.must(s.client.Create(t.Context(), plane))
-	s.must(s.client.Create(t.Context(), &clusterv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "shop"},
-		Spec:       clusterv1.ClusterSpec{InfrastructureRef: plane.Spec.InfrastructureRef},
-	}))
+	s.MustCreate(plane)
+	s.MustCreate(&clusterv1.Cluster{
+		ObjectMeta: s.Meta("shop"), Spec: clusterv1.ClusterSpec{InfrastructureRef: plane.Spec.InfrastructureRef},
+	})
 	return s
 }
 
@@ -161,17 +160,17 @@ func (s *site) addClusterAPI(name string, annotations map[string]string) *cluste
 	m.Labels, m.Annotations = map[string]string{"role": "web"}, annotations
 	infrastructure := &v1alpha1.KwokMachine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
 	infrastructure.Spec.Address = newAddress()
-	s.must(s.client.Create(s.Context(), infrastructure))
-	s.must(s.client.Create(s.Context(), m))
-	s.deleteNodeAfterwards(m.Name)
-	return machinetest.Await(s.TB, s.client, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool { return m.Status.NodeRef.Name != "" })
+	s.MustCreate(infrastructure)
+	s.MustCreate(m)
+	s.DeleteAfterwards(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name}})
+	return machinetest.Await(s, s, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool { return m.Status.NodeRef.Name != "" })
 }
 
 // clusterAPIMachine returns a Machine that is not made yet.
 func (s *site) clusterAPIMachine(name string) *clusterv1.Machine {
-	name = s.namespace + "-" + name
+	name = s.Namespace + "-" + name
 	return &clusterv1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		ObjectMeta: s.Meta(name),
 		Spec: clusterv1.MachineSpec{
 			ClusterName: "shop", Bootstrap: clusterv1.Bootstrap{DataSecretName: &name},
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.runlevel.dev", Kind: "KwokMachine", Name: name},
@@ -183,7 +182,7 @@ func (s *site) clusterAPIMachine(name string) *clusterv1.Machine {
 func (s *site) awaitAnnotations(m *clusterv1.Machine, want ...string) {
 	s.Helper()
 	slices.Sort(want)
-	machinetest.Await(s.TB, s.client, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {
+	machinetest.Await(s, s, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {
 		var got []string
 		for key, owner := range m.Annotations {
 			if strings.Contains(key, ".delete.hook.") {

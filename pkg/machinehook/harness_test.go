@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,13 +12,11 @@ import (
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/infra/kwok"
@@ -38,18 +35,14 @@ func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 var addresses atomic.Int32
 
 // A site is a namespace with machines, the controllers that delete them, and controllers of hooks.
-type site struct {
-	testing.TB
-	namespace string
-	client    client.Client
-}
+type site struct{ *machinetest.Fixture }
 
 // newSite makes a namespace, and runs the machine controllers for it.
 func newSite(t *testing.T) *site {
 	t.Helper()
 	t.Parallel()
-	s := &site{TB: t, namespace: stage.Namespace(t), client: stage.Client(t)}
-	stage.ManageIn(t, s.namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
+	s := &site{stage.NewFixture(t)}
+	stage.ManageIn(t, s.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
 		if err := new(nodelink.NodeLinkReconciler).SetupWithManager(t.Context(), mgr); err != nil {
 			return err
 		}
@@ -69,20 +62,20 @@ func (s *site) serve(h machinehook.MachineHook) (stop func()) {
 
 func (s *site) serveBy(config *rest.Config, h machinehook.MachineHook) (stop func()) {
 	s.Helper()
-	return stage.ManageIn(s.TB, s.namespace, config, func(mgr ctrl.Manager) error { return h.SetupWithManager(mgr) })
+	return stage.ManageIn(s, s.Namespace, config, func(mgr ctrl.Manager) error { return h.SetupWithManager(mgr) })
 }
 
 // add makes a machine that runs once its node is there. Nodes have the names of their machines, so a name is the test's own.
 func (s *site) add(name string, hooks machinev1beta1.LifecycleHooks) *machinev1beta1.Machine {
 	s.Helper()
 	m := &machinev1beta1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.namespace + "-" + name, Labels: map[string]string{"role": "web"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Namespace + "-" + name, Labels: map[string]string{"role": "web"}},
 		Spec: machinev1beta1.MachineSpec{LifecycleHooks: hooks, ProviderSpec: machinev1beta1.ProviderSpec{Value: &runtime.RawExtension{
 			Raw: fmt.Appendf(nil, `{"apiVersion":"infrastructure.runlevel.dev/v1alpha1","kind":"KwokMachine","spec":{"address":%q}}`, newAddress()),
 		}}},
 	}
-	s.must(s.client.Create(s.Context(), m))
-	s.deleteNodeAfterwards(m.Name)
+	s.MustCreate(m)
+	s.DeleteAfterwards(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name}})
 	return s.await(m, func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef != nil })
 }
 
@@ -92,69 +85,15 @@ func newAddress() string {
 	return fmt.Sprintf("127.1.%d.%d", n/250, n%250+1)
 }
 
-func (s *site) deleteNodeAfterwards(name string) {
-	s.Cleanup(func() { // the test's own context has ended by then
-		_ = s.client.Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	})
-}
-
-func (s *site) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
 func (s *site) await(m *machinev1beta1.Machine, isWanted func(*machinev1beta1.Machine) bool) *machinev1beta1.Machine {
 	s.Helper()
-	return stage.AwaitMachine(s.TB, s.namespace, m.Name, isWanted)
+	return stage.AwaitMachine(s, s.Namespace, m.Name, isWanted)
 }
 
 // awaitHook waits until a machine has a hook, or has it no more.
 func (s *site) awaitHook(m *machinev1beta1.Machine, h machinehook.MachineHook, exists bool) *machinev1beta1.Machine {
 	s.Helper()
 	return s.await(m, func(m *machinev1beta1.Machine) bool { return slices.Contains(hooksOf(m), described(h)) == exists })
-}
-
-func (s *site) delete(m client.Object) {
-	s.Helper()
-	s.must(s.client.Delete(s.Context(), m))
-}
-
-func (s *site) awaitGone(m *machinev1beta1.Machine) {
-	s.Helper()
-	machinetest.AwaitGone(s.TB, s.client, &machinev1beta1.Machine{}, client.ObjectKeyFromObject(m))
-}
-
-// change changes a machine by a merge patch.
-func (s *site) change(m client.Object, format string, args ...any) {
-	s.Helper()
-	s.must(s.client.Patch(s.Context(), m, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, format, args...))))
-}
-
-// awaitEvent waits for an event of a machine with a text in it, and returns how often its reason was told.
-func (s *site) awaitEvent(m client.Object, reason, text string) int {
-	s.Helper()
-	count := 0
-	namespace := &corev1.Namespace{} // events have no names to wait for
-	machinetest.Await(s.TB, s.client, namespace, client.ObjectKey{Name: s.namespace}, func(*corev1.Namespace) bool {
-		var list eventsv1.EventList
-		s.must(s.client.List(s.Context(), &list, client.InNamespace(s.namespace)))
-		isTold := false
-		count = 0
-		for _, event := range list.Items {
-			if event.Reason != reason || event.Regarding.Name != m.GetName() {
-				continue
-			}
-			count++
-			if event.Series != nil {
-				count += int(event.Series.Count) - 1
-			}
-			isTold = isTold || strings.Contains(event.Note, text)
-		}
-		return isTold
-	})
-	return count
 }
 
 // hooksOf are the hooks of a machine, as stage, name and owner.

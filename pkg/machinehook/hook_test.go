@@ -31,11 +31,11 @@ func TestStory(t *testing.T) {
 			if called := script.acted(); len(called) > 0 {
 				t.Errorf("the hook has acted for a machine that is not being deleted: %+v", called)
 			}
-			s.delete(m)
-			s.awaitEvent(m, "HookWaits", "hook ShipLogs: waits: the queue has 3 entries")
+			s.MustDelete(m)
+			s.AwaitEvent(m.Name, "HookWaits", "hook ShipLogs: waits: the queue has 3 entries")
 			held := s.await(m, func(*machinev1beta1.Machine) bool { return true })
 			node := &corev1.Node{}
-			s.must(s.client.Get(t.Context(), client.ObjectKey{Name: m.Name}, node))
+			s.Must(s.Get(t.Context(), client.ObjectKey{Name: m.Name}, node))
 			isDrained := slices.ContainsFunc(held.Status.Conditions, func(c machinev1beta1.Condition) bool {
 				return c.Type == machinev1beta1.MachineDrained && c.Status == corev1.ConditionTrue
 			})
@@ -43,13 +43,13 @@ func TestStory(t *testing.T) {
 				t.Errorf("the node is cordoned: %t, drained: %t", node.Spec.Unschedulable, isDrained)
 			}
 			seen := script.acted()[0]
-			if seen.Name != m.Name || seen.Namespace != s.namespace || seen.NodeName != node.Name || seen.ProviderID != node.Spec.ProviderID ||
+			if seen.Name != m.Name || seen.Namespace != s.Namespace || seen.NodeName != node.Name || seen.ProviderID != node.Spec.ProviderID ||
 				seen.Object.GetUID() != m.UID {
 				t.Errorf("the hook was called with %+v", seen)
 			}
 			script.say(done)
-			s.awaitGone(m)
-			if count := s.awaitEvent(m, "HookDone", "hook ShipLogs is done"); count != 1 {
+			s.AwaitGone(m)
+			if count := s.AwaitEvent(m.Name, "HookDone", "hook ShipLogs is done"); count != 1 {
 				t.Errorf("it was told %d times that the hook is done", count)
 			}
 		})
@@ -60,7 +60,7 @@ func TestStory(t *testing.T) {
 func TestNoHookDuringDeletion(t *testing.T) {
 	s, script := newSite(t), newScript()
 	m := s.add("m", machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{{Name: "Other", Owner: "admin"}}})
-	s.delete(m)
+	s.MustDelete(m)
 	s.await(m, isDrained)
 	h := script.hook("ShipLogs", deletion.BeforeTerminate)
 	s.serve(h)
@@ -70,8 +70,8 @@ func TestNoHookDuringDeletion(t *testing.T) {
 	if got, want := hooksOf(m), []string{"BeforeTerminate Other admin"}; !slices.Equal(got, want) {
 		t.Errorf("a machine that is being deleted has the hooks %q, want %q", got, want)
 	}
-	s.change(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
-	s.awaitGone(m)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
+	s.AwaitGone(m)
 	if called := script.acted(); len(called) > 0 {
 		t.Errorf("the hook has acted: %+v", called)
 	}
@@ -93,18 +93,18 @@ func TestRemovalByAdministrator(t *testing.T) {
 	m := s.add("m", machinev1beta1.LifecycleHooks{})
 	s.awaitHook(m, h, true)
 	s.awaitHook(m, other, true)
-	s.delete(m)
-	s.awaitEvent(m, "HookWaits", "ShipLogs")
-	s.awaitEvent(m, "HookWaits", "Backup")
-	s.change(m, `{"spec":{"lifecycleHooks":{"preTerminate":[{"name":"Backup","owner":"Backup-operator"}]}}}`)
-	s.change(m, `{"metadata":{"labels":{"nudge":"1"}}}`) // both controllers look again
+	s.MustDelete(m)
+	s.AwaitEvent(m.Name, "HookWaits", "ShipLogs")
+	s.AwaitEvent(m.Name, "HookWaits", "Backup")
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":[{"name":"Backup","owner":"Backup-operator"}]}}}`)
+	s.MustPatch(m, `{"metadata":{"labels":{"nudge":"1"}}}`) // both controllers look again
 	called := len(otherScript.acted())
 	m = s.await(m, func(m *machinev1beta1.Machine) bool { return len(otherScript.acted()) > called+1 })
 	if got, want := hooksOf(m), []string{described(other)}; !slices.Equal(got, want) {
 		t.Errorf("the machine has the hooks %q, want %q", got, want)
 	}
 	otherScript.say(done)
-	s.awaitGone(m)
+	s.AwaitGone(m)
 }
 
 // Two controllers agree on an order by an annotation of their own; the machine controller knows of none.
@@ -121,7 +121,7 @@ func TestCoordinationByAnnotation(t *testing.T) {
 		m := held.Object.(*machinev1beta1.Machine)
 		base := m.DeepCopy()
 		m.Annotations[isMigrated] = "true"
-		return machinehook.HookAnswer{IsDone: true}, s.client.Patch(ctx, m, client.MergeFrom(base))
+		return machinehook.HookAnswer{IsDone: true}, s.Patch(ctx, m, client.MergeFrom(base))
 	}
 	var order []string
 	second.Act = func(ctx context.Context, held machinehook.HeldMachine) (machinehook.HookAnswer, error) {
@@ -137,11 +137,11 @@ func TestCoordinationByAnnotation(t *testing.T) {
 	m := s.add("m", machinev1beta1.LifecycleHooks{})
 	s.awaitHook(m, first, true)
 	s.awaitHook(m, second, true)
-	s.delete(m)
-	s.awaitEvent(m, "HookWaits", "the shop is open")
-	s.awaitEvent(m, "HookWaits", "MigrateApp is not done")
-	s.change(m, `{"metadata":{"annotations":{"shop.example/may-migrate":"yes"}}}`)
-	s.awaitGone(m) // long before the hour
+	s.MustDelete(m)
+	s.AwaitEvent(m.Name, "HookWaits", "the shop is open")
+	s.AwaitEvent(m.Name, "HookWaits", "MigrateApp is not done")
+	s.MustPatch(m, `{"metadata":{"annotations":{"shop.example/may-migrate":"yes"}}}`)
+	s.AwaitGone(m) // long before the hour
 	if len(order) == 0 {
 		t.Error("the second hook has not done its part")
 	}
@@ -155,8 +155,8 @@ func TestPruning(t *testing.T) {
 	m := s.add("m", machinev1beta1.LifecycleHooks{})
 	for pause := time.Second; pause <= 4*time.Second; pause *= 2 {
 		m = s.awaitHook(m, h, true)
-		s.change(m, `{"spec":{"lifecycleHooks":null}}`)
-		s.awaitEvent(m, "HookPruned", fmt.Sprintf("put back %s after it was added last", pause))
+		s.MustPatch(m, `{"spec":{"lifecycleHooks":null}}`)
+		s.AwaitEvent(m.Name, "HookPruned", fmt.Sprintf("put back %s after it was added last", pause))
 	}
 	s.awaitHook(m, h, true)
 }
@@ -179,15 +179,15 @@ func TestFailure(t *testing.T) {
 			s.serve(h)
 			m := s.add("m", machinev1beta1.LifecycleHooks{})
 			s.awaitHook(m, h, true)
-			s.delete(m)
-			s.awaitEvent(m, "HookFailed", "no such bucket")
+			s.MustDelete(m)
+			s.AwaitEvent(m.Name, "HookFailed", "no such bucket")
 			m = s.await(m, func(*machinev1beta1.Machine) bool { return len(script.acted()) > 2 })
 			if !slices.Contains(hooksOf(m), described(h)) || !strings.Contains(m.Annotations["pre-drain.hook.machine.runlevel.dev/ShipLogs"], "no such bucket") {
 				t.Errorf("the machine has the hooks %q and the annotations %q", hooksOf(m), m.Annotations)
 			}
 			script.say(done)
-			s.awaitGone(m)
-			if count := s.awaitEvent(m, "HookFailed", ""); count != 1 {
+			s.AwaitGone(m)
+			if count := s.AwaitEvent(m.Name, "HookFailed", ""); count != 1 {
 				t.Errorf("the same failure was told %d times", count)
 			}
 		})
@@ -204,11 +204,11 @@ func TestSkippedStage(t *testing.T) {
 	m := s.add("m", machinev1beta1.LifecycleHooks{})
 	s.awaitHook(m, h, true)
 	s.awaitHook(m, last, true)
-	s.change(m, `{"metadata":{"annotations":{%q:""}}}`, deletion.ExcludeNodeDraining)
-	s.delete(m)
-	s.awaitEvent(m, "HookSkipped", "MigrateApp")
+	s.MustPatch(m, `{"metadata":{"annotations":{%q:""}}}`, deletion.ExcludeNodeDraining)
+	s.MustDelete(m)
+	s.AwaitEvent(m.Name, "HookSkipped", "MigrateApp")
 	script.say(done)
-	s.awaitGone(m)
+	s.AwaitGone(m)
 	for _, call := range script.acted() {
 		if !isDrained(call.Object.(*machinev1beta1.Machine)) {
 			t.Error("the hook before the drain has acted, though nothing waits for it")
@@ -237,15 +237,15 @@ func TestMachineThatIsNotChosen(t *testing.T) {
 	script.say(done)
 	template := machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{{Name: h.Name, Owner: h.Owner}}}
 	without, with, chosen := s.add("without", machinev1beta1.LifecycleHooks{}), s.add("with", template), s.add("chosen", machinev1beta1.LifecycleHooks{})
-	s.change(without, `{"metadata":{"labels":{"role":"db"}}}`)
-	s.change(with, `{"metadata":{"labels":{"role":"db"}}}`)
+	s.MustPatch(without, `{"metadata":{"labels":{"role":"db"}}}`)
+	s.MustPatch(with, `{"metadata":{"labels":{"role":"db"}}}`)
 	s.serve(h)
 	s.awaitHook(chosen, h, true)
 	if without = s.await(without, func(*machinev1beta1.Machine) bool { return true }); len(hooksOf(without)) > 0 {
 		t.Errorf("it has the hooks %q", hooksOf(without))
 	}
-	s.delete(with)
-	s.awaitGone(with)
+	s.MustDelete(with)
+	s.AwaitGone(with)
 }
 
 // A message that is another one at each call does not call for the next.
@@ -258,12 +258,12 @@ func TestMessageWithATime(t *testing.T) {
 	s.serve(h)
 	m := s.add("m", machinev1beta1.LifecycleHooks{})
 	s.awaitHook(m, h, true)
-	s.delete(m)
-	s.awaitEvent(m, "HookWaits", "")
+	s.MustDelete(m)
+	s.AwaitEvent(m.Name, "HookWaits", "")
 	for i := range 20 { // what others do has it called, but the first one is not a change
-		s.change(m, `{"metadata":{"annotations":{"pre-drain.hook.machine.runlevel.dev/Other":"waits: %d"}}}`, i)
+		s.MustPatch(m, `{"metadata":{"annotations":{"pre-drain.hook.machine.runlevel.dev/Other":"waits: %d"}}}`, i)
 	}
-	s.change(m, `{"metadata":{"labels":{"nudge":"1"}}}`)
+	s.MustPatch(m, `{"metadata":{"labels":{"nudge":"1"}}}`)
 	s.await(m, func(*machinev1beta1.Machine) bool { return len(script.acted()) > 1 })
 	if calls := len(script.acted()); calls > 5 {
 		t.Errorf("the hook was called %d times", calls)

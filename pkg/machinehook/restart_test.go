@@ -81,7 +81,7 @@ func restart(t *testing.T, after int, isLate bool) {
 	stop := s.serveBy(sandboxtest.Tap(stage.Sandbox(t).Config, b.tap), h)
 	if after > 0 {
 		s.awaitHook(m, h, true)
-		s.delete(m)
+		s.MustDelete(m)
 	}
 	<-b.broken
 	stop()
@@ -93,9 +93,9 @@ func restart(t *testing.T, after int, isLate bool) {
 	s.serve(h)
 	if after == 0 {
 		s.awaitHook(m, h, true)
-		s.delete(m)
+		s.MustDelete(m)
 	}
-	s.awaitGone(m)
+	s.AwaitGone(m)
 	if len(script.acted()) < 2 {
 		t.Errorf("the machine is gone after %d calls", len(script.acted()))
 	}

@@ -93,7 +93,7 @@ spec:
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = other.Delete(context.Background(), definitions, "", made.GetName(), made.GetUID()) })
-	await(t, func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the kind is served", func(ctx context.Context) bool {
 		other.Refresh()
 		_, err := other.Find(ctx, schema.GroupVersionKind{Group: "counts.example.com", Version: "v1", Kind: "Gauge"})
 		return err == nil
@@ -122,7 +122,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1, versionPri
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Delete(context.Background(), services, "", down.GetName(), down.GetUID()) })
-	await(t, func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the kind of an API that is down is known", func(ctx context.Context) bool {
 		c.Refresh()
 		_, err := c.FindKind(ctx, schema.GroupKind{Group: "down.example.com", Kind: "Thing"})
 		return !errors.Is(err, cluster.ErrNotServed)

@@ -7,13 +7,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -117,19 +115,11 @@ func awaitRights(t *testing.T, c *cluster.Cluster, namespace string, may []rbacv
 		if len(rule.ResourceNames) > 0 {
 			requested.Name = rule.ResourceNames[0]
 		}
-		await(t, func(ctx context.Context) bool {
+		sandboxtest.Eventually(t, "the right is known", func(ctx context.Context) bool {
 			answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
 				&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: requested}}, metav1.CreateOptions{})
 			return err == nil && answer.Status.Allowed
 		})
-	}
-}
-
-func await(t *testing.T, is func(context.Context) bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) { return is(ctx), nil })
-	if err != nil {
-		t.Fatal("it never came:", err)
 	}
 }
 

@@ -2,13 +2,11 @@ package dependents_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -17,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/dependents"
@@ -72,7 +69,7 @@ spec:
 	definition := headOf(t, c, kinds.ID{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "gadgets." + group})
 	gadget := func(namespace, name string) objectmeta.LiveMetadata {
 		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v2", "kind": "Gadget", "metadata": map[string]any{"name": name, "namespace": namespace}}}
-		eventually(t, func(ctx context.Context) error { // a new kind is not served at once
+		sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error { // a new kind is not served at once
 			c.Refresh()
 			resource, err := c.FindKind(ctx, object.GroupVersionKind().GroupKind())
 			if err == nil {
@@ -86,7 +83,7 @@ spec:
 	own(t, c, "ConfigMap", namespace, "collected", known)
 	// The garbage collector takes half a minute to notice a new kind.
 	remove(t, c, known)
-	eventually(t, isGone(c, kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "collected"}))
+	sandboxtest.EventuallySucceeds(t, isGone(c, kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "collected"}))
 
 	own(t, c, "ConfigMap", namespace, "owned", gadget(namespace, "one"))
 	own(t, c, "Secret", elsewhere, "owned", gadget(elsewhere, "one"))
@@ -182,9 +179,9 @@ func TestATerminatingObjectGoesAndKeepsNothing(t *testing.T) {
 	remove(t, c, owner)
 	for _, head := range terminating {
 		finalizers(head, `[]`)
-		eventually(t, isGone(c, head.ID))
+		sandboxtest.EventuallySucceeds(t, isGone(c, head.ID))
 	}
-	eventually(t, isGone(c, shared.ID))
+	sandboxtest.EventuallySucceeds(t, isGone(c, shared.ID))
 }
 
 func TestEachTollIsItsOwn(t *testing.T) {
@@ -221,7 +218,7 @@ func TestKindsThatCantBeCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error { // until the rights count
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error { // until the rights count
 		tolls, notes, err := dependents.Count(ctx, reader, []objectmeta.LiveMetadata{owner})
 		switch {
 		case err != nil:
@@ -245,7 +242,7 @@ func TestKindsThatCantBeCounted(t *testing.T) {
 func goes(t *testing.T, c *cluster.Cluster, head objectmeta.LiveMetadata, wanted string, namespaces ...string) {
 	t.Helper()
 	var toll kinds.ObjectCounts
-	eventually(t, func(context.Context) error { // controllers still make objects
+	sandboxtest.EventuallySucceeds(t, func(context.Context) error { // controllers still make objects
 		if toll = tollOf(t, c, head); toll.String() != wanted {
 			return fmt.Errorf("%s takes %s, want %s", head.ID, toll, wanted)
 		}
@@ -265,13 +262,13 @@ func goes(t *testing.T, c *cluster.Cluster, head objectmeta.LiveMetadata, wanted
 		}
 		return nil
 	}
-	eventually(t, count)
+	sandboxtest.EventuallySucceeds(t, count)
 	// What the garbage collector has to do comes before what it gets to do later.
 	place := test.Namespace(t)
 	last := own(t, c, "ConfigMap", place, "last")
 	own(t, c, "ConfigMap", place, "owned", last)
 	remove(t, c, last)
-	eventually(t, isGone(c, kinds.ID{Kind: "ConfigMap", Namespace: place, Name: "owned"}))
+	sandboxtest.EventuallySucceeds(t, isGone(c, kinds.ID{Kind: "ConfigMap", Namespace: place, Name: "owned"}))
 	if err := count(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -385,18 +382,5 @@ func isGone(c *cluster.Cluster, id kinds.ID) func(context.Context) error {
 			return nil
 		}
 		return err
-	}
-}
-
-// eventually asks until the answer is right.
-func eventually(t *testing.T, wrong func(context.Context) error) {
-	t.Helper()
-	last := errors.New("never asked")
-	_ = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		last = wrong(ctx)
-		return last == nil, nil
-	})
-	if last != nil {
-		t.Fatal(last)
 	}
 }

@@ -2,16 +2,13 @@ package tombstone_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -131,18 +128,4 @@ func parse(t *testing.T, text string) *unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	return object
-}
-
-// eventually asks until the answer is right: controllers and lists of kinds follow what is
-// in the cluster after a moment.
-func eventually(t *testing.T, wrong func(context.Context) error) {
-	t.Helper()
-	last := errors.New("never asked")
-	_ = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		last = wrong(ctx)
-		return last == nil, nil
-	})
-	if last != nil {
-		t.Fatal(last)
-	}
 }

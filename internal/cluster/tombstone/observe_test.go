@@ -160,7 +160,7 @@ func TestAnObjectIsFoundInWhateverVersionIsServed(t *testing.T) {
 	made := bring(t, c, object)
 
 	define(t, testbed.Connect(t), object.Group, "v1") // by another client: v1alpha1 is no longer served
-	eventually(t, func(ctx context.Context) error {
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		switch got := tombstone.Observe(ctx, c, object, made.GetUID()); got.State {
 		case tombstone.Present:
 			if in, err := c.FindKind(ctx, object.GroupKind()); err == nil && in.Version == "v1" {
@@ -182,7 +182,7 @@ func TestAnObjectIsGoneWithItsKind(t *testing.T) {
 	definition := define(t, c, object.Group, "v1")
 	made := bring(t, c, object)
 	remove(t, testbed.Connect(t), definition)
-	eventually(t, func(ctx context.Context) error {
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		if got := tombstone.Observe(ctx, c, object, made.GetUID()); got.State != tombstone.Absent {
 			return fmt.Errorf("its kind is gone, and it is found to be %+v", got)
 		}

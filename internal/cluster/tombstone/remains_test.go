@@ -27,7 +27,7 @@ func namespaceOf(name string) kinds.ID {
 func remaining(t *testing.T, c *cluster.Cluster, object kinds.ID, parts ...string) tombstone.Observation {
 	t.Helper()
 	var got tombstone.Observation
-	eventually(t, func(ctx context.Context) error {
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		got = tombstone.Observe(ctx, c, object, "")
 		for _, part := range parts {
 			if !strings.Contains(strings.Join(got.Remains, "\n"), part) {
@@ -63,7 +63,7 @@ func TestANamespaceSaysWhatIsLeftInIt(t *testing.T) {
 		t.Errorf("the finalizer that every Namespace has is said to hold it: %v", got.Finalizers)
 	}
 	release(t, c, held)
-	eventually(t, func(ctx context.Context) error {
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		if got := tombstone.Observe(ctx, c, namespaceOf(namespace), ""); got.State != tombstone.Absent {
 			return fmt.Errorf("it is empty, and found to be %+v", got)
 		}
@@ -162,7 +162,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1000, version
 	if err := services.Delete(t.Context(), "v1.down.example.com", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		for _, object := range []kinds.ID{thing, namespaceOf(namespace)} {
 			if got := tombstone.Observe(ctx, c, object, ""); got.State != tombstone.Absent {
 				return fmt.Errorf("the API is gone, and %s is found to be %+v", object.Name, got)
@@ -192,7 +192,7 @@ func TestADefinitionCountsItsInstances(t *testing.T) {
 	release(t, c, widgets[1])
 	remaining(t, c, definition, "Widget "+namespace+"/c, held by finalizer example.com/hold")
 	release(t, c, widgets[2])
-	eventually(t, func(ctx context.Context) error {
+	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		for _, object := range append(widgets, definition) {
 			if got := tombstone.Observe(ctx, c, object, ""); got.State != tombstone.Absent {
 				return fmt.Errorf("all are released, and %s is found to be %+v", object.Name, got)

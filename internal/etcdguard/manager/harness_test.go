@@ -14,14 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -48,10 +46,7 @@ func newStage() *guardStage {
 	return &guardStage{MachineStage: machinetest.New(sandbox.Options{AuditPolicy: policy})}
 }
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(shared.Run(m))
-}
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 // prepare has the stage serve what a guard needs, and run a machine controller, which ends with the process: its Lease
 // outlives whatever a busy machine has to do.

@@ -19,10 +19,10 @@ func TestB1HooksHoldTheDeletionInTheirOrder(t *testing.T) {
 		"apiVersion": "infra.example.com/v1", "kind": "TestConfig",
 		"status": map[string]any{"initialization": map[string]any{"dataSecretCreated": true}, "dataSecretName": "made"},
 	}}
-	config.SetNamespace(s.namespace)
+	config.SetNamespace(s.Namespace)
 	config.SetName("m1")
 	config.SetFinalizers([]string{held})
-	s.create(config)
+	s.MustCreate(config)
 	m := s.machine("m1")
 	m.Spec.Bootstrap = clusterv1.Bootstrap{ConfigRef: s.ref("TestConfig", "m1")}
 	m.Annotations = map[string]string{preDrain + "b": "b", preDrain + "a": "a", preTerminate + "x": "x"}
@@ -32,7 +32,7 @@ func TestB1HooksHoldTheDeletionInTheirOrder(t *testing.T) {
 	}
 	web := s.addPod(node, "web", func(p *corev1.Pod) { p.Finalizers = []string{held} })
 
-	s.delete(m)
+	s.MustDelete(m)
 	seen := s.awaitDeleting("WaitingForPreDrainHook", "(hooks: "+preDrain+"a,"+preDrain+"b)")
 	if seen.Status.Deletion == nil || seen.Status.Deletion.WaitForPreDrainHookStartTime.IsZero() || seen.Status.Phase != "Deleting" {
 		t.Errorf("status: %+v", seen.Status)
@@ -48,8 +48,8 @@ func TestB1HooksHoldTheDeletionInTheirOrder(t *testing.T) {
 	s.expectInfrastructure()
 
 	s.removeHook(m, preDrain+"b")
-	s.awaitDeleting("DrainingNode", "\n* Pod "+s.namespace+"/web: deletionTimestamp set, but still not removed from the Node")
-	s.change(web, `{"metadata": {"finalizers": null}}`)
+	s.awaitDeleting("DrainingNode", "\n* Pod "+s.Namespace+"/web: deletionTimestamp set, but still not removed from the Node")
+	s.MustPatch(web, `{"metadata": {"finalizers": null}}`)
 	seen = s.awaitDeleting("WaitingForPreTerminateHook", "(hooks: "+preTerminate+"x)")
 	times := seen.Status.Deletion
 	if times.NodeDrainStartTime.IsZero() || times.WaitForNodeVolumeDetachStartTime.IsZero() || times.WaitForPreTerminateHookStartTime.IsZero() {
@@ -62,96 +62,96 @@ func TestB1HooksHoldTheDeletionInTheirOrder(t *testing.T) {
 	if s.object("TestConfig", "m1").GetDeletionTimestamp() != nil {
 		t.Error("the bootstrap config goes before the infrastructure is gone")
 	}
-	s.change(s.infrastructure(), `{"metadata": {"finalizers": null}}`)
+	s.MustPatch(s.infrastructure(), `{"metadata": {"finalizers": null}}`)
 	s.awaitDeleting("WaitingForBootstrapDeletion", "Waiting for TestConfig to be deleted")
-	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+	if err := s.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
 		t.Errorf("the Node goes before its time: %v", err)
 	}
-	s.change(s.object("TestConfig", "m1"), `{"metadata": {"finalizers": null}}`)
-	s.awaitGone(m)
-	s.awaitGone(node)
+	s.MustPatch(s.object("TestConfig", "m1"), `{"metadata": {"finalizers": null}}`)
+	s.AwaitGone(m)
+	s.AwaitGone(node)
 }
 
 func TestB1ALatePreDrainHookHoldsAndTheDrainIsNotRepeated(t *testing.T) {
 	s := newScene(t)
 	m, node := s.runs(preTerminate + "x")
-	s.delete(m)
+	s.MustDelete(m)
 	s.awaitDeleting("WaitingForPreTerminateHook", "")
 	pod := s.addPod(node, "back", nil)
-	s.change(m, `{"metadata": {"annotations": {"`+preDrain+`late": ""}}}`)
+	s.MustPatch(m, `{"metadata": {"annotations": {"`+preDrain+`late": ""}}}`)
 	s.awaitDeleting("WaitingForPreDrainHook", preDrain+"late")
 	s.removeHook(m, preDrain+"late")
 	s.awaitDeleting("WaitingForPreTerminateHook", "")
-	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
+	if err := s.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
 		t.Errorf("the node is drained again: %v", err)
 	}
 	s.removeHook(m, preTerminate+"x")
-	s.awaitGone(m)
+	s.AwaitGone(m)
 }
 
 func TestB2WithTheClusterTheNodeIsLeftAlone(t *testing.T) {
 	s := newScene(t)
-	s.change(s.cluster, `{"metadata": {"finalizers": ["`+held+`"]}}`)
+	s.MustPatch(s.cluster, `{"metadata": {"finalizers": ["`+held+`"]}}`)
 	m, node := s.runs(preDrain+"a", preTerminate+"x")
-	s.delete(s.cluster)
-	s.delete(m)
+	s.MustDelete(s.cluster)
+	s.MustDelete(m)
 	s.awaitDeleting("WaitingForPreTerminateHook", "")
 	s.expectUntouched(node)
 	s.expectInfrastructure()
 	s.removeHook(m, preTerminate+"x")
-	s.awaitGone(m)
+	s.AwaitGone(m)
 	s.expectUntouched(node)
-	s.change(s.cluster, `{"metadata": {"finalizers": null}}`)
+	s.MustPatch(s.cluster, `{"metadata": {"finalizers": null}}`)
 }
 
 // Nothing holds a Cluster: it goes before its Machines, also before those that it does not own yet.
 func TestB2AfterTheClusterTheNodeIsLeftAlone(t *testing.T) {
 	s := newScene(t)
 	m, node := s.runs(preDrain+"a", preTerminate+"x")
-	s.delete(s.cluster)
-	s.awaitGone(s.cluster)
+	s.MustDelete(s.cluster)
+	s.AwaitGone(s.cluster)
 	late := s.machine("late")
 	late.Finalizers = []string{clusterv1.MachineFinalizer}
-	s.create(late)
-	s.delete(late)
-	s.awaitGone(late)
-	s.delete(m)
+	s.MustCreate(late)
+	s.MustDelete(late)
+	s.AwaitGone(late)
+	s.MustDelete(m)
 	s.awaitDeleting("WaitingForPreTerminateHook", "")
-	s.expectEvent("NodeKept", "the Node is neither drained nor deleted: the Cluster is gone")
+	s.AwaitEvent("m1", "NodeKept", "the Node is neither drained nor deleted: the Cluster is gone")
 	s.expectInfrastructure()
 	s.removeHook(m, preTerminate+"x")
-	s.awaitGone(m)
+	s.AwaitGone(m)
 	s.expectUntouched(node)
 }
 
 func TestB2WithTheControlPlaneTheNodeIsLeftAlone(t *testing.T) {
 	s := newScene(t)
 	plane := s.addInfrastructure("plane", held) // any object is fit to be one
-	s.change(plane, `{"status": {"externalManagedControlPlane": true}}`)
-	s.change(s.cluster, `{"spec": {"controlPlaneRef": {"apiGroup": "infra.example.com", "kind": "TestMachine", "name": "plane"}}}`)
-	s.delete(s.controlPlane)
-	s.awaitGone(s.controlPlane)
+	s.MustPatch(plane, `{"status": {"externalManagedControlPlane": true}}`)
+	s.MustPatch(s.cluster, `{"spec": {"controlPlaneRef": {"apiGroup": "infra.example.com", "kind": "TestMachine", "name": "plane"}}}`)
+	s.MustDelete(s.controlPlane)
+	s.AwaitGone(s.controlPlane)
 	m := s.machine("m1")
 	m.Annotations = map[string]string{preDrain + "a": "a"}
 	m, node := s.run(m, held)
-	s.delete(m)
+	s.MustDelete(m)
 	s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a") // though there are no Machines of the control plane
-	s.delete(plane)
-	s.change(m, `{"metadata": {"labels": {"nudge": "1"}}}`)
-	s.expectEvent("NodeKept", "the Node is neither drained nor deleted: the control plane is being deleted")
-	s.change(s.infrastructure(), `{"metadata": {"finalizers": null}}`)
-	s.awaitGone(m)
+	s.MustDelete(plane)
+	s.MustPatch(m, `{"metadata": {"labels": {"nudge": "1"}}}`)
+	s.AwaitEvent("m1", "NodeKept", "the Node is neither drained nor deleted: the control plane is being deleted")
+	s.MustPatch(s.infrastructure(), `{"metadata": {"finalizers": null}}`)
+	s.AwaitGone(m)
 	s.expectUntouched(node)
-	s.change(plane, `{"metadata": {"finalizers": null}}`)
+	s.MustPatch(plane, `{"metadata": {"finalizers": null}}`)
 }
 
 func TestB3TheLastMachineOfTheControlPlane(t *testing.T) {
 	s := newScene(t)
 	m, node := s.runs(preDrain + "a")
-	s.delete(s.controlPlane)
-	s.awaitGone(s.controlPlane)
-	s.delete(m)
-	s.awaitGone(m)
+	s.MustDelete(s.controlPlane)
+	s.AwaitGone(s.controlPlane)
+	s.MustDelete(m)
+	s.AwaitGone(m)
 	s.expectUntouched(node)
 }
 
@@ -160,30 +160,30 @@ func TestB3WithoutANode(t *testing.T) {
 	m := s.machine("m1")
 	m.Annotations = map[string]string{preDrain + "a": "a", preTerminate + "x": "x"}
 	s.addInfrastructure("m1")
-	s.create(m)
+	s.MustCreate(m)
 	seen := s.await("m1", func(m *clusterv1.Machine) bool { return m.Status.Phase == "Provisioned" })
 	want := "Waiting for a Node with spec.providerID " + s.providerID("m1") + " to exist"
 	if healthy := meta.FindStatusCondition(seen.Status.Conditions, "NodeHealthy"); healthy.Message != want || healthy.Reason != "InspectionFailed" {
 		t.Errorf("NodeHealthy: %+v", healthy)
 	}
-	s.delete(m)
+	s.MustDelete(m)
 	s.awaitDeleting("WaitingForPreTerminateHook", "")
 	s.removeHook(m, preTerminate+"x")
-	s.awaitGone(m)
+	s.AwaitGone(m)
 }
 
 func TestB4ADrainThatTakesTooLongIsGivenUp(t *testing.T) {
 	s := newScene(t)
 	m, node := s.runs()
 	s.addPod(node, "db", nil)
-	s.addBudget("db")
-	s.delete(m)
-	s.awaitDeleting("DrainingNode", "\n* Pod "+s.namespace+"/db: cannot evict pod as it would violate the pod's disruption budget. "+
+	s.AddBudget("db", "db")
+	s.MustDelete(m)
+	s.awaitDeleting("DrainingNode", "\n* Pod "+s.Namespace+"/db: cannot evict pod as it would violate the pod's disruption budget. "+
 		"The disruption budget db needs 1 healthy pods and has 1 currently")
 	s.expectInfrastructure()
-	s.change(m, `{"spec": {"deletion": {"nodeDrainTimeoutSeconds": 1}}}`)
-	s.awaitGone(m)
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: "db"}, &corev1.Pod{}); err != nil {
+	s.MustPatch(m, `{"spec": {"deletion": {"nodeDrainTimeoutSeconds": 1}}}`)
+	s.AwaitGone(m)
+	if err := s.Get(t.Context(), s.Key("db"), &corev1.Pod{}); err != nil {
 		t.Errorf("the pod that its budget holds: %v", err)
 	}
 }
@@ -192,16 +192,16 @@ func TestB6AMachineThatIsExcludedFromDrainingIsHeldByItsHooks(t *testing.T) {
 	s := newScene(t)
 	m, node := s.runs(preDrain+"a", preTerminate+"x", clusterv1.ExcludeNodeDrainingAnnotation)
 	pod := s.addPod(node, "web", nil)
-	s.delete(m)
+	s.MustDelete(m)
 	s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
 	s.removeHook(m, preDrain+"a")
 	s.awaitDeleting("WaitingForPreTerminateHook", "")
 	s.expectUntouched(node)
-	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
+	if err := s.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
 		t.Errorf("the pod is evicted: %v", err)
 	}
 	s.removeHook(m, preTerminate+"x")
-	s.awaitGone(m)
+	s.AwaitGone(m)
 }
 
 func TestB7ANodeThatCanNotBeDeletedIsGivenUpInTime(t *testing.T) {
@@ -210,10 +210,10 @@ func TestB7ANodeThatCanNotBeDeletedIsGivenUpInTime(t *testing.T) {
 	m := s.machine("m1")
 	m.Spec.Deletion.NodeDeletionTimeoutSeconds = ptr.To(int32(0))
 	m, node := s.run(m)
-	s.delete(m)
+	s.MustDelete(m)
 	s.awaitDeleting("DeletingNode", "Error deleting Node, please check controller logs for errors")
-	s.expectEvent("FailedDeleteNode", "no Node is deleted")
-	s.change(m, `{"spec": {"deletion": {"nodeDeletionTimeoutSeconds": 1}}}`)
-	s.awaitGone(m)
-	machinetest.Await(t, s.client, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool { return n.DeletionTimestamp == nil })
+	s.AwaitEvent("m1", "FailedDeleteNode", "no Node is deleted")
+	s.MustPatch(m, `{"spec": {"deletion": {"nodeDeletionTimeoutSeconds": 1}}}`)
+	s.AwaitGone(m)
+	machinetest.Await(s, s, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool { return n.DeletionTimestamp == nil })
 }

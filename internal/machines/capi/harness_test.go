@@ -1,26 +1,19 @@
 package capi_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -37,10 +30,7 @@ var stage = machinetest.New(sandbox.Options{
 	CRDs: []string{"testdata/crds"}, Controllers: []string{"*", "-garbage-collector-controller", "-persistentvolume-attach-detach-controller", "-persistentvolume-binder-controller"},
 })
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(stage.Run(m))
-}
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 const (
 	preDrain     = "pre-drain.delete.hook.machine.cluster.x-k8s.io/"
@@ -50,9 +40,7 @@ const (
 
 // A scene is a Cluster in a namespace of its own, with a machine of its control plane, and a controller that sees no others.
 type scene struct {
-	testing.TB
-	namespace    string
-	client       client.Client
+	*machinetest.Fixture
 	user         string       // that the controller is; the administrator if it is empty
 	keepsNodes   atomic.Bool  // the controller's deletions of Nodes fail
 	writes       writeCut     // may have the controller die
@@ -81,25 +69,25 @@ func newSceneAs(t *testing.T, user string) *scene {
 func newStoppedScene(t *testing.T) *scene {
 	t.Helper()
 	t.Parallel()
-	s := &scene{TB: t, namespace: stage.Namespace(t), client: stage.Client(t)}
+	s := &scene{Fixture: stage.NewFixture(t)}
 	s.cluster = &clusterv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "c"},
+		ObjectMeta: s.Meta("c"),
 		Spec:       clusterv1.ClusterSpec{InfrastructureRef: s.ref("TestMachine", "any")},
 	}
-	s.create(s.cluster)
+	s.MustCreate(s.cluster)
 	s.controlPlane = s.machine("cp")
 	s.controlPlane.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: "", clusterv1.ClusterNameLabel: "c"}
-	s.create(s.controlPlane)
+	s.MustCreate(s.controlPlane)
 	return s
 }
 
 // start starts the controller.
 func (s *scene) start() (stop func()) {
 	s.Helper()
-	config := rest.CopyConfig(stage.Sandbox(s.TB).Config)
+	config := rest.CopyConfig(stage.Sandbox(s).Config)
 	config.Impersonate.UserName = s.user
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return gate{s, next} })
-	return stage.ManageIn(s.TB, s.namespace, config, func(mgr ctrl.Manager) error {
+	return stage.ManageIn(s, s.Namespace, config, func(mgr ctrl.Manager) error {
 		return capi.SetupWithManager(s.Context(), mgr, capi.ClusterAPIOptions{
 			Concurrency: s.workers,
 			LongestWait: 300 * time.Millisecond,
@@ -120,7 +108,7 @@ func (g gate) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	if request.Method == http.MethodPatch && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") && g.s.overtakes.Add(-1) >= 0 {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: path.Base(request.URL.Path)}}
-		g.s.change(node, fmt.Sprintf(`{"metadata": {"annotations": {"overtakes": "%d"}}}`, g.s.overtakes.Load()))
+		g.s.MustPatch(node, `{"metadata": {"annotations": {"overtakes": "%d"}}}`, g.s.overtakes.Load())
 	}
 	return g.s.writes.pass(request, g.next)
 }
@@ -132,18 +120,11 @@ func (s *scene) ref(kind, name string) clusterv1.ContractVersionedObjectReferenc
 // machine returns a Machine that is not made yet.
 func (s *scene) machine(name string) *clusterv1.Machine {
 	return &clusterv1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		ObjectMeta: s.Meta(name),
 		Spec: clusterv1.MachineSpec{
 			ClusterName: "c", InfrastructureRef: s.ref("TestMachine", name),
 			Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
 		},
-	}
-}
-
-func (s *scene) create(object client.Object) {
-	s.Helper()
-	if err := s.client.Create(s.Context(), object); err != nil {
-		s.Fatal(err)
 	}
 }
 
@@ -161,32 +142,21 @@ func (s *scene) addInfrastructure(name string, finalizers ...string) *unstructur
 			}},
 		},
 	}}
-	object.SetNamespace(s.namespace)
+	object.SetNamespace(s.Namespace)
 	object.SetName(name)
 	object.SetFinalizers(finalizers)
-	s.create(object)
+	s.MustCreate(object)
 	return object
 }
 
-func (s *scene) providerID(name string) string { return "test://" + s.namespace + "/" + name }
+func (s *scene) providerID(name string) string { return "test://" + s.Namespace + "/" + name }
 
 // addNode makes the node of a machine, and waits until it is ready.
 func (s *scene) addNode(name string) *corev1.Node {
 	s.Helper()
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + name},
-		// Only what is put there is on it.
-		Spec: corev1.NodeSpec{
-			ProviderID: s.providerID(name), Taints: []corev1.Taint{{Key: "test", Effect: corev1.TaintEffectNoSchedule}},
-		},
-	}
-	s.create(node)
-	s.Cleanup(func() { _ = s.client.Delete(context.Background(), node) }) // the test's own context has ended by then
-	return machinetest.Await(s.TB, s.client, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool {
-		return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-		})
-	})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-" + name}}
+	node.Spec.ProviderID = s.providerID(name)
+	return s.AddNode(node)
 }
 
 // run makes a Machine, with infrastructure, and waits until its node is linked.
@@ -194,7 +164,7 @@ func (s *scene) run(m *clusterv1.Machine, finalizers ...string) (*clusterv1.Mach
 	s.Helper()
 	node := s.addNode(m.Name)
 	s.addInfrastructure(m.Name, finalizers...)
-	s.create(m)
+	s.MustCreate(m)
 	return s.await(m.Name, func(m *clusterv1.Machine) bool { return m.Status.NodeRef.Name != "" && m.Status.Phase == "Running" }), node
 }
 
@@ -211,7 +181,7 @@ func (s *scene) runs(annotations ...string) (*clusterv1.Machine, *corev1.Node) {
 
 func (s *scene) await(name string, isWanted func(*clusterv1.Machine) bool) *clusterv1.Machine {
 	s.Helper()
-	return machinetest.Await(s.TB, s.client, &clusterv1.Machine{}, client.ObjectKey{Namespace: s.namespace, Name: name}, isWanted)
+	return machinetest.Await(s, s, &clusterv1.Machine{}, s.Key(name), isWanted)
 }
 
 // awaitDeleting waits until the condition Deleting has a reason, and a message with a text in it.
@@ -223,30 +193,10 @@ func (s *scene) awaitDeleting(reason, text string) *clusterv1.Machine {
 	})
 }
 
-// change changes an object.
-func (s *scene) change(object client.Object, json string) {
-	s.Helper()
-	if err := s.client.Patch(s.Context(), object, client.RawPatch("application/merge-patch+json", []byte(json))); err != nil {
-		s.Fatal(err)
-	}
-}
-
 // removeHook removes an annotation.
 func (s *scene) removeHook(m *clusterv1.Machine, key string) {
 	s.Helper()
-	s.change(m, `{"metadata": {"annotations": {"`+key+`": null}}}`)
-}
-
-func (s *scene) delete(object client.Object) {
-	s.Helper()
-	if err := s.client.Delete(s.Context(), object); err != nil {
-		s.Fatal(err)
-	}
-}
-
-func (s *scene) awaitGone(object client.Object) {
-	s.Helper()
-	machinetest.AwaitGone(s.TB, s.client, object, client.ObjectKeyFromObject(object))
+	s.MustPatch(m, `{"metadata": {"annotations": {%q: null}}}`, key)
 }
 
 // infrastructure reads the infrastructure of the machine.
@@ -260,9 +210,7 @@ func (s *scene) object(kind, name string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion("infra.example.com/v1")
 	object.SetKind(kind)
-	if err := s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, object); err != nil {
-		s.Fatal(err)
-	}
+	s.Must(s.Get(s.Context(), s.Key(name), object))
 	return object
 }
 
@@ -277,60 +225,22 @@ func (s *scene) expectInfrastructure() {
 // addPod makes a pod on a node, and waits until it is ready.
 func (s *scene) addPod(node *corev1.Node, name string, change func(*corev1.Pod)) *corev1.Pod {
 	s.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: map[string]string{"app": name}},
-		Spec:       corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "it", Image: "registry.example/it"}}},
-	}
+	pod := s.NewPod(name, node)
 	if change != nil {
 		change(pod)
 	}
-	s.create(pod)
-	return machinetest.Await(s.TB, s.client, pod, client.ObjectKeyFromObject(pod), func(p *corev1.Pod) bool {
-		return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
-	})
-}
-
-// addBudget has the pod of a name stay.
-func (s *scene) addBudget(app string) *policyv1.PodDisruptionBudget {
-	s.Helper()
-	least := intstr.FromInt32(1)
-	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: app},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: &least, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
-		},
-	}
-	s.create(budget)
-	return machinetest.Await(s.TB, s.client, budget, client.ObjectKeyFromObject(budget), func(b *policyv1.PodDisruptionBudget) bool {
-		return b.Status.ObservedGeneration == b.Generation && b.Status.CurrentHealthy == 1
-	})
+	return s.RunPod(pod)
 }
 
 // expectUntouched checks that a node takes pods.
 func (s *scene) expectUntouched(node *corev1.Node, pods ...*corev1.Pod) {
 	s.Helper()
-	if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(node), node); err != nil || node.Spec.Unschedulable {
+	if err := s.Get(s.Context(), client.ObjectKeyFromObject(node), node); err != nil || node.Spec.Unschedulable {
 		s.Errorf("node %s is cordoned: %t, %v", node.Name, node.Spec.Unschedulable, err)
 	}
 	for _, pod := range pods {
-		if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
+		if err := s.Get(s.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
 			s.Errorf("pod %s is evicted: %v", pod.Name, err)
 		}
 	}
-}
-
-// expectEvent waits for an event of the machine.
-func (s *scene) expectEvent(reason, text string) {
-	s.Helper()
-	s.await("m1", func(*clusterv1.Machine) bool {
-		var list eventsv1.EventList
-		if err := s.client.List(s.Context(), &list, client.InNamespace(s.namespace)); err != nil {
-			s.Fatal(err)
-		}
-		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
-			return e.Reason == reason && e.Regarding.Name == "m1" && strings.Contains(e.Note, text)
-		})
-	})
 }

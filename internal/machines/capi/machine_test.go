@@ -23,7 +23,7 @@ func TestAMachineComesTogetherWithItsInfrastructureAndItsNode(t *testing.T) {
 		"app": "other",
 	}
 	m.Annotations = map[string]string{"node.cluster.x-k8s.io/note": "n", "other": "not for the node"}
-	s.create(m)
+	s.MustCreate(m)
 	s.await("m1", func(m *clusterv1.Machine) bool {
 		ready := meta.FindStatusCondition(m.Status.Conditions, "InfrastructureReady")
 		return ready != nil && ready.Reason == "ObjectDoesNotExist" && ready.Message == "TestMachine does not exist" && m.Status.Phase == "Pending"
@@ -47,15 +47,15 @@ func TestAMachineComesTogetherWithItsInfrastructureAndItsNode(t *testing.T) {
 	want := map[string]string{"node-role.kubernetes.io/worker": "", "zone.node-restriction.kubernetes.io/rack": "7", "node.cluster.x-k8s.io/pool": "blue"}
 	s.expectNode(node, want, map[string]string{
 		"node.cluster.x-k8s.io/note": "n", clusterv1.MachineAnnotation: "m1", clusterv1.ClusterNameAnnotation: "c",
-		clusterv1.ClusterNamespaceAnnotation: s.namespace, clusterv1.AnnotationsFromMachineAnnotation: "node.cluster.x-k8s.io/note",
+		clusterv1.ClusterNamespaceAnnotation: s.Namespace, clusterv1.AnnotationsFromMachineAnnotation: "node.cluster.x-k8s.io/note",
 		clusterv1.TaintsFromMachineAnnotation: "",
 	})
-	s.change(node, `{"metadata": {"labels": {"node-role.kubernetes.io/kept": ""}}}`)
-	s.change(seen, `{"metadata": {"labels": {"node.cluster.x-k8s.io/pool": null}, "annotations": {"node.cluster.x-k8s.io/note": null}}}`)
+	s.MustPatch(node, `{"metadata": {"labels": {"node-role.kubernetes.io/kept": ""}}}`)
+	s.MustPatch(seen, `{"metadata": {"labels": {"node.cluster.x-k8s.io/pool": null}, "annotations": {"node.cluster.x-k8s.io/note": null}}}`)
 	delete(want, "node.cluster.x-k8s.io/pool")
 	want["node-role.kubernetes.io/kept"] = ""
 	s.expectNode(node, want, map[string]string{
-		clusterv1.MachineAnnotation: "m1", clusterv1.ClusterNameAnnotation: "c", clusterv1.ClusterNamespaceAnnotation: s.namespace,
+		clusterv1.MachineAnnotation: "m1", clusterv1.ClusterNameAnnotation: "c", clusterv1.ClusterNamespaceAnnotation: s.Namespace,
 		clusterv1.AnnotationsFromMachineAnnotation: "", clusterv1.TaintsFromMachineAnnotation: "",
 	})
 }
@@ -64,7 +64,7 @@ func TestAMachineComesTogetherWithItsInfrastructureAndItsNode(t *testing.T) {
 func TestAMachineIsLinkedBeforeItIsAvailable(t *testing.T) {
 	s := newScene(t)
 	s.overtakes.Store(5)
-	s.create(s.machine("m1"))
+	s.MustCreate(s.machine("m1"))
 	s.addInfrastructure("m1")
 	node := s.addNode("m1")
 	seen := s.await("m1", func(m *clusterv1.Machine) bool { return meta.IsStatusConditionTrue(m.Status.Conditions, "Available") })
@@ -82,9 +82,9 @@ func TestTaintsReachTheNode(t *testing.T) {
 	}
 	m, node := s.run(m)
 	s.expectTaints(node, "gpu=7:NoSchedule", "warm-up:PreferNoSchedule")
-	s.change(node, `{"spec": {"taints": [{"key": "test", "effect": "NoSchedule"}]}}`)
+	s.MustPatch(node, `{"spec": {"taints": [{"key": "test", "effect": "NoSchedule"}]}}`)
 	s.expectTaints(node, "gpu=7:NoSchedule")
-	s.change(m, `{"spec": {"taints": null}}`)
+	s.MustPatch(m, `{"spec": {"taints": null}}`)
 	s.expectTaints(node)
 }
 
@@ -92,7 +92,7 @@ func TestTaintsReachTheNode(t *testing.T) {
 func (s *scene) expectTaints(node *corev1.Node, want ...string) {
 	s.Helper()
 	want = append([]string{"test:NoSchedule"}, want...)
-	machinetest.Await(s.TB, s.client, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool {
+	machinetest.Await(s, s, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool {
 		var got []string
 		for _, taint := range n.Spec.Taints {
 			got = append(got, taint.ToString())
@@ -114,7 +114,7 @@ func (s *scene) expectNode(node *corev1.Node, labels, annotations map[string]str
 		delete(some, clusterv1.LabelsFromMachineAnnotation)
 		return some
 	}
-	machinetest.Await(s.TB, s.client, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool {
+	machinetest.Await(s, s, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool {
 		return cmp.Equal(labels, ours(n.Labels)) && cmp.Equal(annotations, ours(n.Annotations))
 	})
 }
@@ -122,28 +122,28 @@ func (s *scene) expectNode(node *corev1.Node, labels, annotations map[string]str
 func TestAPausedMachineIsLeftAlone(t *testing.T) {
 	s := newScene(t)
 	m, node := s.runs()
-	s.change(m, `{"metadata": {"annotations": {"`+clusterv1.PausedAnnotation+`": ""}}}`)
+	s.MustPatch(m, `{"metadata": {"annotations": {"`+clusterv1.PausedAnnotation+`": ""}}}`)
 	s.await("m1", func(m *clusterv1.Machine) bool {
 		paused := meta.FindStatusCondition(m.Status.Conditions, "Paused")
 		return paused.Status == metav1.ConditionTrue && paused.Message == "Machine has the cluster.x-k8s.io/paused annotation"
 	})
-	s.delete(m)
+	s.MustDelete(m)
 	// Another Machine's deletion is complete: this one's would have begun.
-	s.delete(s.controlPlane)
-	s.awaitGone(s.controlPlane)
+	s.MustDelete(s.controlPlane)
+	s.AwaitGone(s.controlPlane)
 	s.expectUntouched(node)
 	s.expectInfrastructure()
-	s.change(m, `{"metadata": {"annotations": {"`+clusterv1.PausedAnnotation+`": null}}}`)
-	s.awaitGone(m)
+	s.MustPatch(m, `{"metadata": {"annotations": {"`+clusterv1.PausedAnnotation+`": null}}}`)
+	s.AwaitGone(m)
 }
 
 func TestANodeThatHasAMachineOfOpenShiftIsNotTaken(t *testing.T) {
 	s := newScene(t)
 	node := s.addNode("m1")
-	s.change(node, `{"metadata": {"annotations": {"machine.openshift.io/machine": "shop/web-4"}}}`)
+	s.MustPatch(node, `{"metadata": {"annotations": {"machine.openshift.io/machine": "shop/web-4"}}}`)
 	s.addInfrastructure("m1")
 	m := s.machine("m1")
-	s.create(m)
+	s.MustCreate(m)
 	seen := s.await("m1", func(m *clusterv1.Machine) bool {
 		healthy := meta.FindStatusCondition(m.Status.Conditions, "NodeHealthy")
 		return healthy != nil && strings.Contains(healthy.Message, "belongs to Machine shop/web-4 of machine.openshift.io, and a Node has one Machine")
@@ -151,7 +151,7 @@ func TestANodeThatHasAMachineOfOpenShiftIsNotTaken(t *testing.T) {
 	if seen.Status.NodeRef.Name != "" {
 		t.Errorf("the Node is linked: %+v", seen.Status.NodeRef)
 	}
-	s.delete(m)
-	s.awaitGone(m)
+	s.MustDelete(m)
+	s.AwaitGone(m)
 	s.expectUntouched(node)
 }

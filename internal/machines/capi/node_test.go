@@ -1,7 +1,6 @@
 package capi_test
 
 import (
-	"context"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,25 +15,25 @@ import (
 func TestOfTwoMachinesWithOneProviderIDTheFirstHasTheNode(t *testing.T) {
 	s := newScene(t)
 	node := s.addNode("m1")
-	s.change(node, `{"metadata": {"annotations": {"cluster.x-k8s.io/cluster-namespace": "`+s.namespace+`", "cluster.x-k8s.io/machine": "gone"}}}`)
+	s.MustPatch(node, `{"metadata": {"annotations": {"cluster.x-k8s.io/cluster-namespace": %q, "cluster.x-k8s.io/machine": "gone"}}}`, s.Namespace)
 	s.addInfrastructure("m1")
 	first, second := s.machine("m1"), s.machine("m2")
-	s.create(first)
+	s.MustCreate(first)
 	s.await("m1", func(m *clusterv1.Machine) bool { return m.Status.NodeRef.Name == node.Name })
-	s.change(s.addInfrastructure("m2"), `{"spec": {"providerID": "`+s.providerID("m1")+`"}}`)
-	s.create(second)
+	s.MustPatch(s.addInfrastructure("m2"), `{"spec": {"providerID": %q}}`, s.providerID("m1"))
+	s.MustCreate(second)
 	s.await("m2", func(m *clusterv1.Machine) bool {
 		healthy := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineNodeHealthyCondition)
-		return healthy != nil && healthy.Message == "the Node "+node.Name+" belongs to Machine "+s.namespace+"/m1, and a Node has one Machine: delete one of both"
+		return healthy != nil && healthy.Message == "the Node "+node.Name+" belongs to Machine "+s.Namespace+"/m1, and a Node has one Machine: delete one of both"
 	})
-	s.delete(second)
-	s.awaitGone(second)
+	s.MustDelete(second)
+	s.AwaitGone(second)
 	s.expectUntouched(node)
 	if owner := node.Annotations[clusterv1.MachineAnnotation]; owner != "m1" {
 		t.Errorf("the Node belongs to Machine %q", owner)
 	}
-	s.delete(first)
-	s.awaitGone(node)
+	s.MustDelete(first)
+	s.AwaitGone(node)
 }
 
 // The Node of a Machine is gone, and its host has registered again, under the same name, for another Machine.
@@ -43,20 +42,20 @@ func TestANodeOfTheSameNameThatIsAnothersIsLeftAlone(t *testing.T) {
 		t.Run(owner, func(t *testing.T) {
 			s := newScene(t)
 			m, node := s.runs(preDrain + "a")
-			s.delete(node)
-			s.awaitGone(node)
+			s.MustDelete(node)
+			s.AwaitGone(node)
 			again := &corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{
-					Name: node.Name, Annotations: map[string]string{clusterv1.ClusterNamespaceAnnotation: s.namespace, key: owner},
+					Name: node.Name, Annotations: map[string]string{clusterv1.ClusterNamespaceAnnotation: s.Namespace, key: owner},
 				},
 				Spec: corev1.NodeSpec{ProviderID: s.providerID("m2")},
 			}
-			s.create(again)
-			t.Cleanup(func() { _ = s.client.Delete(context.Background(), again) })
-			s.delete(m)
+			s.MustCreate(again)
+			s.DeleteAfterwards(again)
+			s.MustDelete(m)
 			s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
 			s.removeHook(m, preDrain+"a")
-			s.awaitGone(m)
+			s.AwaitGone(m)
 			s.expectUntouched(again)
 		})
 	}
@@ -70,10 +69,10 @@ func TestAnotherHostOfTheNameOfANodeIsLeftAlone(t *testing.T) {
 			m, node := s.runs(preDrain + "a")
 			again := s.replaceHost(node, providerID)
 			pod := s.addPod(again, "web", nil)
-			s.delete(m)
+			s.MustDelete(m)
 			s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
 			s.removeHook(m, preDrain+"a")
-			s.awaitGone(m)
+			s.AwaitGone(m)
 			s.expectUntouched(again, pod)
 		})
 	}
@@ -85,25 +84,25 @@ func TestAHostThatHasJoinedAgainIsDrained(t *testing.T) {
 	m, node := s.runs(preDrain + "a")
 	again := s.replaceHost(node, "m1")
 	pod := s.addPod(again, "web", nil)
-	s.delete(m)
+	s.MustDelete(m)
 	s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
 	s.removeHook(m, preDrain+"a")
-	s.awaitGone(m)
-	s.awaitGone(pod)
-	s.awaitGone(again)
+	s.AwaitGone(m)
+	s.AwaitGone(pod)
+	s.AwaitGone(again)
 }
 
 // replaceHost has another Node take the place of one: that of another machine's host, or of one without a providerID.
 func (s *scene) replaceHost(node *corev1.Node, of string) *corev1.Node {
 	s.Helper()
-	s.delete(node)
-	s.awaitGone(node)
+	s.MustDelete(node)
+	s.AwaitGone(node)
 	again := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
 	if of != "" {
 		again.Spec.ProviderID = s.providerID(of)
 	}
-	s.create(again)
-	s.Cleanup(func() { _ = s.client.Delete(context.Background(), again) })
+	s.MustCreate(again)
+	s.DeleteAfterwards(again)
 	return again
 }
 
@@ -115,16 +114,16 @@ func TestASecondNodeOfAProviderIDSkipsNoPhaseOfADeletion(t *testing.T) {
 	s.await("m1", func(m *clusterv1.Machine) bool {
 		return meta.IsStatusConditionPresentAndEqual(m.Status.Conditions, "NodeHealthy", "Unknown")
 	})
-	s.delete(m)
+	s.MustDelete(m)
 	s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
 	s.removeHook(m, preDrain+"a")
 	s.awaitDeleting("WaitingForPreTerminateHook", "")
-	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil || !node.Spec.Unschedulable {
+	if err := s.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil || !node.Spec.Unschedulable {
 		t.Errorf("the Node is not drained: %v", err)
 	}
 	s.removeHook(m, preTerminate+"x")
-	s.awaitGone(m)
-	s.awaitGone(node)
+	s.AwaitGone(m)
+	s.AwaitGone(node)
 }
 
 // Which one is the Machine's is for people to say.
@@ -135,14 +134,14 @@ func TestTwoNodesOfAProviderIDHoldTheDeletionIfNoneIsLinked(t *testing.T) {
 	s.addInfrastructure("m1")
 	m := s.machine("m1")
 	m.Finalizers = []string{clusterv1.MachineFinalizer}
-	s.create(m)
-	s.delete(m)
+	s.MustCreate(m)
+	s.MustDelete(m)
 	s.start()
 	s.awaitDeleting("InternalError", "")
 	s.expectInfrastructure()
-	s.delete(second)
-	s.awaitGone(m)
-	s.awaitGone(node)
+	s.MustDelete(second)
+	s.AwaitGone(m)
+	s.AwaitGone(node)
 }
 
 // Another writer is faster when the Node of a Machine that is being deleted is to be linked.
@@ -152,21 +151,21 @@ func TestAConflictOnTheNodeSkipsNoPhaseOfADeletion(t *testing.T) {
 	s.addInfrastructure("m1")
 	m := s.machine("m1")
 	m.Finalizers, m.Annotations = []string{clusterv1.MachineFinalizer}, map[string]string{preDrain + "a": "a"}
-	s.create(m)
-	s.delete(m)
+	s.MustCreate(m)
+	s.MustDelete(m)
 	s.overtakes.Store(1)
 	s.start()
 	s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
 	s.removeHook(m, preDrain+"a")
-	s.awaitGone(m)
-	s.awaitGone(node)
+	s.AwaitGone(m)
+	s.AwaitGone(node)
 }
 
 // addSecondNode makes another Node with the providerID of one.
 func (s *scene) addSecondNode(node *corev1.Node) *corev1.Node {
 	s.Helper()
 	second := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name + "-again"}, Spec: corev1.NodeSpec{ProviderID: node.Spec.ProviderID}}
-	s.create(second)
-	s.Cleanup(func() { _ = s.client.Delete(context.Background(), second) })
+	s.MustCreate(second)
+	s.DeleteAfterwards(second)
 	return second
 }

@@ -31,20 +31,18 @@ func TestANodeIsDrainedBeforeItsUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"drain": "true"})
 	u.addRule("logs", clusterv1.MachineDrainRuleDrainConfig{Behavior: clusterv1.MachineDrainRuleDrainBehaviorSkip})
 	node := &corev1.Node{}
-	if err := u.client.Get(t.Context(), client.ObjectKey{Name: u.m.Status.NodeRef.Name}, node); err != nil {
-		t.Fatal(err)
-	}
+	u.Must(u.Get(t.Context(), client.ObjectKey{Name: u.m.Status.NodeRef.Name}, node))
 	web, logs := u.addPod(node, "web", nil), u.addPod(node, "logs", nil)
-	budget := u.addBudget("web")
+	budget := u.AddBudget("web", "web")
 	u.answers(`{"status":"Success","retryAfterSeconds":1,"message":"half way"}`)
 	u.trigger(2)
-	u.awaitUpdating("InPlaceUpdating", "In-place update in progress: draining Node "+node.Name+": * Pod "+u.namespace+"/web: cannot evict pod")
+	u.awaitUpdating("InPlaceUpdating", "In-place update in progress: draining Node "+node.Name+": * Pod "+u.Namespace+"/web: cannot evict pod")
 	if calls := u.calls(); len(calls) > 0 || !u.isCordoned() {
 		t.Errorf("the extension was called %d times, cordoned: %t", len(calls), u.isCordoned())
 	}
-	u.delete(budget)
+	u.MustDelete(budget)
 	u.awaitUpdating("InPlaceUpdating", "half way")
-	if err := u.client.Get(t.Context(), client.ObjectKeyFromObject(web), web); !apierrors.IsNotFound(err) {
+	if err := u.Get(t.Context(), client.ObjectKeyFromObject(web), web); !apierrors.IsNotFound(err) {
 		t.Errorf("the pod is still there: %v", err)
 	}
 	late := u.addPod(node, "late", nil) // the node is drained once
@@ -52,7 +50,7 @@ func TestANodeIsDrainedBeforeItsUpdate(t *testing.T) {
 	u.awaitUpdated()
 	u.awaitUncordoned()
 	for _, pod := range []*corev1.Pod{logs, late} {
-		if err := u.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
+		if err := u.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
 			t.Errorf("pod %s is to stay: %v", pod.Name, err)
 		}
 	}
@@ -64,26 +62,24 @@ func TestTheNodeOfAnotherHostIsNotDrainedForAnUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"drain": "true"})
 	u.answers(done)
 	node := &corev1.Node{}
-	if err := u.client.Get(t.Context(), client.ObjectKey{Name: u.m.Status.NodeRef.Name}, node); err != nil {
-		t.Fatal(err)
-	}
+	u.Must(u.Get(t.Context(), client.ObjectKey{Name: u.m.Status.NodeRef.Name}, node))
 	again := u.replaceHost(node, "m2")
 	pod := u.addPod(again, "web", nil)
 	u.trigger(2)
 	u.awaitUpdating("InPlaceUpdating", "draining Node "+node.Name+": neither its providerID nor its annotations identify it as the node of the Machine")
-	u.change(u.m, `{"metadata": {"annotations": {"`+clusterv1.ExcludeNodeDrainingAnnotation+`": ""}}}`)
+	u.MustPatch(u.m, `{"metadata": {"annotations": {"`+clusterv1.ExcludeNodeDrainingAnnotation+`": ""}}}`)
 	u.awaitCalls(1)
 	u.expectUntouched(again, pod)
 }
 
 func TestANodeThatWasCordonedStaysCordoned(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"drain": "true"})
-	u.change(u.node(), `{"spec": {"unschedulable": true}}`)
+	u.MustPatch(u.node(), `{"spec": {"unschedulable": true}}`)
 	u.answers(done)
 	u.trigger(2)
 	u.awaitUpdated()
-	u.delete(u.controlPlane) // its deletion comes after what is left of the update
-	u.awaitGone(u.controlPlane)
+	u.MustDelete(u.controlPlane) // its deletion comes after what is left of the update
+	u.AwaitGone(u.controlPlane)
 	if !u.isCordoned() {
 		t.Error("the Node takes pods")
 	}
@@ -94,11 +90,11 @@ func TestADrainSettingThatIsNoneHoldsTheUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"drain": "yes"})
 	u.answers(done)
 	u.trigger(2)
-	u.awaitUpdating("InPlaceUpdateFailed", `is not called, since spec.settings.drain is "yes": write "true" or "false" into ExtensionConfig `+u.namespace)
+	u.awaitUpdating("InPlaceUpdateFailed", `is not called, since spec.settings.drain is "yes": write "true" or "false" into ExtensionConfig `+u.Namespace)
 	if calls := u.calls(); len(calls) > 0 || u.isCordoned() {
 		t.Errorf("the extension was called %d times, cordoned: %t", len(calls), u.isCordoned())
 	}
-	u.change(u.config, `{"spec": {"settings": {"drain": "false"}}}`)
+	u.MustPatch(u.config, `{"spec": {"settings": {"drain": "false"}}}`)
 	u.discover()
 	u.awaitUpdated()
 }

@@ -2,7 +2,6 @@ package capi_test
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -40,12 +39,12 @@ type updateScene struct {
 // startUpdates adds an extension and a Machine to a scene.
 func startUpdates(s *scene, settings map[string]string) *updateScene {
 	s.Helper()
-	u := &updateScene{scene: s, TestExtension: runtimehooktest.New(s.TB)}
-	u.config = &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
+	u := &updateScene{scene: s, TestExtension: runtimehooktest.New(s)}
+	u.config = &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}
 	u.config.Spec.ClientConfig = u.ClientConfig()
 	u.config.Spec.Settings = settings
-	u.config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.namespace}}
-	s.create(u.config)
+	u.config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.Namespace}}
+	s.MustCreate(u.config)
 	u.config.Status.Handlers = []runtimev1.ExtensionHandler{{
 		Name: "update-machine." + u.config.Name, TimeoutSeconds: 5, FailurePolicy: runtimev1.FailurePolicyFail,
 		RequestHook: runtimev1.GroupVersionHook{APIVersion: hooksv1.GroupVersion.String(), Hook: "UpdateMachine"},
@@ -55,9 +54,9 @@ func startUpdates(s *scene, settings map[string]string) *updateScene {
 		"apiVersion": "infra.example.com/v1", "kind": "TestConfig",
 		"status": map[string]any{"initialization": map[string]any{"dataSecretCreated": true}, "dataSecretName": "made"},
 	}}
-	config.SetNamespace(s.namespace)
+	config.SetNamespace(s.Namespace)
 	config.SetName("m1")
-	s.create(config)
+	s.MustCreate(config)
 	u.m = s.machine("m1")
 	u.m.Spec.Bootstrap = clusterv1.Bootstrap{ConfigRef: s.ref("TestConfig", "m1")}
 	u.m, _ = s.run(u.m)
@@ -70,9 +69,7 @@ func (u *updateScene) discover() {
 	meta.SetStatusCondition(&u.config.Status.Conditions, metav1.Condition{
 		Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue, Reason: "Discovered", ObservedGeneration: u.config.Generation,
 	})
-	if err := u.client.Status().Update(u.Context(), u.config); err != nil {
-		u.Fatal(err)
-	}
+	u.Must(u.Status().Update(u.Context(), u.config))
 }
 
 // answers has the extension give these answers, one after the other, and the last one from then on.
@@ -90,10 +87,10 @@ func (u *updateScene) answers(texts ...string) {
 func (u *updateScene) trigger(size int) {
 	u.Helper()
 	mark := `"metadata": {"annotations": {"` + inProgress + `": ""}}`
-	u.change(u.m, `{`+mark+`}`)
-	u.change(u.infrastructure(), fmt.Sprintf(`{%s, "spec": {"size": %d}}`, mark, size))
-	u.change(u.object("TestConfig", "m1"), `{`+mark+`}`)
-	u.change(u.m, `{"metadata": {"annotations": {"`+runtimev1.PendingHooksAnnotation+`": "UpdateMachine"}}}`)
+	u.MustPatch(u.m, `{%s}`, mark)
+	u.MustPatch(u.infrastructure(), `{%s, "spec": {"size": %d}}`, mark, size)
+	u.MustPatch(u.object("TestConfig", "m1"), `{%s}`, mark)
+	u.MustPatch(u.m, `{"metadata": {"annotations": {"`+runtimev1.PendingHooksAnnotation+`": "UpdateMachine"}}}`)
 }
 
 // awaitUpdating waits until the condition Updating has a reason, and a message with a text in it.
@@ -139,9 +136,7 @@ func (u *updateScene) node() *unstructured.Unstructured {
 	node := &unstructured.Unstructured{}
 	node.SetAPIVersion("v1")
 	node.SetKind("Node")
-	if err := u.client.Get(u.Context(), client.ObjectKey{Name: u.m.Status.NodeRef.Name}, node); err != nil {
-		u.Fatal(err)
-	}
+	u.Must(u.Get(u.Context(), client.ObjectKey{Name: u.m.Status.NodeRef.Name}, node))
 	return node
 }
 

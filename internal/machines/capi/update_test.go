@@ -21,7 +21,7 @@ func TestC5TheExtensionIsCalledWhenItSays(t *testing.T) {
 	u.trigger(2)
 	for step := 1; step < 3; step++ {
 		seen := u.awaitUpdating("InPlaceUpdating", fmt.Sprintf("In-place update in progress: step %d of 3", step))
-		u.change(u.m, fmt.Sprintf(`{"metadata": {"labels": {"nudge": "%d"}}}`, step))
+		u.MustPatch(u.m, `{"metadata": {"labels": {"nudge": "%d"}}}`, step)
 		ready := meta.FindStatusCondition(seen.Status.Conditions, "Ready")
 		if seen.Status.Phase != "Updating" || ready.Message != fmt.Sprintf("* Updating: In-place update in progress: step %d of 3", step) ||
 			!meta.IsStatusConditionFalse(seen.Status.Conditions, "Available") {
@@ -29,7 +29,7 @@ func TestC5TheExtensionIsCalledWhenItSays(t *testing.T) {
 		}
 	}
 	u.awaitUpdated()
-	u.expectEvent("SuccessfulInPlaceUpdate", "")
+	u.AwaitEvent("m1", "SuccessfulInPlaceUpdate", "")
 	at := u.calls()
 	if len(at) != 3 || at[1].Sub(at[0]) < time.Second || at[2].Sub(at[1]) < time.Second {
 		t.Errorf("the extension was called at %v", at)
@@ -50,13 +50,13 @@ func TestC6AFailureIsToldAndTriedAgain(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	u.answers(`{"status":"Failure","message":"the disk is full"}`)
 	u.trigger(2)
-	seen := u.awaitUpdating("InPlaceUpdateFailed", "UpdateMachine hook failed: extension update-machine."+u.namespace+" answered Failure (the disk is full)")
+	seen := u.awaitUpdating("InPlaceUpdateFailed", "UpdateMachine hook failed: extension update-machine."+u.Namespace+" answered Failure (the disk is full)")
 	if seen.Status.Phase != "Updating" || seen.DeletionTimestamp != nil || u.infrastructure().GetDeletionTimestamp() != nil {
 		t.Errorf("phase %s, or something is deleted", seen.Status.Phase)
 	}
-	u.expectEvent("FailedInPlaceUpdate", "the disk is full")
+	u.AwaitEvent("m1", "FailedInPlaceUpdate", "the disk is full")
 	for n := range 5 {
-		u.change(u.m, fmt.Sprintf(`{"metadata": {"labels": {"nudge": "%d"}}}`, n))
+		u.MustPatch(u.m, `{"metadata": {"labels": {"nudge": "%d"}}}`, n)
 		u.awaitCalls(min(n+1, 3))
 	}
 	at := u.calls()
@@ -96,20 +96,20 @@ func TestWhatAnExtensionAnswersIsTold(t *testing.T) {
 func TestC10DeletionWins(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	u.answers(`{"status":"Success","retryAfterSeconds":1}`)
-	u.change(u.m, `{"metadata": {"annotations": {"`+preDrain+`a": "owner"}}}`)
+	u.MustPatch(u.m, `{"metadata": {"annotations": {"`+preDrain+`a": "owner"}}}`)
 	u.trigger(2)
 	u.awaitCalls(1)
-	u.delete(u.m)
+	u.MustDelete(u.m)
 	seen := u.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
 	if seen.Status.Phase != "Deleting" || !meta.IsStatusConditionFalse(seen.Status.Conditions, "Updating") {
 		t.Errorf("phase %s, %+v", seen.Status.Phase, seen.Status.Conditions)
 	}
 	before := len(u.calls())
 	u.ahead.Store(int64(time.Hour)) // the time of the next call is over
-	u.change(u.m, `{"metadata": {"labels": {"nudge": "1"}}}`)
-	u.change(u.cluster, `{"metadata": {"labels": {"nudge": "1"}}}`)
+	u.MustPatch(u.m, `{"metadata": {"labels": {"nudge": "1"}}}`)
+	u.MustPatch(u.cluster, `{"metadata": {"labels": {"nudge": "1"}}}`)
 	u.removeHook(u.m, preDrain+"a")
-	u.awaitGone(u.m)
+	u.AwaitGone(u.m)
 	if after := len(u.calls()); after != before {
 		t.Errorf("the extension was called %d times after the deletion", after-before)
 	}
@@ -119,9 +119,9 @@ func TestC10DeletionWins(t *testing.T) {
 func TestAUserEndsAnUpdate(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"drain": "true"})
 	u.answers(`{"status":"Success","retryAfterSeconds":3600}`)
-	u.change(u.m, `{"metadata": {"annotations": {"`+runtimev1.PendingHooksAnnotation+`": "Other"}}}`)
+	u.MustPatch(u.m, `{"metadata": {"annotations": {"`+runtimev1.PendingHooksAnnotation+`": "Other"}}}`)
 	u.trigger(2)
-	u.change(u.m, `{"metadata": {"annotations": {"`+runtimev1.PendingHooksAnnotation+`": "Other,UpdateMachine"}}}`)
+	u.MustPatch(u.m, `{"metadata": {"annotations": {"`+runtimev1.PendingHooksAnnotation+`": "Other,UpdateMachine"}}}`)
 	u.awaitCalls(1)
 	u.removeHook(u.m, inProgress)
 	u.await("m1", func(m *clusterv1.Machine) bool {
@@ -136,7 +136,7 @@ func TestAUserEndsAnUpdate(t *testing.T) {
 func TestAnUpdateWaitsForItsOwner(t *testing.T) {
 	u := startUpdates(newScene(t), nil)
 	u.answers(done)
-	u.change(u.m, `{"metadata": {"annotations": {"`+inProgress+`": "", "`+clusterv1.PendingAcknowledgeMoveAnnotation+`": "", "`+
+	u.MustPatch(u.m, `{"metadata": {"annotations": {"`+inProgress+`": "", "`+clusterv1.PendingAcknowledgeMoveAnnotation+`": "", "`+
 		runtimev1.PendingHooksAnnotation+`": "UpdateMachine"}}}`)
 	seen := u.awaitUpdating("InPlaceUpdating", "")
 	if updating := meta.FindStatusCondition(seen.Status.Conditions, "Updating"); updating.Message != "In-place update in progress" {
@@ -144,12 +144,12 @@ func TestAnUpdateWaitsForItsOwner(t *testing.T) {
 	}
 	u.removeHook(u.m, clusterv1.PendingAcknowledgeMoveAnnotation)
 	u.awaitUpdating("InPlaceUpdating", "waiting for the annotation "+inProgress+" of TestMachine m1")
-	u.change(u.infrastructure(), `{"metadata": {"annotations": {"`+inProgress+`": ""}}}`)
+	u.MustPatch(u.infrastructure(), `{"metadata": {"annotations": {"`+inProgress+`": ""}}}`)
 	u.awaitUpdating("InPlaceUpdating", "waiting for the annotation "+inProgress+" of TestConfig m1")
 	if calls := u.calls(); len(calls) > 0 {
 		t.Errorf("the extension was called %d times", len(calls))
 	}
-	u.change(u.object("TestConfig", "m1"), `{"metadata": {"annotations": {"`+inProgress+`": ""}}}`)
+	u.MustPatch(u.object("TestConfig", "m1"), `{"metadata": {"annotations": {"`+inProgress+`": ""}}}`)
 	u.awaitUpdated()
 }
 
@@ -174,16 +174,16 @@ func TestExtensionsThatHangHoldUpNoDeletion(t *testing.T) {
 	u.discover()
 	u.trigger(2)
 	<-called
-	mark := `{"metadata": {"annotations": {"` + inProgress + `": ""}}}`
-	u.change(other, mark)
-	u.change(u.object("TestMachine", "m2"), mark)
-	u.change(other, `{"metadata": {"annotations": {"`+runtimev1.PendingHooksAnnotation+`": "UpdateMachine"}}}`)
+	const mark = `{"metadata": {"annotations": {"` + inProgress + `": ""}}}`
+	u.MustPatch(other, mark)
+	u.MustPatch(u.object("TestMachine", "m2"), mark)
+	u.MustPatch(other, `{"metadata": {"annotations": {"`+runtimev1.PendingHooksAnnotation+`": "UpdateMachine"}}}`)
 	for i := range 5 { // passes of the other Machine, which end: one that waited for the extension would write no status
-		u.change(other, fmt.Sprintf(`{"spec": {"minReadySeconds": %d}}`, i+1))
+		u.MustPatch(other, `{"spec": {"minReadySeconds": %d}}`, i+1)
 		u.await("m2", func(m *clusterv1.Machine) bool { return m.Status.ObservedGeneration == m.Generation })
 	}
-	u.delete(deleted)
-	u.awaitGone(deleted)
+	u.MustDelete(deleted)
+	u.AwaitGone(deleted)
 	if more := len(called); more > 0 {
 		t.Errorf("%d more calls at once", more)
 	}
@@ -203,6 +203,6 @@ func TestALongPauseIsCut(t *testing.T) {
 		t.Errorf("the next call is at %s, in %s: %v", nextCall, wait, err)
 	}
 	u.ahead.Store(int64(11 * time.Minute))
-	u.change(u.m, `{"metadata": {"labels": {"nudge": "1"}}}`)
+	u.MustPatch(u.m, `{"metadata": {"labels": {"nudge": "1"}}}`)
 	u.awaitUpdated()
 }

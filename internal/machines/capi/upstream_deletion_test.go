@@ -35,33 +35,33 @@ func TestMomentsOfADeletion(t *testing.T) {
 	m, node := s.run(m, held)
 	web := s.addPod(node, "web", func(p *corev1.Pod) { p.Finalizers = []string{held} })
 	db := s.addPod(node, "db", func(p *corev1.Pod) { p.Finalizers = []string{held} })
-	budget := s.addBudget("db")
+	budget := s.AddBudget("db", "db")
 	s.expectMoment("01-running")
-	s.delete(m)
+	s.MustDelete(m)
 	s.expectMoment("02-pre-drain")
 	s.removeHook(m, preDrain+"a")
 	s.expectMoment("03-pre-drain-one")
 	s.removeHook(m, preDrain+"b")
 	s.expectMoment("04-draining-pdb")
-	s.change(web, `{"metadata": {"finalizers": null}}`)
+	s.MustPatch(web, `{"metadata": {"finalizers": null}}`)
 	s.expectMoment("05-draining-pdb-later")
-	s.delete(budget)
+	s.MustDelete(budget)
 	s.expectMoment("06-pre-terminate")
-	s.change(m, `{"metadata": {"annotations": {"`+preDrain+`late": "late"}}}`)
+	s.MustPatch(m, `{"metadata": {"annotations": {"`+preDrain+`late": "late"}}}`)
 	s.expectMoment("07-late-pre-drain")
 	s.removeHook(m, preDrain+"late")
-	s.change(db, `{"metadata": {"finalizers": null}}`)
+	s.MustPatch(db, `{"metadata": {"finalizers": null}}`)
 	s.awaitDeleting("WaitingForPreTerminateHook", "")
 	s.removeHook(m, preTerminate+"x")
 	s.expectMoment("08-infrastructure")
-	s.change(s.infrastructure(), `{"metadata": {"finalizers": null}}`)
+	s.MustPatch(s.infrastructure(), `{"metadata": {"finalizers": null}}`)
 	s.expectMoment("09-gone")
 }
 
 func TestMomentOfAMachineWithoutANode(t *testing.T) {
 	s := newScene(t)
 	s.addInfrastructure("m1")
-	s.create(s.machine("m1"))
+	s.MustCreate(s.machine("m1"))
 	s.expectMoment("12-no-node")
 }
 
@@ -81,17 +81,17 @@ func TestMomentOfADrainByRules(t *testing.T) {
 	logs := s.addPod(node, "logs", nil)
 	labelled := s.addPod(node, "labelled", func(p *corev1.Pod) { p.Labels[clusterv1.PodDrainLabel] = "skip" })
 	last, batch := s.addPod(node, "db3", nil), s.addPod(node, "batch", nil)
-	s.delete(m)
+	s.MustDelete(m)
 	s.expectMoment("14-drain-rules")
 	for _, pod := range web {
-		s.change(pod, `{"metadata": {"finalizers": null}}`)
+		s.MustPatch(pod, `{"metadata": {"finalizers": null}}`)
 	}
-	s.awaitDeleting("DrainingNode", "\n* Pod "+s.namespace+"/batch: waiting for completion\nAfter above Pods have been removed")
-	s.delete(batch)
-	s.awaitGone(last)
-	s.awaitGone(m)
+	s.awaitDeleting("DrainingNode", "\n* Pod "+s.Namespace+"/batch: waiting for completion\nAfter above Pods have been removed")
+	s.MustDelete(batch)
+	s.AwaitGone(last)
+	s.AwaitGone(m)
 	for _, pod := range []*corev1.Pod{logs, labelled} {
-		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
+		if err := s.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
 			t.Errorf("pod %s, which is to be skipped: %v", pod.Name, err)
 		}
 	}
@@ -103,13 +103,13 @@ func (s *scene) addRule(app string, config clusterv1.MachineDrainRuleDrainConfig
 	selects := func(key, value string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
 	}
-	s.create(&clusterv1.MachineDrainRule{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: app},
+	s.MustCreate(&clusterv1.MachineDrainRule{
+		ObjectMeta: s.Meta(app),
 		Spec: clusterv1.MachineDrainRuleSpec{
 			Drain:    config,
 			Machines: []clusterv1.MachineDrainRuleMachineSelector{{Selector: selects(clusterv1.ClusterNameLabel, "c")}},
 			Pods: []clusterv1.MachineDrainRulePodSelector{{
-				Selector: selects("app", app), NamespaceSelector: selects("kubernetes.io/metadata.name", s.namespace),
+				Selector: selects("app", app), NamespaceSelector: selects("kubernetes.io/metadata.name", s.Namespace),
 			}},
 		},
 	})
@@ -164,7 +164,7 @@ func (s *scene) facts() string {
 	s.Helper()
 	var lines []string
 	m := &clusterv1.Machine{}
-	err := s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: "m1"}, m)
+	err := s.Get(s.Context(), s.Key("m1"), m)
 	switch {
 	case apierrors.IsNotFound(err):
 		lines = []string{"Error from server (NotFound): " + err.Error()}
@@ -177,8 +177,8 @@ func (s *scene) facts() string {
 	for i, line := range lines {
 		line = aTime.ReplaceAllString(line, "TIME")
 		line = strings.ReplaceAll(line, s.providerID("m1"), "PROVIDERID")
-		line = strings.ReplaceAll(line, s.namespace+"-m1", "node-1")
-		lines[i] = strings.TrimRight(strings.ReplaceAll(line, s.namespace+"/", "demo/"), " ")
+		line = strings.ReplaceAll(line, s.Namespace+"-m1", "node-1")
+		lines[i] = strings.TrimRight(strings.ReplaceAll(line, s.Namespace+"/", "demo/"), " ")
 	}
 	return strings.Join(lines, "\n")
 }
@@ -227,9 +227,7 @@ func started(m *clusterv1.Machine) []string {
 func (s *scene) events() []string {
 	s.Helper()
 	var list eventsv1.EventList
-	if err := s.client.List(s.Context(), &list, client.InNamespace(s.namespace)); err != nil {
-		s.Fatal(err)
-	}
+	s.MustList(&list)
 	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int {
 		return cmp.Or(a.EventTime.Compare(b.EventTime.Time), strings.Compare(a.Name, b.Name))
 	})

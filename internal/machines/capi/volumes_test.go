@@ -14,28 +14,26 @@ import (
 func (s *scene) addVolume(node *corev1.Node, name string) *storagev1.VolumeAttachment {
 	s.Helper()
 	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + name},
+		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-" + name},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			ClaimRef:    &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: s.namespace, Name: name},
+			ClaimRef:    &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: s.Namespace, Name: name},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com", VolumeHandle: s.namespace + "-" + name},
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com", VolumeHandle: s.Namespace + "-" + name},
 			},
 		},
 	}
-	s.create(volume)
+	s.MustCreate(volume)
 	attachment := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: volume.Name},
 		Spec: storagev1.VolumeAttachmentSpec{
 			Attacher: "csi.example.com", NodeName: node.Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume.Name},
 		},
 	}
-	s.create(attachment)
+	s.MustCreate(attachment)
 	attachment.Status.Attached = true
-	if err := s.client.Status().Update(s.Context(), attachment); err != nil {
-		s.Fatal(err)
-	}
+	s.Must(s.Status().Update(s.Context(), attachment))
 	return attachment
 }
 
@@ -50,20 +48,20 @@ func TestVolumesAreDetachedBeforeTheInfrastructureGoes(t *testing.T) {
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "logs"},
 		}}}
 	})
-	s.delete(m)
-	seen := s.awaitDeleting("WaitingForVolumeDetach", "\n* PersistentVolumeClaims: "+s.namespace+"/data")
+	s.MustDelete(m)
+	seen := s.awaitDeleting("WaitingForVolumeDetach", "\n* PersistentVolumeClaims: "+s.Namespace+"/data")
 	if seen.Status.Deletion.WaitForNodeVolumeDetachStartTime.IsZero() {
 		t.Error("the start is not recorded")
 	}
 	s.expectInfrastructure()
-	s.delete(attachment)
-	s.awaitGone(m)
+	s.MustDelete(attachment)
+	s.AwaitGone(m)
 }
 
 func TestVolumesOfAnExcludedMachineAreNotWaitedFor(t *testing.T) {
 	s := newScene(t)
 	m, node := s.runs(clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation)
 	s.addVolume(node, "data")
-	s.delete(m)
-	s.awaitGone(m)
+	s.MustDelete(m)
+	s.AwaitGone(m)
 }

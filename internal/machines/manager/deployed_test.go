@@ -6,7 +6,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/go-logr/logr"
 	configv1 "github.com/openshift/api/config/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -31,10 +29,7 @@ import (
 
 var deployed = machinetest.New(sandbox.Options{})
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(deployed.Run(m))
-}
+func TestMain(m *testing.M) { os.Exit(deployed.Run(m)) }
 
 // deploy applies the manifests for a version of the release.
 func deploy(t *testing.T, version string) {

@@ -1,14 +1,11 @@
 package openshift_test
 
 import (
-	"context"
 	"errors"
 	"testing"
-	"time"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -32,23 +29,12 @@ func (s *scenario) counted(name, label string) map[string]float64 {
 				labels[pair.GetName()] = pair.GetValue()
 			}
 			namespace, isOfMachine := labels["namespace"]
-			if family.GetName() == name && (!isOfMachine || namespace == s.namespace) {
+			if family.GetName() == name && (!isOfMachine || namespace == s.Namespace) {
 				values[labels[label]] += metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
 			}
 		}
 	}
 	return values
-}
-
-// await waits until something is so that no object says.
-func (s *scenario) await(what string, isSo func() bool) {
-	s.Helper()
-	err := wait.PollUntilContextTimeout(s.Context(), 50*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) {
-		return isSo(), nil
-	})
-	if err != nil {
-		s.Fatalf("never: %s", what)
-	}
 }
 
 // TestMetricsOfAMachine has the infrastructure of machines fail, and counts it until the machines are gone.
@@ -66,7 +52,7 @@ func TestMetricsOfAMachine(t *testing.T) {
 		return ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseRunning
 	})
 	s.provider.say(func() { s.provider.invalid = errors.New("the cloud is away") })
-	s.change(m, `{"metadata":{"labels":{"looks":"again"}}}`)
+	s.MustPatch(m, `{"metadata":{"labels":{"looks":"again"}}}`)
 	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, "away")
 	if got := s.counted("mapi_instance_update_failed", "name"); got["a"] == 0 || len(got) != 1 {
 		t.Errorf("failed updates by name: %v", got)
@@ -75,7 +61,7 @@ func TestMetricsOfAMachine(t *testing.T) {
 		s.provider.invalid, s.provider.deletes = nil, []error{errors.New("the cloud is busy")}
 		s.provider.isSlow = true
 	})
-	s.delete(m)
+	s.MustDelete(m)
 	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "to be gone")
 	if got := s.counted("mapi_instance_delete_failed", "reason"); got["Error"] == 0 {
 		t.Errorf("failed deletes by reason: %v", got)
@@ -85,10 +71,10 @@ func TestMetricsOfAMachine(t *testing.T) {
 		t.Errorf("phases that machines came to: %v", phases)
 	}
 	s.provider.finish()
-	s.delete(failed)
-	s.awaitGone(m)
-	s.awaitGone(failed)
-	s.await("the counts end with the machines", func() bool {
+	s.MustDelete(failed)
+	s.AwaitGone(m)
+	s.AwaitGone(failed)
+	s.Eventually("the counts end with the machines", func() bool {
 		return len(s.counted("mapi_instance_create_failed", "name"))+len(s.counted("mapi_instance_update_failed", "name"))+
 			len(s.counted("mapi_instance_delete_failed", "name")) == 0
 	})

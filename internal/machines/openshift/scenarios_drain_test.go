@@ -25,23 +25,23 @@ func TestA7BudgetHoldsTheDrain(t *testing.T) {
 	s.start(quick)
 	node := s.addNode("n", nil)
 	pod := s.addPod("web", node, nil)
-	budget := s.addBudget("keep-web", "web")
+	budget := s.AddBudget("keep-web", "web")
 	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{})
-	s.delete(m)
+	s.MustDelete(m)
 	m = s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionFalse, "")
 	s.provider.forget() // it was looked at until the machine was deleted
 	s.expectCondition(m, machinev1beta1.Condition{
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionFalse,
 		Reason: machinev1beta1.MachineDrainError, Severity: machinev1beta1.ConditionSeverityWarning,
-		Message: "could not drain machine: pod " + s.namespace + "/web is held by PodDisruptionBudget keep-web, " +
+		Message: "could not drain machine: pod " + s.Namespace + "/web is held by PodDisruptionBudget keep-web, " +
 			"which allows no disruption: 1 healthy, 1 needed",
 	})
 	s.expectEvents("a", "DrainRequeued", 1)
 	// It is tried again, and the Machine stays.
-	machinetest.Await(t, s.client, m, client.ObjectKeyFromObject(m), func(*machinev1beta1.Machine) bool {
+	machinetest.Await(s, s, m, client.ObjectKeyFromObject(m), func(*machinev1beta1.Machine) bool {
 		return len(s.writes.matching("POST pods/web/eviction: 429")) > 2
 	})
-	s.read(pod)
+	s.MustGet(pod)
 	if pod.DeletionTimestamp != nil {
 		t.Error("the pod is deleted in spite of its budget")
 	}
@@ -55,15 +55,15 @@ func TestA7BudgetHoldsTheDrain(t *testing.T) {
 		t.Errorf("each try writes the status: %q", status)
 	}
 	s.provider.say(func() { s.provider.isSlow = true })
-	s.change(budget, `{"spec":{"minAvailable":0}}`)
+	s.MustPatch(budget, `{"spec":{"minAvailable":0}}`)
 	m = s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionTrue, "")
 	s.expectCondition(m, machinev1beta1.Condition{
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: "Drain finished successfully",
 	})
-	s.awaitGone(pod)
+	s.AwaitGone(pod)
 	s.provider.finish()
-	s.awaitGone(m)
-	s.awaitGone(node)
+	s.AwaitGone(m)
+	s.AwaitGone(node)
 }
 
 // TestFinalizersHoldTheDrain has a finalizer keep a pod that has ended: the Machine names both.
@@ -77,23 +77,23 @@ func TestFinalizersHoldTheDrain(t *testing.T) {
 	}
 	s.start(openshift.MachineOptions{})
 	node := s.addNode("n", nil)
-	pod := s.podOn(node, "web")
+	pod := s.NewPod("web", node)
 	pod.Finalizers, pod.Spec.TerminationGracePeriodSeconds = []string{"example.org/keep"}, new(int64)
-	s.runPod(pod)
+	s.RunPod(pod)
 	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{})
-	s.delete(m)
+	s.MustDelete(m)
 	m = s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionFalse, "")
 	s.expectCondition(m, machinev1beta1.Condition{
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionFalse,
 		Reason: machinev1beta1.MachineDrainError, Severity: machinev1beta1.ConditionSeverityWarning,
-		Message: "could not drain machine: pod " + s.namespace + "/web has ended, and these finalizers hold it: example.org/keep",
+		Message: "could not drain machine: pod " + s.Namespace + "/web has ended, and these finalizers hold it: example.org/keep",
 	})
 	if looks := looks.Load(); looks > 5 { // after which pods are told that end by themselves
 		t.Errorf("it was told after %d looks", looks)
 	}
 	s.expectEvents("a", "DrainRequeued", 1)
-	s.change(pod, `{"metadata":{"finalizers":null}}`)
-	s.awaitGone(m)
+	s.MustPatch(pod, `{"metadata":{"finalizers":null}}`)
+	s.AwaitGone(m)
 }
 
 // TestA8UnreachableNodeIsDrained has a node fall silent: its pods are not waited for, but budgets hold.
@@ -103,34 +103,34 @@ func TestA8UnreachableNodeIsDrained(t *testing.T) {
 	node := s.addNode("n", nil)
 	stays := map[string]string{"sandbox.runlevel.dev/stop-after": "1h"}
 	web, kept := s.addPod("web", node, stays), s.addPod("kept", node, stays)
-	budget := s.addBudget("keep", "kept")
+	budget := s.AddBudget("keep", "kept")
 	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{PreTerminate: hook("Detach")})
 	if err := sandbox.SilenceNode(t.Context(), stage.SharedSandbox.Client(t), node.Name); err != nil {
 		t.Fatal(err)
 	}
 	silent := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`))
-	if err := s.client.Status().Patch(t.Context(), node, silent); err != nil { // sooner than its controller finds it
+	if err := s.Status().Patch(t.Context(), node, silent); err != nil { // sooner than its controller finds it
 		t.Fatal(err)
 	}
-	machinetest.Await(t, s.client, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool {
+	machinetest.Await(s, s, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool {
 		return readiness(n) == corev1.ConditionUnknown
 	})
-	s.delete(m)
+	s.MustDelete(m)
 	m = s.awaitMachine("a", func(m *machinev1beta1.Machine) bool { // the second of grace is over
 		message := conditionOf(m, machinev1beta1.MachineDrained).Message
 		return strings.Contains(message, "PodDisruptionBudget keep") && !strings.Contains(message, "/web")
 	})
-	s.delete(budget)
+	s.MustDelete(budget)
 	s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionTrue, "Drain finished successfully")
 	for _, pod := range []*corev1.Pod{web, kept} {
-		s.read(pod)
+		s.MustGet(pod)
 		if grace := ptr.Deref(pod.DeletionGracePeriodSeconds, -1); grace < 0 || grace > 1 {
 			t.Errorf("pod %s has %d s of grace", pod.Name, grace)
 		}
 	}
-	s.change(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
-	s.awaitGone(m)
-	s.awaitGone(node)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
+	s.AwaitGone(m)
+	s.AwaitGone(node)
 }
 
 // TestA9ControlPlaneNodesGoOneByOne deletes two nodes of the control plane at once, and has both passes see that none is
@@ -161,12 +161,13 @@ func TestA9ControlPlaneNodesGoOneByOne(t *testing.T) {
 	a := s.addMachine("m1", first, machinev1beta1.LifecycleHooks{})
 	b := s.addMachine("m2", second, machinev1beta1.LifecycleHooks{})
 	s.writes.arm(0, false)
-	s.delete(a, b)
+	s.MustDelete(a)
+	s.MustDelete(b)
 	isDrained := func(m *machinev1beta1.Machine) bool {
 		return conditionOf(m, machinev1beta1.MachineDrained).Status == corev1.ConditionTrue
 	}
-	machinetest.Await(t, s.client, a, client.ObjectKeyFromObject(a), func(*machinev1beta1.Machine) bool {
-		s.read(b)
+	machinetest.Await(s, s, a, client.ObjectKeyFromObject(a), func(*machinev1beta1.Machine) bool {
+		s.MustGet(b)
 		return isDrained(a) || isDrained(b)
 	})
 	if isDrained(b) {
@@ -181,9 +182,9 @@ func TestA9ControlPlaneNodesGoOneByOne(t *testing.T) {
 	})
 	s.provider.finish()
 	for _, object := range []client.Object{a, b, first, second} {
-		s.awaitGone(object)
+		s.AwaitGone(object)
 	}
-	name, other := strings.TrimPrefix(first.Name, s.namespace+"-"), strings.TrimPrefix(second.Name, s.namespace+"-")
+	name, other := strings.TrimPrefix(first.Name, s.Namespace+"-"), strings.TrimPrefix(second.Name, s.Namespace+"-")
 	want := []string{"PATCH nodes/" + name, "DELETE nodes/" + name, "PATCH nodes/" + other, "DELETE nodes/" + other}
 	if got := s.writes.matching(" nodes/"); !slices.Equal(got, want) {
 		t.Errorf("writes of nodes: %q, want %q", got, want)
@@ -204,13 +205,10 @@ func leaveNodeOfAnotherMachine(t *testing.T, annotations string) {
 	node := s.addNode("n", nil)
 	pod := s.addPod("web", node, nil)
 	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{})
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"nodeRef":{"uid":"before"}}}`))
-	if err := s.client.Status().Patch(t.Context(), m, patch); err != nil {
-		t.Fatal(err)
-	}
-	s.change(node, `{"metadata":{"annotations":`+annotations+`}}`)
-	s.delete(m)
-	s.awaitGone(m)
+	s.MustPatchStatus(m, `{"status":{"nodeRef":{"uid":"before"}}}`)
+	s.MustPatch(node, `{"metadata":{"annotations":%s}}`, annotations)
+	s.MustDelete(m)
+	s.AwaitGone(m)
 	s.expectUntouched(node, pod)
 }
 
@@ -220,13 +218,13 @@ func TestALongEventIsWritten(t *testing.T) {
 	s.start(quick)
 	node := s.addNode("n", nil)
 	for i := range 5 {
-		pod := s.podOn(node, strings.Repeat("web-", 60)+string(rune('a'+i)))
+		pod := s.NewPod(strings.Repeat("web-", 60)+string(rune('a'+i)), node)
 		pod.Labels, pod.Finalizers, pod.Spec.TerminationGracePeriodSeconds = nil, []string{"example.org/keep"}, new(int64)
-		s.runPod(pod)
+		s.RunPod(pod)
 		s.Cleanup(func() {
-			_ = s.client.Patch(context.Background(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+			_ = s.Patch(context.Background(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 		})
 	}
-	s.delete(s.addMachine("a", node, machinev1beta1.LifecycleHooks{}))
-	s.expectEventNote("a", "DrainRequeued", "web-web-a has ended, and these finalizers hold it: example.org/keep")
+	s.MustDelete(s.addMachine("a", node, machinev1beta1.LifecycleHooks{}))
+	s.AwaitEvent("a", "DrainRequeued", "web-web-a has ended, and these finalizers hold it: example.org/keep")
 }

@@ -30,12 +30,12 @@ func TestA1PreDrainHookHoldsAll(t *testing.T) {
 	s.expectCondition(m, machinev1beta1.Condition{Type: machinev1beta1.MachineTerminable, Status: corev1.ConditionTrue})
 
 	s.writes.arm(0, false)
-	s.delete(m)
+	s.MustDelete(m)
 	s.expectEvents("a", "DrainBlocked", 1)
 	s.provider.forget() // it was looked at until the machine was deleted
 	// Hooks of the other list show that the controller has looked again.
 	for _, name := range []string{"One", "Two"} {
-		s.change(m, `{"spec":{"lifecycleHooks":{"preTerminate":[{"name":"`+name+`Hook","owner":"test"}]}}}`)
+		s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":[{"name":"%sHook","owner":"test"}]}}}`, name)
 		m = s.awaitCondition("a", machinev1beta1.MachineTerminable, corev1.ConditionFalse, name)
 	}
 	if ptr.Deref(m.Status.Phase, "") != machinev1beta1.PhaseDeleting {
@@ -69,17 +69,17 @@ func TestA3EachOwnerRemovesItsHook(t *testing.T) {
 	node := s.addNode("n", nil)
 	pod := s.addPod("web", node, nil)
 	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{PreDrain: hook("Backup", "Migrate")})
-	s.delete(m)
+	s.MustDelete(m)
 	s.awaitCondition("a", machinev1beta1.MachineDrainable, corev1.ConditionFalse, "Backup")
-	s.change(m, `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Migrate","owner":"owner-of-Migrate"}]}}}`)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Migrate","owner":"owner-of-Migrate"}]}}}`)
 	m = s.awaitMachine("a", func(m *machinev1beta1.Machine) bool {
 		return conditionOf(m, machinev1beta1.MachineDrainable).Message ==
 			"Drain operation currently blocked by: [{Name:Migrate Owner:owner-of-Migrate}]"
 	})
 	s.expectUntouched(node, pod)
-	s.change(m, `{"spec":{"lifecycleHooks":{"preDrain":null}}}`)
-	s.awaitGone(m)
-	s.awaitGone(node)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preDrain":null}}}`)
+	s.AwaitGone(m)
+	s.AwaitGone(node)
 }
 
 // TestA4SkippedDrains has drains skipped: pre-drain hooks don't hold them, pre-terminate hooks do.
@@ -90,7 +90,7 @@ func TestA4SkippedDrains(t *testing.T) {
 		s.start(quick)
 		m := s.addMachine("a", nil, hooks)
 		s.expectSkip(m)
-		s.awaitGone(m)
+		s.AwaitGone(m)
 	})
 	t.Run("excluded", func(t *testing.T) {
 		s := newScenario(t)
@@ -98,11 +98,11 @@ func TestA4SkippedDrains(t *testing.T) {
 		node := s.addNode("n", nil)
 		pod := s.addPod("web", node, nil)
 		m := s.addMachine("a", node, hooks)
-		s.change(m, `{"metadata":{"annotations":{"machine.openshift.io/exclude-node-draining":""}}}`)
+		s.MustPatch(m, `{"metadata":{"annotations":{"machine.openshift.io/exclude-node-draining":""}}}`)
 		s.writes.arm(0, false)
 		s.expectSkip(m)
-		s.awaitGone(m)
-		s.awaitGone(node)
+		s.AwaitGone(m)
+		s.AwaitGone(node)
 		for _, text := range []string{"eviction", "PATCH nodes/"} {
 			if writes := s.writes.matching(text); len(writes) > 0 {
 				t.Errorf("pod %s was to be left alone: %q", client.ObjectKeyFromObject(pod), writes)
@@ -114,19 +114,19 @@ func TestA4SkippedDrains(t *testing.T) {
 // expectSkip deletes a machine that has both hooks, and removes the second.
 func (s *scenario) expectSkip(m *machinev1beta1.Machine) {
 	s.Helper()
-	s.delete(m)
+	s.MustDelete(m)
 	s.expectEvents("a", "DrainSkipped", 1)
 	m = s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionTrue, "")
 	s.expectCondition(m, machinev1beta1.Condition{
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: "Node drain skipped",
 	})
 	// A change that is told shows that the controller has looked again.
-	s.change(m, `{"spec":{"lifecycleHooks":{"preTerminate":[{"name":"Detach","owner":"another"}]}}}`)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":[{"name":"Detach","owner":"another"}]}}}`)
 	s.awaitCondition("a", machinev1beta1.MachineTerminable, corev1.ConditionFalse, "another")
 	if calls := s.provider.callsOf("delete"); len(calls) > 0 {
 		s.Errorf("infrastructure is deleted in spite of a hook: %v", calls)
 	}
-	s.change(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
 }
 
 // TestA6LateHooks adds hooks while a machine is being deleted: they hold what has not begun.
@@ -136,11 +136,11 @@ func TestA6LateHooks(t *testing.T) {
 	s.provider.say(func() { s.provider.isSlow = true })
 	node := s.addNode("n", nil)
 	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{PreTerminate: hook("Detach")})
-	s.delete(m)
+	s.MustDelete(m)
 	s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionTrue, "")
 	s.writes.arm(0, false)
 	// A late pre-drain hook is told of, and holds nothing; a late pre-terminate hook holds the infrastructure.
-	s.change(m, `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Late","owner":"test"}],"preTerminate":[{"name":"Later","owner":"test"}]}}}`)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Late","owner":"test"}],"preTerminate":[{"name":"Later","owner":"test"}]}}}`)
 	s.awaitCondition("a", machinev1beta1.MachineTerminable, corev1.ConditionFalse, "Later")
 	m = s.awaitCondition("a", machinev1beta1.MachineDrainable, corev1.ConditionFalse, "Late")
 	s.expectCondition(m, machinev1beta1.Condition{
@@ -149,14 +149,14 @@ func TestA6LateHooks(t *testing.T) {
 	if calls := s.provider.callsOf("delete"); len(calls) > 0 {
 		t.Errorf("infrastructure is deleted in spite of a late hook: %v", calls)
 	}
-	s.change(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
 	m = s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "to be gone")
 	// Once the infrastructure was asked to go, no hook brings it back.
-	s.change(m, `{"spec":{"lifecycleHooks":{"preTerminate":[{"name":"TooLate","owner":"test"}]}}}`)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preTerminate":[{"name":"TooLate","owner":"test"}]}}}`)
 	s.awaitCondition("a", machinev1beta1.MachineTerminable, corev1.ConditionFalse, "TooLate")
 	s.provider.finish()
-	s.awaitGone(m)
-	s.awaitGone(node)
+	s.AwaitGone(m)
+	s.AwaitGone(node)
 	if writes := append(s.writes.matching("PATCH nodes/"), s.writes.matching("eviction")...); len(writes) > 0 {
 		t.Errorf("a drain is repeated: %q", writes)
 	}

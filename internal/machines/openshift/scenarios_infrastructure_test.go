@@ -1,7 +1,6 @@
 package openshift_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -33,7 +31,7 @@ func TestA10RetryIsHonoured(t *testing.T) {
 	s.provider.say(func() {
 		s.provider.deletes = []error{&infra.RetryError{After: after, Err: errors.New("the cloud is busy")}}
 	})
-	s.delete(m)
+	s.MustDelete(m)
 	m = s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "busy")
 	s.expectCondition(m, machinev1beta1.Condition{
 		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,
@@ -41,10 +39,10 @@ func TestA10RetryIsHonoured(t *testing.T) {
 	})
 	s.expectEvents("a", "FailedDelete", 1)
 	for _, name := range []string{"One", "Two"} {
-		s.change(m, `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"`+name+`Hook","owner":"test"}]}}}`)
+		s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"%sHook","owner":"test"}]}}}`, name)
 		s.awaitCondition("a", machinev1beta1.MachineDrainable, corev1.ConditionFalse, name)
 	}
-	s.awaitGone(m)
+	s.AwaitGone(m)
 	calls := s.provider.callsOf("delete")
 	if len(calls) != 2 || calls[1].at.Sub(calls[0].at) < after {
 		t.Errorf("infrastructure was asked to go at %v, want twice, %s apart", calls, after)
@@ -61,8 +59,8 @@ func TestA10WhatWasNeverMadeHoldsNothing(t *testing.T) {
 		ptr.Deref(m.Status.ErrorReason, "") != machinev1beta1.InvalidConfigurationMachineError {
 		t.Errorf("the status is %+v", m.Status)
 	}
-	s.delete(m)
-	s.awaitGone(m)
+	s.MustDelete(m)
+	s.AwaitGone(m)
 }
 
 // TestAKindThatIsServedLater applies a machine before the definition of its infrastructure: it waits and says so. One that
@@ -71,21 +69,21 @@ func TestAKindThatIsServedLater(t *testing.T) {
 	s := newScenario(t)
 	s.startWith(openshift.MachineOptions{})
 	crd := laterMachines(t)
-	t.Cleanup(func() { _ = s.client.Delete(context.Background(), crd) }) // the test's own context has ended by then
+	s.DeleteAfterwards(crd)
 	for _, name := range []string{"a", "b"} {
-		m := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
+		m := &machinev1beta1.Machine{ObjectMeta: s.Meta(name)}
 		m.Spec.ProviderSpec.Value = &runtime.RawExtension{Raw: []byte(`{"apiVersion": "later.example.com/v1", "kind": "LaterMachine"}`)}
-		s.create(m)
+		s.MustCreate(m)
 		m = s.awaitCondition(name, machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, "serves no kind LaterMachine of later.example.com/v1")
 		if phase := ptr.Deref(m.Status.Phase, ""); phase != machinev1beta1.PhaseProvisioning || m.Status.ErrorReason != nil {
 			t.Errorf("machine %s is %s: %v", name, phase, m.Status.ErrorReason)
 		}
 		if name == "b" {
-			s.delete(m)
-			s.awaitGone(m)
+			s.MustDelete(m)
+			s.AwaitGone(m)
 		}
 	}
-	s.create(crd)
+	s.MustCreate(crd)
 	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionFalse, "Instance has not been created")
 }
 
@@ -122,7 +120,7 @@ func expectHeld(t *testing.T, addresses []corev1.NodeAddress) {
 		t.Fatalf("the machine has addresses %v, want %v", m.Status.Addresses, addresses)
 	}
 	s.provider.say(func() { s.provider.invalid = &infra.InvalidError{Message: "no such size"} })
-	s.delete(m)
+	s.MustDelete(m)
 	m = s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, "Failed to check")
 	s.expectCondition(m, machinev1beta1.Condition{
 		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionUnknown,
@@ -132,7 +130,7 @@ func expectHeld(t *testing.T, addresses []corev1.NodeAddress) {
 		t.Error("the machine is let go while its infrastructure stays")
 	}
 	s.provider.say(func() { s.provider.invalid = nil })
-	s.awaitGone(m)
+	s.AwaitGone(m)
 	if calls := s.provider.callsOf("delete"); len(calls) != 1 {
 		t.Errorf("infrastructure was asked to go at %v, want once", calls)
 	}
@@ -149,12 +147,12 @@ func TestInfrastructureGoesAfterABadEdit(t *testing.T) {
 		"version": `{"spec":{"providerSpec":{"value":{"apiVersion":"infrastructure.runlevel.dev/v9"}}}}`,
 	} {
 		m := s.addMachine(name, nil, machinev1beta1.LifecycleHooks{})
-		instance := &v1alpha1.ExternalMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
-		s.read(instance)
-		s.change(m, edit)
-		s.delete(m)
-		s.awaitGone(m)
-		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(instance), instance); !apierrors.IsNotFound(err) {
+		instance := &v1alpha1.ExternalMachine{ObjectMeta: s.Meta(name)}
+		s.MustGet(instance)
+		s.MustPatch(m, "%s", edit)
+		s.MustDelete(m)
+		s.AwaitGone(m)
+		if err := s.Get(t.Context(), client.ObjectKeyFromObject(instance), instance); !apierrors.IsNotFound(err) {
 			t.Errorf("%s: the machine is gone, and its infrastructure is not: %v", name, err)
 		}
 	}
@@ -165,19 +163,19 @@ func TestOthersFinalizers(t *testing.T) {
 	s := newScenario(t)
 	s.startWith(quick)
 	m := s.addMachine("a", nil, machinev1beta1.LifecycleHooks{})
-	instance := &v1alpha1.ExternalMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a"}}
-	machinetest.Await(t, s.client, instance, client.ObjectKeyFromObject(instance), func(*v1alpha1.ExternalMachine) bool { return true })
-	s.change(instance, `{"metadata":{"finalizers":["example.org/keep"]}}`)
-	s.read(m)
-	s.change(m, `{"metadata":{"finalizers":["`+machinev1beta1.MachineFinalizer+`","example.org/audit"]}}`)
-	s.delete(m)
+	instance := &v1alpha1.ExternalMachine{ObjectMeta: s.Meta("a")}
+	machinetest.Await(s, s, instance, client.ObjectKeyFromObject(instance), func(*v1alpha1.ExternalMachine) bool { return true })
+	s.MustPatch(instance, `{"metadata":{"finalizers":["example.org/keep"]}}`)
+	s.MustGet(m)
+	s.MustPatch(m, `{"metadata":{"finalizers":["`+machinev1beta1.MachineFinalizer+`","example.org/audit"]}}`)
+	s.MustDelete(m)
 	m = s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "finalizers")
 	s.expectCondition(m, machinev1beta1.Condition{
 		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: deletion.InstanceTerminating,
-		Message: "waiting for ExternalMachine " + s.namespace + "/a to be gone, which these finalizers hold: example.org/keep",
+		Message: "waiting for ExternalMachine " + s.Namespace + "/a to be gone, which these finalizers hold: example.org/keep",
 	})
-	s.change(instance, `{"metadata":{"finalizers":null}}`)
+	s.MustPatch(instance, `{"metadata":{"finalizers":null}}`)
 	m = s.awaitMachine("a", func(m *machinev1beta1.Machine) bool { return slices.Equal(m.Finalizers, []string{"example.org/audit"}) })
-	s.change(m, `{"metadata":{"finalizers":null}}`)
-	s.awaitGone(m)
+	s.MustPatch(m, `{"metadata":{"finalizers":null}}`)
+	s.AwaitGone(m)
 }

@@ -36,13 +36,13 @@ func restartAt(t *testing.T, at int, isLate bool) {
 	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{})
 	s.awaitMachine("a", func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef != nil })
 	s.writes.arm(at, isLate)
-	s.delete(m)
+	s.MustDelete(m)
 	s.awaitCutOrGone(m)
 	stop()
 	s.writes.fix()
 	stop = s.startWith(quick)
-	s.awaitGone(m)
-	s.awaitGone(node)
+	s.AwaitGone(m)
+	s.AwaitGone(node)
 	stop() // the answer to the last write may come after what it did is seen
 	var done []string
 	for _, line := range s.writes.matching("") {
@@ -78,7 +78,7 @@ func (s *scenario) awaitCutOrGone(m *machinev1beta1.Machine) {
 			return true, nil
 		default:
 		}
-		err := s.client.Get(ctx, client.ObjectKeyFromObject(m), &machinev1beta1.Machine{})
+		err := s.Get(ctx, client.ObjectKeyFromObject(m), &machinev1beta1.Machine{})
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
 	if err != nil {

@@ -1,13 +1,11 @@
 package openshift_test
 
 import (
-	"strings"
 	"testing"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,8 +19,8 @@ const ownNode = "example.org/own"
 func (s *scenario) addDeployment(name string, node *corev1.Node, toleration corev1.Toleration) *corev1.Pod {
 	s.Helper()
 	labels := map[string]string{"app": name}
-	s.create(&appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+	s.MustCreate(&appsv1.Deployment{
+		ObjectMeta: s.Meta(name),
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -41,11 +39,9 @@ func (s *scenario) addDeployment(name string, node *corev1.Node, toleration core
 func (s *scenario) awaitPodOf(deployment, before string) *corev1.Pod {
 	s.Helper()
 	var found *corev1.Pod
-	machinetest.Await(s.TB, s.client, &corev1.Namespace{}, client.ObjectKey{Name: s.namespace}, func(*corev1.Namespace) bool {
+	s.Eventually("Deployment "+deployment+" has a pod", func() bool {
 		var pods corev1.PodList
-		if err := s.client.List(s.Context(), &pods, client.InNamespace(s.namespace), client.MatchingLabels{"app": deployment}); err != nil {
-			s.Fatal(err)
-		}
+		s.Must(s.List(s.Context(), &pods, client.InNamespace(s.Namespace), client.MatchingLabels{"app": deployment}))
 		for _, pod := range pods.Items {
 			if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil && pod.Name != before {
 				found = &pod
@@ -68,13 +64,13 @@ func TestDrainLeavesWhatComesBack(t *testing.T) {
 func drainWhatComesBack(t *testing.T, isRestarted bool) {
 	s := newScenario(t)
 	stop := s.start(quick)
-	node := s.addNode("n", map[string]string{ownNode: s.namespace})
+	node := s.addNode("n", map[string]string{ownNode: s.Namespace})
 	agent := s.addDeployment("agent", node, corev1.Toleration{Operator: corev1.TolerationOpExists})
 	web := s.addDeployment("web", node, corev1.Toleration{Key: "test", Operator: corev1.TolerationOpExists})
-	budget := s.addBudget("keep-web", "web")
+	budget := s.AddBudget("keep-web", "web")
 	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{})
-	s.delete(m)
-	s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionFalse, "pod "+s.namespace+"/"+web.Name+" is held by PodDisruptionBudget keep-web")
+	s.MustDelete(m)
+	s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionFalse, "pod "+s.Namespace+"/"+web.Name+" is held by PodDisruptionBudget keep-web")
 	next := s.awaitPodOf("agent", agent.Name)
 	if isRestarted { // which evicts what is there by now, once more
 		stop()
@@ -82,33 +78,15 @@ func drainWhatComesBack(t *testing.T, isRestarted bool) {
 		next = s.awaitPodOf("agent", next.Name)
 	}
 	tries := len(s.writes.matching("POST pods/" + web.Name + "/eviction: 429"))
-	machinetest.Await(t, s.client, m, client.ObjectKeyFromObject(m), func(*machinev1beta1.Machine) bool {
+	machinetest.Await(s, s, m, client.ObjectKeyFromObject(m), func(*machinev1beta1.Machine) bool {
 		return len(s.writes.matching("POST pods/"+web.Name+"/eviction: 429")) > tries+3
 	})
-	s.read(next)
+	s.MustGet(next)
 	if next.DeletionTimestamp != nil || len(s.writes.matching("pods/"+next.Name)) > 0 {
 		t.Errorf("pod %s came back after the cordon, tolerates it, and was evicted", next.Name)
 	}
-	s.expectEventNote("a", "DrainLeavesPods", "pod "+s.namespace+"/"+next.Name+" (toleration {operator: Exists})")
-	s.delete(budget)
-	s.awaitGone(m)
-	s.awaitGone(node)
-}
-
-// expectEventNote waits for an event of a machine with a text in it.
-func (s *scenario) expectEventNote(name, reason, text string) {
-	s.Helper()
-	machinetest.Await(s.TB, s.client, &machinev1beta1.Machine{}, client.ObjectKey{Namespace: s.namespace, Name: name},
-		func(*machinev1beta1.Machine) bool {
-			var list eventsv1.EventList
-			if err := s.client.List(s.Context(), &list, client.InNamespace(s.namespace)); err != nil {
-				s.Fatal(err)
-			}
-			for _, event := range list.Items {
-				if event.Reason == reason && event.Regarding.Name == name && strings.Contains(event.Note, text) {
-					return true
-				}
-			}
-			return false
-		})
+	s.AwaitEvent("a", "DrainLeavesPods", "pod "+s.Namespace+"/"+next.Name+" (toleration {operator: Exists})")
+	s.MustDelete(budget)
+	s.AwaitGone(m)
+	s.AwaitGone(node)
 }

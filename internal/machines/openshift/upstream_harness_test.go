@@ -101,7 +101,7 @@ func (s *scenario) facts(name string) string {
 	s.Helper()
 	out := &strings.Builder{}
 	m := &machinev1beta1.Machine{}
-	err := s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, m)
+	err := s.Get(s.Context(), s.Key(name), m)
 	switch {
 	case apierrors.IsNotFound(err):
 		fmt.Fprintln(out, "machine gone")
@@ -113,7 +113,7 @@ func (s *scenario) facts(name string) string {
 	s.writeNodes(out)
 	s.writeCalls(out, name)
 	s.writeEvents(out, name)
-	return strings.NewReplacer(s.namespace+"-", "", s.namespace, "demo").Replace(out.String())
+	return strings.NewReplacer(s.Namespace+"-", "", s.Namespace, "demo").Replace(out.String())
 }
 
 func writeMachine(out *strings.Builder, m *machinev1beta1.Machine) {
@@ -143,7 +143,7 @@ func (s *scenario) writeNodes(out *strings.Builder) {
 	s.Helper()
 	var nodes corev1.NodeList
 	var pods corev1.PodList
-	for _, err := range []error{s.client.List(s.Context(), &nodes), s.client.List(s.Context(), &pods, client.InNamespace(s.namespace))} {
+	for _, err := range []error{s.List(s.Context(), &nodes), s.List(s.Context(), &pods, client.InNamespace(s.Namespace))} {
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func (s *scenario) writeNodes(out *strings.Builder) {
 		return ""
 	}
 	for _, node := range nodes.Items {
-		if strings.HasPrefix(node.Name, s.namespace+"-") {
+		if strings.HasPrefix(node.Name, s.Namespace+"-") {
 			fmt.Fprintf(out, "node %s%s\n", node.Name, state(" cordoned", node.Spec.Unschedulable))
 		}
 	}
@@ -184,9 +184,7 @@ func (s *scenario) writeCalls(out *strings.Builder, name string) {
 func (s *scenario) writeEvents(out *strings.Builder, name string) {
 	s.Helper()
 	var list eventsv1.EventList
-	if err := s.client.List(s.Context(), &list, client.InNamespace(s.namespace)); err != nil {
-		s.Fatal(err)
-	}
+	s.MustList(&list)
 	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int {
 		return cmp.Or(a.EventTime.Compare(b.EventTime.Time), strings.Compare(a.Name, b.Name))
 	})

@@ -18,26 +18,26 @@ func TestMomentsOfHooks(t *testing.T) {
 	s.start(openshift.MachineOptions{})
 	node := s.addNode("a1", nil)
 	s.addPod("db", node, nil)
-	web := s.podOn(node, "web")
+	web := s.NewPod("web", node)
 	web.Spec.TerminationGracePeriodSeconds = ptr.To(int64(0)) // it is gone at once, so that no moment has it ending
-	s.runPod(web)
-	budget := s.addBudget("db", "db")
+	s.RunPod(web)
+	budget := s.AddBudget("db", "db")
 	m := s.addMachine("a1", node, machinev1beta1.LifecycleHooks{
 		PreDrain:     []machinev1beta1.LifecycleHook{{Name: "MigrateApp", Owner: "app-op"}, {Name: "Other", Owner: "other-op"}},
 		PreTerminate: []machinev1beta1.LifecycleHook{{Name: "WaitForStorageDetach", Owner: "storage-op"}},
 	})
 	s.compareMoment("01-running", "a1")
-	s.delete(m)
+	s.MustDelete(m)
 	s.compareMoment("02-pre-drain", "a1")
-	s.change(m, `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Other","owner":"other-op"}]}}}`)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Other","owner":"other-op"}]}}}`)
 	s.compareMoment("03-pre-drain-one", "a1")
-	s.change(m, `{"spec":{"lifecycleHooks":{"preDrain":null}}}`)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preDrain":null}}}`)
 	s.compareMoment("04-draining-budget", "a1")
-	s.delete(budget)
+	s.MustDelete(budget)
 	s.compareMoment("05-pre-terminate", "a1")
-	s.change(m, `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Late","owner":"late-op"}]}}}`)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Late","owner":"late-op"}]}}}`)
 	s.compareMoment("06-late-hook", "a1")
-	s.change(m, `{"spec":{"lifecycleHooks":null}}`)
+	s.MustPatch(m, `{"spec":{"lifecycleHooks":null}}`)
 	s.compareMoment("07-gone", "a1")
 }
 
@@ -51,14 +51,14 @@ func TestMomentsOfSkippedDrains(t *testing.T) {
 		s := newScenario(t)
 		s.start(openshift.MachineOptions{})
 		m := s.addMachine("a2", s.addNode("a2", nil), hooks)
-		s.change(m, `{"metadata":{"annotations":{"machine.openshift.io/exclude-node-draining":""}}}`)
-		s.delete(m)
+		s.MustPatch(m, `{"metadata":{"annotations":{"machine.openshift.io/exclude-node-draining":""}}}`)
+		s.MustDelete(m)
 		s.compareMoment("08-excluded", "a2")
 	})
 	t.Run("09-without-a-node", func(t *testing.T) {
 		s := newScenario(t)
 		s.start(openshift.MachineOptions{})
-		s.delete(s.addMachine("a3", nil, hooks))
+		s.MustDelete(s.addMachine("a3", nil, hooks))
 		s.compareMoment("09-without-a-node", "a3")
 	})
 }
@@ -78,7 +78,7 @@ func TestMomentsOfTheActuator(t *testing.T) {
 			s.start(openshift.MachineOptions{})
 			m := s.addMachine("a4", s.addNode("a4", nil), machinev1beta1.LifecycleHooks{})
 			s.provider.say(func() { s.provider.deletes = answers })
-			s.delete(m)
+			s.MustDelete(m)
 			s.compareMoment(name, "a4")
 			calls := s.provider.callsOf("delete")
 			for i, answer := range answers[:2] {
@@ -97,12 +97,12 @@ func TestMomentsOfTheControlPlane(t *testing.T) {
 	s.start(openshift.MachineOptions{})
 	label := map[string]string{"node-role.kubernetes.io/control-plane": ""}
 	node, two := s.addNode("cp1", label), s.addNode("cp2", label)
-	s.change(s.addPod("w1", node, nil), `{"metadata":{"finalizers":["example.com/hold"]}}`)
+	s.MustPatch(s.addPod("w1", node, nil), `{"metadata":{"finalizers":["example.com/hold"]}}`)
 	s.addPod("w2", two, nil)
 	first := s.addMachine("c1", node, machinev1beta1.LifecycleHooks{})
 	second := s.addMachine("c2", two, machinev1beta1.LifecycleHooks{})
-	s.delete(first)
+	s.MustDelete(first)
 	s.compareMoment("12-control-plane-first", "c1")
-	s.delete(second)
+	s.MustDelete(second)
 	s.compareMoment("13-control-plane-second", "c2")
 }

@@ -6,6 +6,10 @@
 //	var stage = machinetest.New(sandbox.Options{})
 //
 //	func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+//
+//	func TestSomething(t *testing.T) {
+//		f := stage.NewFixture(t)
+//		f.MustCreate(…)
 package machinetest
 
 import (
@@ -17,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -56,8 +61,9 @@ func New(o sandbox.Options) *MachineStage {
 	return &MachineStage{SharedSandbox: sandboxtest.New(o), definitions: folder}
 }
 
-// Run runs the tests of a package, for its TestMain, and stops the sandbox.
+// Run runs the tests of a package, for its TestMain, and stops the sandbox. Controllers log nothing.
 func (s *MachineStage) Run(m *testing.M) int {
+	ctrl.SetLogger(logr.Discard())
 	defer func() { _ = os.RemoveAll(s.definitions) }()
 	return s.SharedSandbox.Run(m)
 }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
@@ -20,17 +19,13 @@ var stage = machinetest.New(sandbox.Options{})
 func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 func TestStage(t *testing.T) {
-	namespace, c := stage.Namespace(t), stage.Client(t)
-	stop := stage.Manage(t, namespace, func(ctrl.Manager) error { return nil })
-	machine := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m"}}
-	if err := c.Create(t.Context(), machine); err != nil {
-		t.Fatal(err)
-	}
-	stage.AwaitMachine(t, namespace, "m", func(m *machinev1beta1.Machine) bool { return m.UID == machine.UID })
-	if err := c.Delete(t.Context(), machine); err != nil {
-		t.Fatal(err)
-	}
-	machinetest.AwaitGone(t, c, machine, client.ObjectKeyFromObject(machine))
+	f := stage.NewFixture(t)
+	stop := stage.Manage(t, f.Namespace, func(ctrl.Manager) error { return nil })
+	machine := &machinev1beta1.Machine{ObjectMeta: f.Meta("m")}
+	f.MustCreate(machine)
+	stage.AwaitMachine(t, f.Namespace, "m", func(m *machinev1beta1.Machine) bool { return m.UID == machine.UID })
+	f.MustDelete(machine)
+	f.AwaitGone(machine)
 	stop()
 }
 

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,7 +35,8 @@ type OvertakingMachine struct {
 // expects that the machine that had the hook is reconciled before most of the others.
 func (s *MachineStage) ExpectOvertaking(t testing.TB, m OvertakingMachine) {
 	t.Helper()
-	c, key, log := s.Client(t), client.ObjectKeyFromObject(m.Machine), newReadLog("other-0")
+	key, log := client.ObjectKeyFromObject(m.Machine), newReadLog("other-0")
+	f := &Fixture{Client: s.Client(t), TB: t, Namespace: key.Namespace}
 	var cached client.Reader
 	s.ManageIn(t, key.Namespace, sandboxtest.Tap(s.Sandbox(t).Config, log.tap), func(mgr ctrl.Manager) error {
 		cached = mgr.GetClient()
@@ -46,43 +46,32 @@ func (s *MachineStage) ExpectOvertaking(t testing.TB, m OvertakingMachine) {
 	for i := range others {
 		others[i] = m.New(fmt.Sprintf("other-%d", i))
 	}
-	createMachines(t, c, append(others, m.Machine))
-	must(t, c.Status().Patch(t.Context(), m.Machine, merge(m.Status)))
-	must(t, c.Delete(t.Context(), m.Machine))
-	Await(t, c, m.Machine, key, m.IsHeld)
+	f.createMachines(append(others, m.Machine))
+	f.MustPatchStatus(m.Machine, "%s", m.Status)
+	f.MustDelete(m.Machine)
+	Await(t, f, m.Machine, key, m.IsHeld)
 
 	defer log.open()
-	must(t, c.Delete(t.Context(), others[0]))
+	f.MustDelete(others[0])
 	log.awaitHeld(t)
 	for _, machine := range others[1:] {
-		must(t, c.Delete(t.Context(), machine))
+		f.MustDelete(machine)
 	}
-	must(t, c.Patch(t.Context(), m.Machine, merge(m.Unhook)))
+	f.MustPatch(m.Machine, "%s", m.Unhook)
 	Await(t, cached, m.Machine, key, func(machine client.Object) bool { return !m.IsHeld(machine) })
 	log.open()
-	AwaitGone(t, c, m.Machine, key)
+	f.AwaitGone(m.Machine)
 	if before := log.before(key.Name); before > otherMachines/2 {
 		t.Errorf("%d of %d machines that were deleted later went before the one whose hook was removed", before, otherMachines)
 	}
 }
 
 // createMachines creates machines, and waits until the controller has seen them.
-func createMachines(t testing.TB, c client.Client, machines []client.Object) {
-	t.Helper()
+func (f *Fixture) createMachines(machines []client.Object) {
+	f.Helper()
+	f.MustCreate(machines...)
 	for _, machine := range machines {
-		must(t, c.Create(t.Context(), machine))
-	}
-	for _, machine := range machines {
-		Await(t, c, machine, client.ObjectKeyFromObject(machine), func(m client.Object) bool { return len(m.GetFinalizers()) > 0 })
-	}
-}
-
-func merge(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+		Await(f, f, machine, client.ObjectKeyFromObject(machine), func(m client.Object) bool { return len(m.GetFinalizers()) > 0 })
 	}
 }
 

@@ -1,12 +1,10 @@
 package machinedeployment_test
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"testing"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
@@ -26,20 +24,13 @@ import (
 
 var stage = machinetest.New(sandbox.Options{})
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(stage.Run(m))
-}
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 // held is a hook that keeps a deleted machine: a rollout stays in its middle.
 const held = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/held"
 
 // A field is the namespace of one test, with a Cluster and templates, and a client.
-type field struct {
-	client.Client
-	t         testing.TB
-	namespace string
-}
+type field struct{ *machinetest.Fixture }
 
 // newField makes a namespace, and has the controllers look after it until the test ends.
 func newField(t testing.TB) *field {
@@ -50,29 +41,27 @@ func newField(t testing.TB) *field {
 
 // newIdleField makes a namespace that no controller looks after yet.
 func newIdleField(t testing.TB) *field {
-	f := &field{Client: stage.Client(t), t: t, namespace: stage.Namespace(t)}
-	cluster := &clusterv1.Cluster{ObjectMeta: f.named("c")}
-	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infra.example.com", Kind: "Rack", Name: "r"}
-	f.create(cluster, f.newTemplate("small"), f.newTemplate("medium"), f.newTemplate("large"),
-		&v1alpha1.KwokConfigTemplate{ObjectMeta: f.named("plain")})
+	f := &field{stage.NewFixture(t)}
+	f.MustCreate(f.NewCluster(), f.newTemplate("small"), f.newTemplate("medium"), f.newTemplate("large"),
+		&v1alpha1.KwokConfigTemplate{ObjectMeta: f.Meta("plain")})
 	return f
 }
 
 func (f *field) newTemplate(name string) *v1alpha1.KwokMachineTemplate {
-	template := &v1alpha1.KwokMachineTemplate{ObjectMeta: f.named(name)}
+	template := &v1alpha1.KwokMachineTemplate{ObjectMeta: f.Meta(name)}
 	template.Spec.Template.Spec.Node.Labels = map[string]string{"size": name, "only-" + name: "yes"}
 	return template
 }
 
 // manage runs the controllers of deployments, sets, machines and infrastructure, which see this namespace only.
 func (f *field) manage() (stop func()) {
-	f.t.Helper()
-	return f.manageIn(stage.Sandbox(f.t).Config)
+	f.Helper()
+	return f.manageIn(stage.Sandbox(f).Config)
 }
 
 func (f *field) manageIn(reach *rest.Config) (stop func()) {
-	f.t.Helper()
-	return stage.ManageIn(f.t, f.namespace, reach, func(m ctrl.Manager) error {
+	f.Helper()
+	return stage.ManageIn(f, f.Namespace, reach, func(m ctrl.Manager) error {
 		for _, add := range []func(ctrl.Manager) error{
 			setUpDeployments, setUpSets, kwok.SetupWithManager, kwok.SetupConfigsWithManager,
 		} {
@@ -80,7 +69,7 @@ func (f *field) manageIn(reach *rest.Config) (stop func()) {
 				return err
 			}
 		}
-		return capi.SetupWithManager(f.t.Context(), m, capi.ClusterAPIOptions{})
+		return capi.SetupWithManager(f.Context(), m, capi.ClusterAPIOptions{})
 	})
 }
 
@@ -92,67 +81,30 @@ func setUpSets(m ctrl.Manager) error {
 	return machineset.SetupWithManager(m, machineset.ClusterMachineSetOptions{})
 }
 
-func (f *field) named(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: f.namespace, Name: name}
-}
-
 // newDeployment returns one of small machines.
 func (f *field) newDeployment(replicas int32, surge, unavailable int) *clusterv1.MachineDeployment {
 	labels := map[string]string{"role": "web"}
-	d := &clusterv1.MachineDeployment{ObjectMeta: f.named("web")}
+	d := &clusterv1.MachineDeployment{ObjectMeta: f.Meta("web")}
 	d.Spec = clusterv1.MachineDeploymentSpec{ClusterName: "c", Replicas: &replicas, Selector: metav1.LabelSelector{MatchLabels: labels}}
 	d.Spec.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
 	most, fewest := intstr.FromInt(surge), intstr.FromInt(unavailable)
 	d.Spec.Rollout.Strategy.RollingUpdate.MaxSurge, d.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = &most, &fewest
 	d.Spec.Template.Labels = labels
-	d.Spec.Template.Spec = clusterv1.MachineSpec{
-		ClusterName:       "c",
-		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "KwokMachineTemplate", Name: "small"},
-		Bootstrap: clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
-			APIGroup: v1alpha1.GroupVersion.Group, Kind: "KwokConfigTemplate", Name: "plain",
-		}},
-	}
+	d.Spec.Template.Spec = machinetest.MachineSpec()
 	return d
-}
-
-func (f *field) create(objects ...client.Object) {
-	f.t.Helper()
-	for _, object := range objects {
-		if err := f.Create(f.t.Context(), object); err != nil {
-			f.t.Fatal(err)
-		}
-	}
-}
-
-func (f *field) delete(object client.Object, options ...client.DeleteOption) {
-	f.t.Helper()
-	if err := f.Delete(f.t.Context(), object, options...); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-// change merges a change into an object.
-func (f *field) change(object client.Object, change string, arguments ...any) {
-	f.t.Helper()
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, change, arguments...))
-	if err := f.Patch(f.t.Context(), object, patch); err != nil {
-		f.t.Fatal(err)
-	}
 }
 
 // resize has a deployment want machines of another template.
 func (f *field) resize(d *clusterv1.MachineDeployment, template string) {
-	f.t.Helper()
-	f.change(d, `{"spec":{"template":{"spec":{"infrastructureRef":{"name":%q}}}}}`, template)
+	f.Helper()
+	f.MustPatch(d, `{"spec":{"template":{"spec":{"infrastructureRef":{"name":%q}}}}}`, template)
 }
 
 // machines returns the machines of the namespace, by name.
 func (f *field) machines() map[string]*clusterv1.Machine {
-	f.t.Helper()
+	f.Helper()
 	var list clusterv1.MachineList
-	if err := f.List(f.t.Context(), &list, client.InNamespace(f.namespace)); err != nil {
-		f.t.Fatal(err)
-	}
+	f.MustList(&list)
 	found := map[string]*clusterv1.Machine{}
 	for i := range list.Items {
 		found[list.Items[i].Name] = &list.Items[i]
@@ -162,32 +114,30 @@ func (f *field) machines() map[string]*clusterv1.Machine {
 
 // sets returns the sets of the namespace, by the infrastructure template of their machines.
 func (f *field) sets() map[string]*clusterv1.MachineSet {
-	f.t.Helper()
+	f.Helper()
 	var list clusterv1.MachineSetList
-	if err := f.List(f.t.Context(), &list, client.InNamespace(f.namespace)); err != nil {
-		f.t.Fatal(err)
-	}
+	f.MustList(&list)
 	found := map[string]*clusterv1.MachineSet{}
 	for i := range list.Items {
 		found[list.Items[i].Spec.Template.Spec.InfrastructureRef.Name] = &list.Items[i]
 	}
 	if len(found) != len(list.Items) {
-		f.t.Fatalf("%d sets of %d templates", len(list.Items), len(found))
+		f.Fatalf("%d sets of %d templates", len(list.Items), len(found))
 	}
 	return found
 }
 
 // awaitDeployment waits until a deployment is as wanted, and its status is of its newest generation.
 func (f *field) awaitDeployment(d *clusterv1.MachineDeployment, isWanted func(*clusterv1.MachineDeployment) bool) *clusterv1.MachineDeployment {
-	f.t.Helper()
-	return machinetest.Await(f.t, f, &clusterv1.MachineDeployment{}, client.ObjectKeyFromObject(d), func(d *clusterv1.MachineDeployment) bool {
+	f.Helper()
+	return machinetest.Await(f, f, &clusterv1.MachineDeployment{}, client.ObjectKeyFromObject(d), func(d *clusterv1.MachineDeployment) bool {
 		return d.Status.ObservedGeneration == d.Generation && isWanted(d)
 	})
 }
 
 // awaitComplete waits until all machines are those of a template and available, and the sets of others are gone.
 func (f *field) awaitComplete(d *clusterv1.MachineDeployment, template string) *clusterv1.MachineDeployment {
-	f.t.Helper()
+	f.Helper()
 	return f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool {
 		want := *d.Spec.Replicas
 		s := d.Status
@@ -202,32 +152,32 @@ func (f *field) awaitComplete(d *clusterv1.MachineDeployment, template string) *
 
 // awaitSet waits until the set of a template is as wanted.
 func (f *field) awaitSet(template string, isWanted func(*clusterv1.MachineSet) bool) *clusterv1.MachineSet {
-	f.t.Helper()
+	f.Helper()
 	var name string
-	machinetest.Await(f.t, f, &clusterv1.Cluster{}, client.ObjectKey{Namespace: f.namespace, Name: "c"}, func(*clusterv1.Cluster) bool {
+	f.Eventually("a set of template "+template, func() bool {
 		set := f.sets()[template]
 		if set != nil {
 			name = set.Name
 		}
 		return set != nil
 	})
-	return machinetest.Await(f.t, f, &clusterv1.MachineSet{}, client.ObjectKey{Namespace: f.namespace, Name: name}, isWanted)
+	return machinetest.Await(f, f, &clusterv1.MachineSet{}, f.Key(name), isWanted)
 }
 
 // start makes a deployment of small machines, and waits until they are available.
 func (f *field) start(d *clusterv1.MachineDeployment) *clusterv1.MachineDeployment {
-	f.t.Helper()
-	f.create(d)
+	f.Helper()
+	f.MustCreate(d)
 	return f.awaitComplete(d, "small")
 }
 
 // stopInTheMiddle begins a rollout to medium machines that stays in its middle: the first machine that is deleted does
 // not go. It returns a function that has the rollout go on.
 func (f *field) stopInTheMiddle(d *clusterv1.MachineDeployment) (goOn func()) {
-	f.t.Helper()
+	f.Helper()
 	small := f.machines()
 	for _, machine := range small {
-		f.change(machine, `{"metadata":{"annotations":{%q:"test"}}}`, held)
+		f.MustPatch(machine, `{"metadata":{"annotations":{%q:"test"}}}`, held)
 	}
 	f.resize(d, "medium")
 	f.awaitSet("small", func(set *clusterv1.MachineSet) bool { return *set.Spec.Replicas < int32(len(small)) })
@@ -235,9 +185,9 @@ func (f *field) stopInTheMiddle(d *clusterv1.MachineDeployment) (goOn func()) {
 		return set.Status.AvailableReplicas != nil && *set.Status.AvailableReplicas == 1
 	})
 	return func() {
-		f.t.Helper()
+		f.Helper()
 		for _, machine := range small {
-			f.change(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
+			f.MustPatch(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
-	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
@@ -28,9 +27,9 @@ const (
 // extend has an extension serve the namespace, which can change all of infrastructure in place, and all of a Machine if it is
 // to. Updates are done at once.
 func (f *field) extend(coversMachines bool, policy runtimev1.FailurePolicy) *runtimehooktest.TestExtension {
-	f.t.Helper()
-	extension := newExtension(f.t, coversMachines)
-	runtimehooktest.Discover(f.t, f, extension.Register(f.t, f, f.namespace), policy, runtimehook.CanUpdateMachineSet, runtimehook.UpdateMachine)
+	f.Helper()
+	extension := newExtension(f, coversMachines)
+	runtimehooktest.Discover(f, f, extension.Register(f, f, f.Namespace), policy, runtimehook.CanUpdateMachineSet, runtimehook.UpdateMachine)
 	return extension
 }
 
@@ -108,9 +107,9 @@ func identities(machines map[string]*clusterv1.Machine) map[string]types.UID {
 
 // awaitUpdating waits until a machine is being updated in place, and returns it.
 func (f *field) awaitUpdating() *clusterv1.Machine {
-	f.t.Helper()
+	f.Helper()
 	var found *clusterv1.Machine
-	machinetest.Await(f.t, f, &clusterv1.Cluster{}, client.ObjectKey{Namespace: f.namespace, Name: "c"}, func(*clusterv1.Cluster) bool {
+	f.Eventually("a machine is updated in place", func() bool {
 		for _, machine := range f.machines() {
 			if _, isPending := machine.Annotations[runtimev1.PendingHooksAnnotation]; isPending {
 				found = machine
@@ -123,31 +122,31 @@ func (f *field) awaitUpdating() *clusterv1.Machine {
 
 // checkUpdated looks at machines, and what belongs to them, that were updated in place to a template.
 func (f *field) checkUpdated(template string, names map[string]types.UID) {
-	f.t.Helper()
+	f.Helper()
 	machines := f.machines()
 	for name, uid := range names {
 		machine := machines[name]
 		if machine == nil || machine.UID != uid {
-			f.t.Errorf("%s is another machine: %v", name, machine)
+			f.Errorf("%s is another machine: %v", name, machine)
 			continue
 		}
 		infrastructure := &v1alpha1.KwokMachine{}
-		if err := f.Get(f.t.Context(), client.ObjectKeyFromObject(machine), infrastructure); err != nil {
-			f.t.Error(err)
+		if err := f.Get(f.Context(), client.ObjectKeyFromObject(machine), infrastructure); err != nil {
+			f.Error(err)
 		}
 		labels := infrastructure.Spec.Node.Labels
 		if len(labels) != 2 || labels["size"] != template || infrastructure.Spec.ProviderID == "" ||
 			infrastructure.Annotations[clusterv1.TemplateClonedFromNameAnnotation] != template || !metav1.IsControlledBy(infrastructure, machine) {
-			f.t.Errorf("the infrastructure of %s: %+v", name, infrastructure)
+			f.Errorf("the infrastructure of %s: %+v", name, infrastructure)
 		}
 		config := &v1alpha1.KwokConfig{}
-		if err := f.Get(f.t.Context(), client.ObjectKeyFromObject(machine), config); err != nil {
-			f.t.Error(err)
+		if err := f.Get(f.Context(), client.ObjectKeyFromObject(machine), config); err != nil {
+			f.Error(err)
 		}
 		for _, object := range []client.Object{machine, infrastructure, config} {
 			for key := range object.GetAnnotations() {
 				if strings.HasPrefix(key, "in-place-updates.internal") || key == runtimev1.PendingHooksAnnotation {
-					f.t.Errorf("%T %s still has %s", object, name, key)
+					f.Errorf("%T %s still has %s", object, name, key)
 				}
 			}
 		}

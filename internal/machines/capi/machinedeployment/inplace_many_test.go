@@ -2,15 +2,14 @@ package machinedeployment_test
 
 import (
 	"flag"
+	"fmt"
 	"testing"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
-	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
 var crowd = flag.Int("crowd", 20, "how many machines are updated in place at once")
@@ -49,8 +48,8 @@ func TestInPlaceCrowd(t *testing.T) {
 
 // awaitAnnotated waits until so many machines have an annotation.
 func (f *field) awaitAnnotated(annotation string, wanted int) {
-	f.t.Helper()
-	machinetest.Await(f.t, f, &clusterv1.Cluster{}, client.ObjectKey{Namespace: f.namespace, Name: "c"}, func(*clusterv1.Cluster) bool {
+	f.Helper()
+	f.Eventually(fmt.Sprintf("%d machines with annotation %s", wanted, annotation), func() bool {
 		count := 0
 		for _, machine := range f.machines() {
 			if _, hasIt := machine.Annotations[annotation]; hasIt {

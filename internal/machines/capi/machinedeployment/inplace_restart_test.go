@@ -1,16 +1,13 @@
 package machinedeployment_test
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
@@ -56,14 +53,11 @@ func TestInPlaceRestartBetweenWrites(t *testing.T) {
 
 // awaitCutOrUpdated waits until the controllers are cut off, which it returns, or have come to the end of a rollout.
 func (f *field) awaitCutOrUpdated(cut *cutConnection, template string) bool {
-	f.t.Helper()
-	err := wait.PollUntilContextTimeout(f.t.Context(), 20*time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
+	f.Helper()
+	f.Eventually("the controllers are cut off, or all machines are of template "+template, func() bool {
 		sets := f.sets()
-		return cut.write() != "" || len(sets) == 1 && sets[template] != nil, nil
+		return cut.write() != "" || len(sets) == 1 && sets[template] != nil
 	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
 	return cut.write() != ""
 }
 

@@ -8,10 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
-	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
@@ -29,7 +27,7 @@ func TestInPlace(t *testing.T) {
 			d := f.start(f.newDeployment(int32(c.replicas), c.surge, c.unavailable))
 			before := identities(f.machines())
 			stop := f.watchMachines()
-			f.change(d, `{"spec":{"template":{"spec":{"failureDomain":"b","infrastructureRef":{"name":"medium"}}}}}`)
+			f.MustPatch(d, `{"spec":{"template":{"spec":{"failureDomain":"b","infrastructureRef":{"name":"medium"}}}}}`)
 			f.awaitComplete(d, "medium")
 			if most, fewest := stop(); most > c.replicas+c.surge || fewest < c.replicas-c.unavailable {
 				t.Errorf("at most %d machines, at least %d available", most, fewest)
@@ -62,15 +60,15 @@ func TestInPlacePartially(t *testing.T) {
 	d := f.start(f.newDeployment(2, 0, 1))
 	before := f.machines()
 	for _, machine := range before {
-		f.change(machine, `{"metadata":{"annotations":{%q:"test"}}}`, held)
+		f.MustPatch(machine, `{"metadata":{"annotations":{%q:"test"}}}`, held)
 	}
-	f.change(d, `{"spec":{"template":{"spec":{"failureDomain":"b","infrastructureRef":{"name":"medium"}}}}}`)
+	f.MustPatch(d, `{"spec":{"template":{"spec":{"failureDomain":"b","infrastructureRef":{"name":"medium"}}}}}`)
 	f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool {
 		return strings.HasSuffix(conditionMessage(d, clusterv1.RollingOutCondition), "\n* Replaced, not updated in place: machineSet "+
-			"spec.template.spec.failureDomain is not covered by extension canupdatemachineset."+f.namespace)
+			"spec.template.spec.failureDomain is not covered by extension canupdatemachineset."+f.Namespace)
 	})
 	for _, machine := range before {
-		f.change(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
+		f.MustPatch(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
 	}
 	f.awaitComplete(d, "medium")
 	for name := range f.machines() {
@@ -126,7 +124,7 @@ func TestInPlaceWithoutAnAnswer(t *testing.T) {
 func TestInPlaceOnceDiscovered(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
-	config := newExtension(t, true).Register(t, f, f.namespace)
+	config := newExtension(t, true).Register(t, f, f.Namespace)
 	d := f.start(f.newDeployment(1, 0, 1))
 	before := identities(f.machines())
 	f.resize(d, "medium")
@@ -150,7 +148,7 @@ func TestNotInPlaceOnDelete(t *testing.T) {
 	f.resize(d, "medium")
 	f.awaitSet("medium", func(*clusterv1.MachineSet) bool { return true })
 	for _, machine := range before {
-		f.delete(machine)
+		f.MustDelete(machine)
 	}
 	f.awaitComplete(d, "medium")
 	if len(extension.Calls()) > 0 {
@@ -179,7 +177,7 @@ func TestInPlaceInTheMiddle(t *testing.T) {
 			extension.Answer(runtimehook.UpdateMachine, inProgress)
 			f.resize(d, "medium")
 			f.awaitUpdating()
-			f.change(d, "%s", c.change)
+			f.MustPatch(d, "%s", c.change)
 			f.awaitDeployment(d, func(*clusterv1.MachineDeployment) bool { return true })
 			extension.Answer(runtimehook.UpdateMachine, done)
 			f.awaitComplete(d, c.template)
@@ -207,8 +205,8 @@ func TestInPlaceDeletionWins(t *testing.T) {
 	extension.Answer(runtimehook.UpdateMachine, inProgress)
 	f.resize(d, "medium")
 	updating := f.awaitUpdating()
-	f.delete(updating)
-	machinetest.AwaitGone(t, f, updating, client.ObjectKeyFromObject(updating))
+	f.MustDelete(updating)
+	f.AwaitGone(updating)
 	extension.Answer(runtimehook.UpdateMachine, done)
 	f.awaitComplete(d, "medium")
 	delete(before, updating.Name)

@@ -20,23 +20,23 @@ type machineCount struct {
 // watchMachines counts the machines of the namespace from now on, after each change. It returns a function that stops,
 // and returns how many there were at most, and how many were available at least.
 func (f *field) watchMachines() (stop func() (most, fewest int)) {
-	f.t.Helper()
-	watcher, err := client.NewWithWatch(stage.Sandbox(f.t).Config, client.Options{Scheme: machinetest.NewScheme(f.t)})
+	f.Helper()
+	watcher, err := client.NewWithWatch(stage.Sandbox(f).Config, client.Options{Scheme: machinetest.NewScheme(f)})
 	if err != nil {
-		f.t.Fatal(err)
+		f.Fatal(err)
 	}
 	var list clusterv1.MachineList
-	if err := watcher.List(f.t.Context(), &list, client.InNamespace(f.namespace)); err != nil {
-		f.t.Fatal(err)
+	if err := watcher.List(f.Context(), &list, client.InNamespace(f.Namespace)); err != nil {
+		f.Fatal(err)
 	}
 	c := &machineCount{machines: map[types.UID]bool{}, fewest: len(list.Items)}
 	for i := range list.Items {
 		c.machines[list.Items[i].UID] = true // the deployment is complete
 	}
-	stream, err := watcher.Watch(f.t.Context(), &clusterv1.MachineList{}, client.InNamespace(f.namespace),
+	stream, err := watcher.Watch(f.Context(), &clusterv1.MachineList{}, client.InNamespace(f.Namespace),
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
 	if err != nil {
-		f.t.Fatal(err)
+		f.Fatal(err)
 	}
 	ended := make(chan struct{})
 	go func() {

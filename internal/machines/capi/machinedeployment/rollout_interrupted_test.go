@@ -16,7 +16,7 @@ func TestAPauseInTheMiddle(t *testing.T) {
 	f := newField(t)
 	d := f.start(f.newDeployment(2, 1, 0))
 	goOn := f.stopInTheMiddle(d)
-	f.change(d, `{"spec":{"paused":true}}`)
+	f.MustPatch(d, `{"spec":{"paused":true}}`)
 	f.awaitDeployment(d, func(*clusterv1.MachineDeployment) bool { return true })
 	goOn()
 	f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool { return *d.Status.Replicas == 2 })
@@ -33,7 +33,7 @@ func TestAPauseInTheMiddle(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.awaitSet("medium", func(set *clusterv1.MachineSet) bool { return *set.Spec.Replicas == 2 })
-	f.change(d, `{"spec":{"paused":null}}`)
+	f.MustPatch(d, `{"spec":{"paused":null}}`)
 	f.awaitComplete(d, "large")
 }
 
@@ -96,20 +96,20 @@ func TestADeletedDeploymentWaitsForItsMachines(t *testing.T) {
 	f := newField(t)
 	d := f.start(f.newDeployment(1, 1, 0))
 	for _, machine := range f.machines() {
-		f.change(machine, `{"metadata":{"annotations":{%q:"test"}}}`, held)
+		f.MustPatch(machine, `{"metadata":{"annotations":{%q:"test"}}}`, held)
 	}
-	f.delete(d)
+	f.MustDelete(d)
 	f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool {
 		return hasCondition(d, clusterv1.DeletingCondition, metav1.ConditionTrue)
 	})
 	for name, machine := range f.machines() {
-		machinetest.Await(t, f, &clusterv1.Machine{}, client.ObjectKey{Namespace: f.namespace, Name: name}, func(m *clusterv1.Machine) bool {
+		machinetest.Await(t, f, &clusterv1.Machine{}, f.Key(name), func(m *clusterv1.Machine) bool {
 			return m.DeletionTimestamp != nil
 		})
 		f.awaitDeployment(d, func(*clusterv1.MachineDeployment) bool { return true })
-		f.change(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
+		f.MustPatch(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
 	}
-	machinetest.AwaitGone(t, f, d, client.ObjectKeyFromObject(d))
+	f.AwaitGone(d)
 	if machines, sets := f.machines(), f.sets(); len(machines)+len(sets) > 0 {
 		t.Errorf("the deployment is gone before %d machines and %d sets", len(machines), len(sets))
 	}
@@ -122,14 +122,14 @@ func TestSetsOfADeletedDeploymentAreAdopted(t *testing.T) {
 	d := f.start(f.newDeployment(1, 1, 0))
 	set, machines := f.sets()["small"], f.machines()
 	last := set.DeepCopy()
-	last.ObjectMeta = f.named("last")
+	last.ObjectMeta = f.Meta("last")
 	last.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} // no controller gives it another owner
 	last.Spec.Replicas = new(int32)
 	last.Spec.Selector.MatchLabels = map[string]string{"set": "last"}
 	last.Spec.Template.Labels = last.Spec.Selector.MatchLabels
 	machinetest.AwaitCollector(t, f, last)
-	f.delete(d, client.PropagationPolicy(metav1.DeletePropagationOrphan))
-	machinetest.AwaitGone(t, f, d, client.ObjectKeyFromObject(d))
+	f.MustDelete(d, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	f.AwaitGone(d)
 	again := f.start(f.newDeployment(1, 1, 0))
 	if now := f.sets()["small"]; now.UID != set.UID || !metav1.IsControlledBy(now, again) {
 		t.Errorf("the set is %v", now.ObjectMeta)
@@ -146,17 +146,17 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 	f := newField(t)
 	d := f.newDeployment(1, 1, 0)
 	d.Spec.Template.Spec.InfrastructureRef.Name = "missing"
-	f.create(d)
+	f.MustCreate(d)
 	awaitMessage := func(want string) {
 		t.Helper()
 		f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool { return scalingUp(d) == want })
 	}
 	f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool { return scalingUp(d) != "" })
-	f.create(f.newTemplate("missing"))
+	f.MustCreate(f.newTemplate("missing"))
 	f.awaitComplete(d, "missing")
-	f.change(d, `{"spec":{"rollout":{"strategy":{"rollingUpdate":{"maxSurge":0}}}}}`)
+	f.MustPatch(d, `{"spec":{"rollout":{"strategy":{"rollingUpdate":{"maxSurge":0}}}}}`)
 	awaitMessage("spec.rollout.strategy.rollingUpdate: maxSurge and maxUnavailable are both 0, so no machine could be replaced")
-	f.change(d, `{"spec":{"rollout":{"strategy":{"rollingUpdate":{"maxSurge":1}}},"template":{"metadata":{"labels":{"role":"db"}}}}}`)
+	f.MustPatch(d, `{"spec":{"rollout":{"strategy":{"rollingUpdate":{"maxSurge":1}}},"template":{"metadata":{"labels":{"role":"db"}}}}}`)
 	awaitMessage(`spec.selector "role=web" does not match the labels in spec.template.metadata.labels: "role=db"`)
 	if len(f.machines()) != 1 {
 		t.Errorf("%d machines", len(f.machines()))

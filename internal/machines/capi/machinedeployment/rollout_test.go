@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
@@ -51,9 +50,9 @@ func TestLabelsAndTimeoutsReachMachinesThatAreThere(t *testing.T) {
 	d := f.newDeployment(1, 1, 0)
 	d.Spec.Template.Annotations = map[string]string{"first": "1"}
 	d = f.start(d)
-	f.change(d, `{"spec":{"template":{"metadata":{"labels":{"rack":"b"},"annotations":{"first":null}},"spec":{"deletion":{"nodeDrainTimeoutSeconds":30}}}}}`)
+	f.MustPatch(d, `{"spec":{"template":{"metadata":{"labels":{"rack":"b"},"annotations":{"first":null}},"spec":{"deletion":{"nodeDrainTimeoutSeconds":30}}}}}`)
 	for name := range f.machines() {
-		machinetest.Await(t, f, &clusterv1.Machine{}, client.ObjectKey{Namespace: f.namespace, Name: name}, func(m *clusterv1.Machine) bool {
+		machinetest.Await(t, f, &clusterv1.Machine{}, f.Key(name), func(m *clusterv1.Machine) bool {
 			timeout := m.Spec.Deletion.NodeDrainTimeoutSeconds
 			_, hasFirst := m.Annotations["first"]
 			return m.Labels["rack"] == "b" && !hasFirst && timeout != nil && *timeout == 30
@@ -83,8 +82,8 @@ func TestOnDelete(t *testing.T) {
 		t.Errorf("%d replicas of a template that was changed", *small.Spec.Replicas)
 	}
 	for _, machine := range before {
-		f.delete(machine)
-		machinetest.AwaitGone(t, f, machine, client.ObjectKeyFromObject(machine))
+		f.MustDelete(machine)
+		f.AwaitGone(machine)
 	}
 	f.awaitComplete(d, "medium")
 }
@@ -97,11 +96,11 @@ func TestAfter(t *testing.T) {
 	before := f.machines()
 	set := f.sets()["small"]
 	after := set.CreationTimestamp.Add(1e9).UTC().Format("2006-01-02T15:04:05Z07:00")
-	f.change(d, `{"spec":{"rollout":{"after":%q}}}`, after)
+	f.MustPatch(d, `{"spec":{"rollout":{"after":%q}}}`, after)
 	for name := range before {
-		machinetest.AwaitGone(t, f, &clusterv1.Machine{}, client.ObjectKey{Namespace: f.namespace, Name: name})
+		machinetest.AwaitGone(t, f, &clusterv1.Machine{}, f.Key(name))
 	}
-	machinetest.AwaitGone(t, f, set, client.ObjectKeyFromObject(set))
+	f.AwaitGone(set)
 	f.awaitComplete(d, "small")
 	if len(f.machines()) != 1 {
 		t.Errorf("%d machines", len(f.machines()))

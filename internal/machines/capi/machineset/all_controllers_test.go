@@ -22,7 +22,7 @@ import (
 func TestWithTheControllersOfMachines(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)
-	stage.ManageIn(t, f.namespace, stage.Sandbox(t).Config, func(m ctrl.Manager) error {
+	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(m ctrl.Manager) error {
 		if err := machineset.SetupWithManager(m, machineset.ClusterMachineSetOptions{}); err != nil {
 			return err
 		}
@@ -35,16 +35,16 @@ func TestWithTheControllersOfMachines(t *testing.T) {
 	})
 	plane := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"externalManagedControlPlane": true}}}
 	plane.SetGroupVersionKind(schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "Slab"})
-	plane.SetNamespace(f.namespace)
+	plane.SetNamespace(f.Namespace)
 	plane.SetName("plane")
-	f.create(plane)
-	f.change(&clusterv1.Cluster{ObjectMeta: f.named("c")},
+	f.MustCreate(plane)
+	f.MustPatch(&clusterv1.Cluster{ObjectMeta: f.Meta("c")},
 		`{"spec":{"controlPlaneRef":{"apiGroup":"infra.example.com","kind":"Slab","name":"plane"}}}`)
 
 	const hook = "pre-drain.delete.hook.machine.cluster.x-k8s.io/backup"
-	set := f.newSet(f.namespace, 2) // nodes have the names of machines, and are those of all tests
+	set := f.newSet(f.Namespace, 2) // nodes have the names of machines, and are those of all tests
 	set.Spec.Template.Annotations = map[string]string{hook: "operator"}
-	f.create(set)
+	f.MustCreate(set)
 	isUp := func(s clusterv1.MachineSetStatus) bool {
 		return *s.Replicas == 2 && *s.ReadyReplicas == 2 && *s.AvailableReplicas == 2 &&
 			hasCondition(s, clusterv1.MachinesReadyCondition, metav1.ConditionTrue, "")
@@ -54,24 +54,24 @@ func TestWithTheControllersOfMachines(t *testing.T) {
 	for _, first = range f.machines() {
 		break
 	}
-	f.delete(first)
+	f.MustDelete(first)
 	f.awaitMachine(first.Name, func(m *clusterv1.Machine) bool { return m.Status.Phase == string(clusterv1.MachinePhaseDeleting) })
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool { return *s.Replicas == 2 })
 	if count := len(f.machines()); count != 2 {
 		t.Errorf("%d machines while one is held", count)
 	}
-	f.change(first, `{"metadata":{"annotations":{%q:null}}}`, hook)
-	machinetest.AwaitGone(t, f, first, client.ObjectKeyFromObject(first))
-	f.await("a replacement", func() bool { return len(f.machines()) == 2 })
+	f.MustPatch(first, `{"metadata":{"annotations":{%q:null}}}`, hook)
+	f.AwaitGone(first)
+	f.Eventually("a replacement", func() bool { return len(f.machines()) == 2 })
 	f.awaitSet(set, isUp)
 	machinetest.AwaitGone(t, f, &corev1.Node{}, client.ObjectKey{Name: first.Name})
 
-	f.change(set, `{"spec":{"template":{"metadata":{"annotations":null}}}}`)
+	f.MustPatch(set, `{"spec":{"template":{"metadata":{"annotations":null}}}}`)
 	for name := range f.machines() {
 		f.awaitMachine(name, func(m *clusterv1.Machine) bool { return m.Annotations[hook] == "" })
 	}
-	f.delete(set)
-	machinetest.AwaitGone(t, f, set, client.ObjectKeyFromObject(set))
+	f.MustDelete(set)
+	f.AwaitGone(set)
 	if machines, all := f.machines(), f.infrastructure(); len(machines)+len(all) > 0 {
 		t.Errorf("the set is gone before %d machines and %d of their infrastructure", len(machines), len(all))
 	}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/capi/machineset"
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
-	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
@@ -34,7 +33,7 @@ func TestTemplatesThatAreNotThere(t *testing.T) {
 	f.manageWith(counted, machineset.ClusterMachineSetOptions{RetrySoon: time.Hour})
 	set := f.newSet("web", 2)
 	set.Spec.Template.Spec.InfrastructureRef.Name, set.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "large", "special"
-	f.create(set)
+	f.MustCreate(set)
 	lacks := func(template string) {
 		f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
 			return hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, "Scaling up from 0 to 2 replicas is blocked because:\n* ") &&
@@ -42,7 +41,7 @@ func TestTemplatesThatAreNotThere(t *testing.T) {
 		})
 		// The set is looked at again because its status was written. That is over before the template comes.
 		var before, polls int32
-		f.await("the set is at rest", func() bool {
+		f.Eventually("the set is at rest", func() bool {
 			now := looks.Load()
 			if polls++; now != before {
 				before, polls = now, 0
@@ -50,13 +49,13 @@ func TestTemplatesThatAreNotThere(t *testing.T) {
 			return polls > 20
 		})
 	}
-	lacks("KwokConfigTemplate " + f.namespace + "/special")
-	f.create(&v1alpha1.KwokConfigTemplate{ObjectMeta: f.named("special")})
-	lacks("KwokMachineTemplate " + f.namespace + "/large")
-	f.create(&v1alpha1.KwokMachineTemplate{ObjectMeta: f.named("large")})
+	lacks("KwokConfigTemplate " + f.Namespace + "/special")
+	f.MustCreate(&v1alpha1.KwokConfigTemplate{ObjectMeta: f.Meta("special")})
+	lacks("KwokMachineTemplate " + f.Namespace + "/large")
+	f.MustCreate(&v1alpha1.KwokMachineTemplate{ObjectMeta: f.Meta("large")})
 	f.awaitReplicas(set, 2)
 	var configs v1alpha1.KwokConfigList
-	if f.list(&configs); len(configs.Items) != 2 {
+	if f.MustList(&configs); len(configs.Items) != 2 {
 		t.Errorf("%d bootstrap configs for 2 machines", len(configs.Items))
 	}
 }
@@ -66,13 +65,13 @@ func TestAClusterThatIsNotThere(t *testing.T) {
 	f := newField(t)
 	set := f.newSet("web", 1)
 	set.Spec.ClusterName, set.Spec.Template.Spec.ClusterName = "later", "later"
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
 		return hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, "there is no Cluster later, which spec.clusterName names")
 	})
-	cluster := &clusterv1.Cluster{ObjectMeta: f.named("later")}
-	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infra.example.com", Kind: "Rack", Name: "r"}
-	f.create(cluster)
+	cluster := f.NewCluster()
+	cluster.Name = "later"
+	f.MustCreate(cluster)
 	f.awaitReplicas(set, 1)
 }
 
@@ -80,14 +79,14 @@ func TestAClusterThatIsNotThere(t *testing.T) {
 func TestRefusedMachinesLeaveNothing(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
-	quota := stage.Limit(t, f.namespace, "machines.cluster.x-k8s.io", 2)
+	quota := stage.Limit(t, f.Namespace, "machines.cluster.x-k8s.io", 2)
 	set := f.newSet("web", 5)
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
 		return *s.Replicas == 2 && hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, "exceeded quota: limit")
 	})
-	f.await("nothing is left over", func() bool { return len(f.infrastructure()) == 2 })
-	f.delete(quota)
+	f.Eventually("nothing is left over", func() bool { return len(f.infrastructure()) == 2 })
+	f.MustDelete(quota)
 	f.awaitReplicas(set, 5)
 }
 
@@ -105,7 +104,7 @@ func TestACreationThatIsNotAnswered(t *testing.T) {
 		return answer, err
 	}))
 	set := f.newSet("web", 1)
-	f.create(set)
+	f.MustCreate(set)
 	for name := range f.awaitReplicas(set, 1) {
 		if all := f.infrastructure(); !all[name] || len(all) != 1 {
 			t.Errorf("infrastructure of machine %s: %v", name, all)
@@ -118,16 +117,16 @@ func TestLeftoversAreDeleted(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 1)
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 1)
-	leftover, foreign := &v1alpha1.KwokMachine{ObjectMeta: f.named("leftover")}, &v1alpha1.KwokMachine{ObjectMeta: f.named("foreign")}
+	leftover, foreign := &v1alpha1.KwokMachine{ObjectMeta: f.Meta("leftover")}, &v1alpha1.KwokMachine{ObjectMeta: f.Meta("foreign")}
 	for _, object := range []*v1alpha1.KwokMachine{leftover, foreign} {
 		object.Labels = map[string]string{clusterv1.ClusterNameLabel: "c"}
 	}
 	leftover.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: set.Name, UID: set.UID}}
-	f.create(leftover, foreign)
+	f.MustCreate(leftover, foreign)
 	f.scale(set, 2)
-	machinetest.AwaitGone(t, f, leftover, client.ObjectKeyFromObject(leftover))
+	f.AwaitGone(leftover)
 	f.awaitReplicas(set, 2)
 	if all := f.infrastructure(); len(all) != 3 || !all["foreign"] {
 		t.Errorf("infrastructure: %v", all)
@@ -140,19 +139,17 @@ func TestAnyProviderOfTheContract(t *testing.T) {
 	f := newField(t)
 	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"cores": int64(4)}}}}}
 	template.SetGroupVersionKind(schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "SlabTemplate"})
-	template.SetNamespace(f.namespace)
+	template.SetNamespace(f.Namespace)
 	template.SetName("four")
-	f.create(template)
+	f.MustCreate(template)
 	set := f.newSet("web", 2)
 	set.Spec.Template.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infra.example.com", Kind: "SlabTemplate", Name: "four"}
 	set.Spec.Template.Spec.Bootstrap = f.newMachine("", nil).Spec.Bootstrap
-	f.create(set)
+	f.MustCreate(set)
 	for name, machine := range f.awaitReplicas(set, 2) {
 		slab := &unstructured.Unstructured{}
 		slab.SetGroupVersionKind(schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "Slab"})
-		if err := f.Get(t.Context(), client.ObjectKeyFromObject(machine), slab); err != nil {
-			t.Fatal(err)
-		}
+		f.Must(f.Get(t.Context(), client.ObjectKeyFromObject(machine), slab))
 		if cores, _, _ := unstructured.NestedInt64(slab.Object, "spec", "cores"); cores != 4 || machine.Spec.InfrastructureRef.Kind != "Slab" {
 			t.Errorf("%s: %v, %+v", name, slab, machine.Spec)
 		}

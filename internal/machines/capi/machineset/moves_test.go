@@ -22,13 +22,13 @@ func (f *field) newSetOf(d *clusterv1.MachineDeployment, name string, replicas i
 }
 
 func (f *field) annotate(object client.Object, key, value string) {
-	f.t.Helper()
-	f.change(object, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
+	f.Helper()
+	f.MustPatch(object, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
 }
 
 // awaitScalingUp waits until a set says what is wrong.
 func (f *field) awaitScalingUp(set *clusterv1.MachineSet, message string) {
-	f.t.Helper()
+	f.Helper()
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
 		for _, condition := range s.Conditions {
 			if condition.Type == clusterv1.ScalingUpCondition && strings.Contains(condition.Message, message) {
@@ -44,23 +44,21 @@ func TestMachinesAreMoved(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	d := f.newDeployment()
-	f.create(d)
+	f.MustCreate(d)
 	from, to := f.newSetOf(d, "from", 3), f.newSetOf(d, "to", 0)
 	to.Spec.Template.Spec.FailureDomain = "b"
-	f.create(from, to)
+	f.MustCreate(from, to)
 	f.awaitReplicas(from, 3)
 	for name, machine := range f.machines() {
 		if len(f.withNode()) < 2 {
 			before := machine.DeepCopy()
 			machine.Status.NodeRef.Name = name
-			if err := f.Status().Patch(t.Context(), machine, client.MergeFrom(before)); err != nil {
-				t.Fatal(err)
-			}
+			f.Must(f.Status().Patch(t.Context(), machine, client.MergeFrom(before)))
 		}
 	}
 
 	// A set that does not expect machines would delete them as surplus.
-	f.change(from, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":1}}`, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
+	f.MustPatch(from, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":1}}`, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
 	f.awaitScalingUp(from, "MachineSet to, to which machines are to be moved, does not expect any of MachineSet from")
 	if left := living(f.machines()); len(left) != 3 {
 		t.Fatalf("%d machines are left", len(left))
@@ -74,33 +72,31 @@ func TestMachinesAreMoved(t *testing.T) {
 		t.Fatalf("moved is %+v", moved)
 	}
 	// Its update begins when it is counted.
-	f.change(to, `{"metadata":{"annotations":{%q:%q}},"spec":{"replicas":1}}`, clusterv1.AcknowledgedMoveAnnotation, moved.Name)
+	f.MustPatch(to, `{"metadata":{"annotations":{%q:%q}},"spec":{"replicas":1}}`, clusterv1.AcknowledgedMoveAnnotation, moved.Name)
 	f.awaitMachine(moved.Name, func(m *clusterv1.Machine) bool {
 		_, isPending := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]
 		return m.Annotations[runtimev1.PendingHooksAnnotation] == "UpdateMachine" && !isPending && m.Spec.FailureDomain == "b"
 	})
 	infrastructure := &v1alpha1.KwokMachine{}
-	if err := f.Get(t.Context(), client.ObjectKeyFromObject(moved), infrastructure); err != nil {
-		t.Fatal(err)
-	}
+	f.Must(f.Get(t.Context(), client.ObjectKeyFromObject(moved), infrastructure))
 	if _, isUpdating := infrastructure.Annotations[clusterv1.UpdateInProgressAnnotation]; !isUpdating {
 		t.Errorf("the infrastructure is %+v", infrastructure)
 	}
 	// It is not moved on before its update has ended.
 	f.annotate(from, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, "to")
-	f.change(to, `{"metadata":{"annotations":{%q:"from",%q:null}},"spec":{"replicas":0}}`,
+	f.MustPatch(to, `{"metadata":{"annotations":{%q:"from",%q:null}},"spec":{"replicas":0}}`,
 		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation, clusterv1.AcknowledgedMoveAnnotation)
 	f.awaitReplicas(to, 1)
 	if f.ofSet(to) == nil {
 		t.Error("a machine that is updated is moved on")
 	}
-	f.change(moved, `{"metadata":{"annotations":{%q:null,%q:null}}}`, clusterv1.UpdateInProgressAnnotation, runtimev1.PendingHooksAnnotation)
+	f.MustPatch(moved, `{"metadata":{"annotations":{%q:null,%q:null}}}`, clusterv1.UpdateInProgressAnnotation, runtimev1.PendingHooksAnnotation)
 	f.awaitReplicas(from, 2)
 }
 
 // withNode returns the machines that have a node.
 func (f *field) withNode() []*clusterv1.Machine {
-	f.t.Helper()
+	f.Helper()
 	var found []*clusterv1.Machine
 	for _, machine := range f.machines() {
 		if machine.Status.NodeRef.IsDefined() {
@@ -112,7 +108,7 @@ func (f *field) withNode() []*clusterv1.Machine {
 
 // ofSet returns a machine of a set; nil if there is none.
 func (f *field) ofSet(set *clusterv1.MachineSet) *clusterv1.Machine {
-	f.t.Helper()
+	f.Helper()
 	for _, machine := range f.machines() {
 		if metav1.IsControlledBy(machine, set) && machine.DeletionTimestamp == nil {
 			return machine

@@ -19,14 +19,14 @@ func TestMachinesAreAdoptedAndReleasedByTheirLabels(t *testing.T) {
 	foreign.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "other", UID: "other", Controller: ptr.To(true)}}
 	foreign.Finalizers = []string{"example.com/kept"} // from the garbage collector, to which its owner is invented
 	elsewhere.Spec.ClusterName = "another"
-	f.create(orphan, foreign, elsewhere)
+	f.MustCreate(orphan, foreign, elsewhere)
 	t.Cleanup(func() {
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 		_ = stage.Client(t).Patch(t.Context(), foreign, patch)
 	})
 	f.manage(stage.Sandbox(t).Config)
 	set := f.newSet("web", 2)
-	f.create(set)
+	f.MustCreate(set)
 	machines := f.awaitReplicas(set, 2)
 	if len(machines) != 4 || !metav1.IsControlledBy(machines["orphan"], set) || metav1.IsControlledBy(machines["foreign"], set) ||
 		metav1.GetControllerOf(machines["elsewhere"]) != nil {
@@ -34,9 +34,9 @@ func TestMachinesAreAdoptedAndReleasedByTheirLabels(t *testing.T) {
 			machines["orphan"].OwnerReferences, machines["foreign"].OwnerReferences, machines["elsewhere"].OwnerReferences)
 	}
 
-	f.change(orphan, `{"metadata":{"labels":{"set":"quarantine"}}}`)
+	f.MustPatch(orphan, `{"metadata":{"labels":{"set":"quarantine"}}}`)
 	f.awaitMachine("orphan", func(m *clusterv1.Machine) bool { return metav1.GetControllerOf(m) == nil })
-	f.await("a replacement", func() bool { return len(f.machines()) == 5 })
+	f.Eventually("a replacement", func() bool { return len(f.machines()) == 5 })
 	f.awaitReplicas(set, 2)
 	if f.machines()["orphan"].DeletionTimestamp != nil {
 		t.Error("a machine that was released is deleted")
@@ -48,18 +48,18 @@ func TestADeletedSetWaitsForItsMachines(t *testing.T) {
 	f := newField(t)
 	set := f.newSet("web", 2)
 	set.Spec.Template.Annotations = map[string]string{held: ""}
-	f.create(set)
+	f.MustCreate(set)
 	machines := f.awaitReplicas(set, 2)
-	f.delete(set)
+	f.MustDelete(set)
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
 		return hasCondition(s, clusterv1.DeletingCondition, metav1.ConditionTrue, "Deleting 2 Machines")
 	})
 	for name := range machines {
 		machine := f.awaitMachine(name, func(m *clusterv1.Machine) bool { return m.DeletionTimestamp != nil })
 		f.awaitSet(set, func(clusterv1.MachineSetStatus) bool { return true })
-		f.change(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
+		f.MustPatch(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
 	}
-	machinetest.AwaitGone(t, f, set, client.ObjectKeyFromObject(set))
+	f.AwaitGone(set)
 	if left := f.machines(); len(left) > 0 {
 		t.Errorf("the set is gone before %d machines", len(left))
 	}
@@ -70,11 +70,11 @@ func TestMachinesOutliveASetThatOrphansThem(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 2)
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 2)
 	machinetest.AwaitCollector(t, f, f.newMachine("last", nil))
-	f.delete(set, client.PropagationPolicy(metav1.DeletePropagationOrphan))
-	machinetest.AwaitGone(t, f, set, client.ObjectKeyFromObject(set))
+	f.MustDelete(set, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	f.AwaitGone(set)
 	for name, machine := range f.machines() {
 		if machine.DeletionTimestamp != nil || metav1.GetControllerOf(machine) != nil {
 			t.Errorf("%s: deleted %v, owners %v", name, machine.DeletionTimestamp, machine.OwnerReferences)
@@ -89,9 +89,9 @@ func TestAnInvalidSetTouchesNoMachine(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 2)
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 2)
-	f.change(set, `{"spec":{"replicas":5,"template":{"metadata":{"labels":{"set":"other"}}}}}`)
+	f.MustPatch(set, `{"spec":{"replicas":5,"template":{"metadata":{"labels":{"set":"other"}}}}}`)
 	const want = `spec.selector "set=web" does not match the labels in spec.template.metadata.labels: "set=other"`
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
 		return hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionFalse, want) && *s.Replicas == 2
@@ -108,21 +108,21 @@ func TestAPausedSetStaysAsItIs(t *testing.T) {
 	f := newField(t)
 	set := f.newSet("web", 1)
 	set.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
-	f.create(set)
+	f.MustCreate(set)
 	machinetest.Await(t, f, set, client.ObjectKeyFromObject(set), func(set *clusterv1.MachineSet) bool {
 		return hasCondition(set.Status, clusterv1.PausedCondition, metav1.ConditionTrue, "")
 	})
 	if count := len(f.machines()); count > 0 {
 		t.Errorf("%d machines", count)
 	}
-	f.change(set, `{"metadata":{"annotations":{%q:null}}}`, clusterv1.PausedAnnotation)
+	f.MustPatch(set, `{"metadata":{"annotations":{%q:null}}}`, clusterv1.PausedAnnotation)
 	f.awaitReplicas(set, 1)
-	cluster := &clusterv1.Cluster{ObjectMeta: f.named("c")}
-	f.change(cluster, `{"spec":{"paused":true}}`)
+	cluster := &clusterv1.Cluster{ObjectMeta: f.Meta("c")}
+	f.MustPatch(cluster, `{"spec":{"paused":true}}`)
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
 		return hasCondition(s, clusterv1.PausedCondition, metav1.ConditionTrue, "")
 	})
 	f.scale(set, 3)
-	f.change(cluster, `{"spec":{"paused":false}}`)
+	f.MustPatch(cluster, `{"spec":{"paused":false}}`)
 	f.awaitReplicas(set, 3)
 }

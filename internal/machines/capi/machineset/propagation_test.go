@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
-	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
 // What needs no new machine reaches the machine, its infrastructure and its bootstrap config; what the template no
@@ -17,11 +16,11 @@ func TestTheTemplateReachesItsMachines(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 1)
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 1)
 	before := f.one()
-	f.change(before, `{"metadata":{"labels":{"of":"a-person"}}}`)
-	f.change(set, `{"spec":{"template":{
+	f.MustPatch(before, `{"metadata":{"labels":{"of":"a-person"}}}`)
+	f.MustPatch(set, `{"spec":{"template":{
 		"metadata":{"labels":{"zone":"a"},"annotations":{"note":"n"}},
 		"spec":{"version":"v1.37.0","minReadySeconds":7,"deletion":{"nodeDrainTimeoutSeconds":60,"nodeDeletionTimeoutSeconds":5},
 			"readinessGates":[{"conditionType":"Tested"}],"taints":[{"key":"k","effect":"NoSchedule","propagation":"Always"}]}}}}`)
@@ -34,26 +33,22 @@ func TestTheTemplateReachesItsMachines(t *testing.T) {
 	}
 	belongings := []client.Object{&v1alpha1.KwokMachine{}, &v1alpha1.KwokConfig{}}
 	for _, object := range belongings {
-		if err := f.Get(t.Context(), client.ObjectKeyFromObject(machine), object); err != nil {
-			t.Fatal(err)
-		}
+		f.Must(f.Get(t.Context(), client.ObjectKeyFromObject(machine), object))
 		if object.GetLabels()["zone"] != "a" || object.GetAnnotations()["note"] != "n" {
 			t.Errorf("%T: labels %v, annotations %v", object, object.GetLabels(), object.GetAnnotations())
 		}
 	}
-	f.change(set, `{"spec":{"template":{"metadata":{"labels":{"zone":null},"annotations":null}}}}`)
+	f.MustPatch(set, `{"spec":{"template":{"metadata":{"labels":{"zone":null},"annotations":null}}}}`)
 	machine = f.awaitMachine(before.Name, func(m *clusterv1.Machine) bool { return m.Labels["zone"] == "" })
 	if _, ok := machine.Annotations["note"]; ok || machine.Labels["of"] != "a-person" {
 		t.Errorf("labels %v, annotations %v of the machine", machine.Labels, machine.Annotations)
 	}
-	f.change(set, `{"spec":{"template":{"spec":{"taints":null,"minReadySeconds":null,"readinessGates":null}}}}`)
+	f.MustPatch(set, `{"spec":{"template":{"spec":{"taints":null,"minReadySeconds":null,"readinessGates":null}}}}`)
 	f.awaitMachine(before.Name, func(m *clusterv1.Machine) bool {
 		return m.Spec.MinReadySeconds == nil && len(m.Spec.Taints) == 0 && len(m.Spec.ReadinessGates) == 0
 	})
 	for _, object := range belongings {
-		if err := f.Get(t.Context(), client.ObjectKeyFromObject(machine), object); err != nil {
-			t.Fatal(err)
-		}
+		f.Must(f.Get(t.Context(), client.ObjectKeyFromObject(machine), object))
 		if object.GetLabels()["zone"] != "" || object.GetAnnotations()["note"] != "" ||
 			object.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] == "" {
 			t.Errorf("%T: labels %v, annotations %v", object, object.GetLabels(), object.GetAnnotations())
@@ -68,10 +63,10 @@ func TestBootstrapDataStaysAsItIs(t *testing.T) {
 	f := newField(t)
 	set := f.newSet("web", 1)
 	set.Spec.Template.Spec.Bootstrap = clusterv1.Bootstrap{DataSecretName: ptr.To("first")}
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 1)
 	before := f.one()
-	f.change(set, `{"spec":{"template":{"metadata":{"labels":{"zone":"a"}},"spec":{"bootstrap":{"dataSecretName":"second"}}}}}`)
+	f.MustPatch(set, `{"spec":{"template":{"metadata":{"labels":{"zone":"a"}},"spec":{"bootstrap":{"dataSecretName":"second"}}}}}`)
 	machine := f.awaitMachine(before.Name, func(m *clusterv1.Machine) bool { return m.Labels["zone"] == "a" })
 	if name := ptr.Deref(machine.Spec.Bootstrap.DataSecretName, ""); name != "first" {
 		t.Errorf("the machine has the data %q", name)
@@ -91,21 +86,21 @@ func TestARemovedHookDoesNotComeBack(t *testing.T) {
 	f := newField(t)
 	set := f.newSet("web", 1)
 	set.Spec.Template.Annotations = map[string]string{held: "", hook: "operator"}
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 1)
 	machine := f.one()
-	f.change(machine, `{"metadata":{"annotations":{%q:null}}}`, hook)
+	f.MustPatch(machine, `{"metadata":{"annotations":{%q:null}}}`, hook)
 	f.awaitMachine(machine.Name, func(m *clusterv1.Machine) bool { return m.Annotations[hook] == "operator" })
 
-	f.delete(machine)
-	f.change(machine, `{"metadata":{"annotations":{%q:null}}}`, hook)
-	f.change(set, `{"spec":{"template":{"metadata":{"annotations":{"note":"n"}},"spec":{"deletion":{"nodeDrainTimeoutSeconds":30}}}}}`)
+	f.MustDelete(machine)
+	f.MustPatch(machine, `{"metadata":{"annotations":{%q:null}}}`, hook)
+	f.MustPatch(set, `{"spec":{"template":{"metadata":{"annotations":{"note":"n"}},"spec":{"deletion":{"nodeDrainTimeoutSeconds":30}}}}}`)
 	machine = f.awaitMachine(machine.Name, func(m *clusterv1.Machine) bool {
 		return m.Spec.Deletion.NodeDrainTimeoutSeconds != nil && *m.Spec.Deletion.NodeDrainTimeoutSeconds == 30
 	})
 	if _, ok := machine.Annotations[hook]; ok || machine.Annotations["note"] != "" {
 		t.Errorf("annotations of a machine that is being deleted: %v", machine.Annotations)
 	}
-	f.change(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
-	machinetest.AwaitGone(t, f, machine, client.ObjectKeyFromObject(machine))
+	f.MustPatch(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
+	f.AwaitGone(machine)
 }

@@ -12,13 +12,11 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
 // newDeployment returns one whose sets the test makes.
 func (f *field) newDeployment() *clusterv1.MachineDeployment {
-	d := &clusterv1.MachineDeployment{ObjectMeta: f.named("web")}
+	d := &clusterv1.MachineDeployment{ObjectMeta: f.Meta("web")}
 	d.Spec = clusterv1.MachineDeploymentSpec{ClusterName: "c", Replicas: ptr.To[int32](3)}
 	d.Spec.Selector.MatchLabels = map[string]string{"role": "web"}
 	d.Spec.Template.Labels = d.Spec.Selector.MatchLabels
@@ -28,7 +26,7 @@ func (f *field) newDeployment() *clusterv1.MachineDeployment {
 
 // mark has a machine say what a health check has found of it, and, if so, that its owner is to remediate it.
 func (f *field) mark(name string, health metav1.ConditionStatus, isOwners bool) {
-	f.t.Helper()
+	f.Helper()
 	machine := f.machines()[name]
 	before := machine.DeepCopy()
 	meta.SetStatusCondition(&machine.Status.Conditions, metav1.Condition{
@@ -40,26 +38,24 @@ func (f *field) mark(name string, health metav1.ConditionStatus, isOwners bool) 
 			Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
 		})
 	}
-	if err := f.Status().Patch(f.t.Context(), machine, client.MergeFrom(before)); err != nil {
-		f.t.Fatal(err)
-	}
+	f.Must(f.Status().Patch(f.Context(), machine, client.MergeFrom(before)))
 }
 
 // hold keeps machines when they are deleted.
 func (f *field) hold(names ...string) {
-	f.t.Helper()
+	f.Helper()
 	for _, name := range names {
-		f.annotate(&clusterv1.Machine{ObjectMeta: f.named(name)}, held, "")
+		f.annotate(&clusterv1.Machine{ObjectMeta: f.Meta(name)}, held, "")
 	}
 }
 
 // release lets machines go that are being deleted, and returns how many there are.
 func (f *field) release() (released int) {
-	f.t.Helper()
+	f.Helper()
 	for _, machine := range f.machines() {
 		if machine.DeletionTimestamp != nil {
-			f.change(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
-			machinetest.AwaitGone(f.t, f, machine, client.ObjectKeyFromObject(machine))
+			f.MustPatch(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
+			f.AwaitGone(machine)
 			released++
 		}
 	}
@@ -74,8 +70,8 @@ func remediation(machine *clusterv1.Machine) metav1.Condition {
 // awaitRemediation waits until so many machines are being deleted because they were marked, and so many wait for that. More are
 // never being deleted.
 func (f *field) awaitRemediation(deleting, waiting int) {
-	f.t.Helper()
-	f.await("machines are remediated", func() bool {
+	f.Helper()
+	f.Eventually("machines are remediated", func() bool {
 		goes, waits := 0, 0
 		for _, machine := range f.machines() {
 			switch aggregated := remediation(machine); {
@@ -86,7 +82,7 @@ func (f *field) awaitRemediation(deleting, waiting int) {
 			}
 		}
 		if goes > deleting {
-			f.t.Fatalf("%d machines are being deleted at once", goes)
+			f.Fatalf("%d machines are being deleted at once", goes)
 		}
 		return goes == deleting && waits == waiting
 	})
@@ -97,18 +93,18 @@ func TestRemediationsAreLimited(t *testing.T) {
 	f := newField(t)
 	d := f.newDeployment()
 	d.Spec.Remediation.MaxInFlight = ptr.To(intstr.FromInt32(1))
-	f.create(d)
+	f.MustCreate(d)
 	set := f.newSetOf(d, "web", 3)
-	f.create(set)
+	f.MustCreate(set)
 	names := slices.Sorted(maps.Keys(f.awaitReplicas(set, 3)))
 	f.hold(names...)
 	f.annotate(set, clusterv1.PausedAnnotation, "")
 	for _, name := range names {
 		f.mark(name, metav1.ConditionFalse, true)
 	}
-	first := &clusterv1.Machine{ObjectMeta: f.named(names[2])}
+	first := &clusterv1.Machine{ObjectMeta: f.Meta(names[2])}
 	f.annotate(first, clusterv1.RemediateMachineAnnotation, "")
-	f.change(set, `{"metadata":{"annotations":{%q:null}}}`, clusterv1.PausedAnnotation)
+	f.MustPatch(set, `{"metadata":{"annotations":{%q:null}}}`, clusterv1.PausedAnnotation)
 
 	f.awaitRemediation(1, 2)
 	if f.machines()[first.Name].DeletionTimestamp == nil {
@@ -121,7 +117,7 @@ func TestRemediationsAreLimited(t *testing.T) {
 	f.release()
 	f.awaitRemediation(1, 1)
 	// The second one still goes when there is a limit no longer.
-	f.change(d, `{"spec":{"remediation":{"maxInFlight":"100%%"}}}`)
+	f.MustPatch(d, `{"spec":{"remediation":{"maxInFlight":"100%%"}}}`)
 	f.awaitRemediation(2, 0)
 	if f.release() != 2 {
 		t.Error("others than the two are being deleted")
@@ -136,10 +132,10 @@ func TestMarkedMachinesAreReplaced(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 4)
-	f.create(set)
+	f.MustCreate(set)
 	names := slices.Sorted(maps.Keys(f.awaitReplicas(set, 4)))
 	f.hold(names...)
-	f.annotate(&clusterv1.Machine{ObjectMeta: f.named(names[0])}, clusterv1.UpdateInProgressAnnotation, "")
+	f.annotate(&clusterv1.Machine{ObjectMeta: f.Meta(names[0])}, clusterv1.UpdateInProgressAnnotation, "")
 	f.mark(names[3], metav1.ConditionTrue, true)
 	f.mark(names[2], metav1.ConditionFalse, false)
 	f.mark(names[1], metav1.ConditionFalse, true)
@@ -166,25 +162,23 @@ func TestARolloutReplacesMarkedMachines(t *testing.T) {
 	f := newField(t)
 	d := f.newDeployment()
 	d.Spec.Template.Spec.FailureDomain = "b"
-	f.create(d)
+	f.MustCreate(d)
 	from, to := f.newSetOf(d, "from", 1), f.newSetOf(d, "to", 0)
 	to.Spec.Template.Spec.FailureDomain = "b"
 	to.Annotations = map[string]string{clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: "from"}
-	f.create(from, to)
+	f.MustCreate(from, to)
 	f.awaitReplicas(from, 1)
 	machine := f.one()
 	before := machine.DeepCopy()
 	machine.Status.NodeRef.Name = "node"
-	if err := f.Status().Patch(t.Context(), machine, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	f.Must(f.Status().Patch(t.Context(), machine, client.MergeFrom(before)))
 	f.mark(machine.Name, metav1.ConditionFalse, true)
 	f.awaitMachine(machine.Name, func(m *clusterv1.Machine) bool {
 		aggregated := remediation(m)
 		return aggregated.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason && strings.Contains(aggregated.Message, "pending removal due to rollout")
 	})
-	f.change(from, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":0}}`, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
-	machinetest.AwaitGone(t, f, machine, client.ObjectKeyFromObject(machine))
+	f.MustPatch(from, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":0}}`, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
+	f.AwaitGone(machine)
 	if left := f.machines(); len(left) != 0 {
 		t.Errorf("left are %v", slices.Collect(maps.Keys(left)))
 	}

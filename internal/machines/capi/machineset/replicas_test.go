@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
-	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
 func TestAMachineHasWhatTheTemplatesSay(t *testing.T) {
@@ -22,7 +21,7 @@ func TestAMachineHasWhatTheTemplatesSay(t *testing.T) {
 	set := f.newSet("web", 1)
 	set.Spec.Template.Spec.Version = "v1.36.0"
 	set.Spec.Template.Annotations = map[string]string{"pre-drain.delete.hook.machine.cluster.x-k8s.io/a": "b"}
-	f.create(set)
+	f.MustCreate(set)
 	set = f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool { return s.Replicas != nil && *s.Replicas == 1 })
 	if set.Status.Selector != "set=web" || !slices.Contains(set.Finalizers, clusterv1.MachineSetFinalizer) ||
 		set.Labels[clusterv1.ClusterNameLabel] != "c" || len(set.OwnerReferences) != 1 || set.OwnerReferences[0].Kind != "Cluster" {
@@ -34,20 +33,16 @@ func TestAMachineHasWhatTheTemplatesSay(t *testing.T) {
 		machine.Annotations["pre-drain.delete.hook.machine.cluster.x-k8s.io/a"] != "b" {
 		t.Errorf("the machine: %+v", machine)
 	}
-	f.await("an event with the name", func() bool {
+	f.Eventually("an event with the name", func() bool {
 		var events eventsv1.EventList
-		if err := f.List(t.Context(), &events, client.InNamespace(f.namespace)); err != nil {
-			t.Fatal(err)
-		}
+		f.MustList(&events)
 		return slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
 			return e.Reason == "SuccessfulCreate" && e.Note == "Created machines: "+machine.Name
 		})
 	})
 	infrastructure, config := &v1alpha1.KwokMachine{}, &v1alpha1.KwokConfig{}
 	for object, template := range map[client.Object]string{infrastructure: "small", config: "plain"} {
-		if err := f.Get(t.Context(), client.ObjectKeyFromObject(machine), object); err != nil {
-			t.Fatal(err)
-		}
+		f.Must(f.Get(t.Context(), client.ObjectKeyFromObject(machine), object))
 		owners := object.GetOwnerReferences()
 		if object.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] != template || len(owners) != 1 || owners[0].UID != set.UID ||
 			metav1.GetControllerOf(object) != nil || object.GetLabels()["set"] != "web" || object.GetLabels()[clusterv1.ClusterNameLabel] != "c" {
@@ -65,7 +60,7 @@ func TestNames(t *testing.T) {
 	f := newField(t)
 	set := f.newSet("web", 2)
 	set.Spec.MachineNaming.Template = strings.Repeat("long-", 15) + "{{ .cluster.name }}-{{ .random }}"
-	f.create(set)
+	f.MustCreate(set)
 	for name := range f.awaitReplicas(set, 2) {
 		if !strings.HasPrefix(name, "long-long-") || len(name) != 63 {
 			t.Errorf("%s has %d characters", name, len(name))
@@ -79,20 +74,20 @@ func TestAHeldMachineIsReplacedWhenItIsGone(t *testing.T) {
 	f := newField(t)
 	set := f.newSet("web", 3)
 	set.Spec.Template.Annotations = map[string]string{held: ""}
-	f.create(set)
+	f.MustCreate(set)
 	before := f.awaitReplicas(set, 3)
 	first := before[slices.Sorted(maps.Keys(before))[0]]
-	f.delete(first)
+	f.MustDelete(first)
 	for range 3 { // each has the controller look again
-		f.change(set, `{"spec":{"template":{"spec":{"minReadySeconds":%d}}}}`, len(f.machines()))
+		f.MustPatch(set, `{"spec":{"template":{"spec":{"minReadySeconds":%d}}}}`, len(f.machines()))
 		f.awaitReplicas(set, 3)
 		if now := f.machines(); len(now) != 3 || now[first.Name] == nil {
 			t.Fatalf("%d machines while one is held", len(now))
 		}
 	}
-	f.change(first, `{"metadata":{"annotations":{%q:null}}}`, held)
-	machinetest.AwaitGone(t, f, first, client.ObjectKeyFromObject(first))
-	f.await("a replacement", func() bool { return len(f.machines()) == 3 })
+	f.MustPatch(first, `{"metadata":{"annotations":{%q:null}}}`, held)
+	f.AwaitGone(first)
+	f.Eventually("a replacement", func() bool { return len(f.machines()) == 3 })
 }
 
 // A set that is scaled down while a machine is on its way out deletes no other one for it.
@@ -101,15 +96,15 @@ func TestAMachineOnItsWayOutIsSpared(t *testing.T) {
 	f := newField(t)
 	set := f.newSet("web", 3)
 	set.Spec.Template.Annotations = map[string]string{held: ""}
-	f.create(set)
+	f.MustCreate(set)
 	machines := f.awaitReplicas(set, 3)
 	last := machines[slices.Sorted(maps.Keys(machines))[2]]
-	f.delete(last)
+	f.MustDelete(last)
 	f.scale(set, 2)
 	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
 		return hasCondition(s, clusterv1.ScalingDownCondition, metav1.ConditionTrue, "Scaling down from 3 to 2 replicas")
 	})
-	f.change(last, `{"metadata":{"annotations":{%q:null}}}`, held)
+	f.MustPatch(last, `{"metadata":{"annotations":{%q:null}}}`, held)
 	f.awaitReplicas(set, 2)
 	for _, machine := range f.machines() {
 		if machine.DeletionTimestamp != nil || machine.Name == last.Name {
@@ -123,11 +118,11 @@ func TestAMarkedMachineGoesFirst(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 3)
-	f.create(set)
+	f.MustCreate(set)
 	machines := f.awaitReplicas(set, 3)
 	marked := machines[slices.Sorted(maps.Keys(machines))[2]]
-	f.change(marked, `{"metadata":{"annotations":{"cluster.x-k8s.io/delete-machine":""}}}`)
-	f.change(set, `{"spec":{"template":{"spec":{"minReadySeconds":1}}}}`) // has the controller look again
+	f.MustPatch(marked, `{"metadata":{"annotations":{"cluster.x-k8s.io/delete-machine":""}}}`)
+	f.MustPatch(set, `{"spec":{"template":{"spec":{"minReadySeconds":1}}}}`) // has the controller look again
 	f.awaitReplicas(set, 3)
 	if len(f.machines()) != 3 {
 		t.Fatal("the annotation alone deleted a machine")
@@ -142,7 +137,7 @@ func TestTheScaleSubresource(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 1)
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 1)
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 2}}
 	if err := f.SubResource("scale").Update(t.Context(), set, client.WithSubResourceBody(scale)); err != nil {
@@ -160,18 +155,18 @@ func TestRestartWhileScaling(t *testing.T) {
 	reach := stage.Sandbox(t).Config
 	stop := f.manage(reach)
 	set := f.newSet("web", 0)
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 0)
 	f.scale(set, 50)
-	f.await("some machines", func() bool { return len(f.machines()) > 5 })
+	f.Eventually("some machines", func() bool { return len(f.machines()) > 5 })
 	stop()
 	stop = f.manage(reach)
 	if count := len(f.awaitReplicas(set, 50)); count != 50 {
 		t.Errorf("%d machines, not 50", count)
 	}
-	f.await("no leftovers", func() bool { return len(f.infrastructure()) == 50 })
+	f.Eventually("no leftovers", func() bool { return len(f.infrastructure()) == 50 })
 	f.scale(set, 7)
-	f.await("some machines less", func() bool { return len(f.machines()) < 50 })
+	f.Eventually("some machines less", func() bool { return len(f.machines()) < 50 })
 	stop()
 	f.manage(reach)
 	if count := len(f.awaitReplicas(set, 7)); count != 7 {

@@ -21,24 +21,24 @@ func TestCacheThatIsBehind(t *testing.T) {
 	f.manage(gate.Config(stage.Sandbox(t).Config))
 	t.Cleanup(gate.Open) // before the controller is stopped
 	first := f.newSet("first", 1)
-	f.create(first)
+	f.MustCreate(first)
 	f.awaitReplicas(first, 1) // so the watches are there
 
 	gate.Close()
 	set := f.newSet("web", 5)
-	f.create(set)
-	f.await("five machines", func() bool { return len(f.machines()) == 6 })
+	f.MustCreate(set)
+	f.Eventually("five machines", func() bool { return len(f.machines()) == 6 })
 	for generation := range 5 { // each has the controller look again
-		f.change(set, `{"spec":{"template":{"metadata":{"annotations":{"generation":"%d"}}}}}`, generation)
+		f.MustPatch(set, `{"spec":{"template":{"metadata":{"annotations":{"generation":"%d"}}}}}`, generation)
 		f.awaitReplicas(set, 5)
 		if count := len(f.machines()); count != 6 {
 			t.Fatalf("%d machines, not 6", count)
 		}
 	}
 	f.scale(set, 2)
-	f.await("two machines", func() bool { return len(living(f.machines())) == 3 })
+	f.Eventually("two machines", func() bool { return len(living(f.machines())) == 3 })
 	for generation := range 5 {
-		f.change(set, `{"spec":{"template":{"metadata":{"annotations":{"generation":"1%d"}}}}}`, generation)
+		f.MustPatch(set, `{"spec":{"template":{"metadata":{"annotations":{"generation":"1%d"}}}}}`, generation)
 		f.awaitSet(set, func(clusterv1.MachineSetStatus) bool { return true })
 		if count := len(living(f.machines())); count != 3 {
 			t.Fatalf("%d machines, not 3", count)
@@ -61,14 +61,14 @@ func TestOrphansOfWhichTheCacheKnowsNothing(t *testing.T) {
 	})))
 	t.Cleanup(gate.Open) // before the controller is stopped
 	set := f.newSet("web", 2)
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 2)
 	machinetest.AwaitCollector(t, f, f.newMachine("last", nil))
 	gate.Close()
-	f.delete(set, client.PropagationPolicy(metav1.DeletePropagationOrphan))
-	f.await("the controller deletes what it takes for its own", func() bool { return deletes.Load() > 0 })
+	f.MustDelete(set, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	f.Eventually("the controller deletes what it takes for its own", func() bool { return deletes.Load() > 0 })
 	gate.Open()
-	machinetest.AwaitGone(t, f, set, client.ObjectKeyFromObject(set))
+	f.AwaitGone(set)
 	if count := len(living(f.machines())); count != 2 {
 		t.Errorf("%d machines are left of 2 orphans", count)
 	}

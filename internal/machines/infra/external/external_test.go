@@ -5,11 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/infra/external"
@@ -20,56 +17,47 @@ import (
 
 var stage = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(stage.Run(m))
-}
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 func TestAMachineThatAPersonProvides(t *testing.T) {
-	c, namespace := stage.Client(t), stage.Namespace(t)
-	stage.Manage(t, namespace, external.SetupWithManager)
-	machine := &v1alpha1.ExternalMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m"}}
+	f := stage.NewFixture(t)
+	stage.Manage(t, f.Namespace, external.SetupWithManager)
+	machine := &v1alpha1.ExternalMachine{ObjectMeta: f.Meta("m")}
 	key := client.ObjectKeyFromObject(machine)
-	if err := c.Create(t.Context(), machine); err != nil {
-		t.Fatal(err)
-	}
+	f.MustCreate(machine)
 	waits := func(reason, message string) func(*v1alpha1.ExternalMachine) bool {
 		return func(m *v1alpha1.ExternalMachine) bool {
 			ready := meta.FindStatusCondition(m.Status.Conditions, "Ready")
 			return ready != nil && ready.Reason == reason && strings.HasPrefix(ready.Message, message)
 		}
 	}
-	machinetest.Await(t, c, machine, key, waits("WaitingForProviderID", "waiting for spec.providerID: "))
+	machinetest.Await(f, f, machine, key, waits("WaitingForProviderID", "waiting for spec.providerID: "))
 	if machine.Status.Initialization.Provisioned {
 		t.Error("it is provisioned without a machine")
 	}
 
-	patch(t, c, machine, func() {
+	patch(f, machine, func() {
 		machine.Spec.ProviderID = "rack://7"
 		machine.Spec.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.7"}}
 	})
-	machinetest.Await(t, c, machine, key, waits("Provided", "the machine runs as rack://7"))
+	machinetest.Await(f, f, machine, key, waits("Provided", "the machine runs as rack://7"))
 	if !machine.Status.Initialization.Provisioned || len(machine.Status.Addresses) != 1 {
 		t.Errorf("after it was provided: %+v", machine.Status)
 	}
 	machine.Spec.ProviderID = "rack://8"
-	if err := c.Update(t.Context(), machine); err == nil {
+	if err := f.Update(t.Context(), machine); err == nil {
 		t.Error("the providerID could be changed")
 	}
 
-	if err := c.Delete(t.Context(), machine); err != nil {
-		t.Fatal(err)
-	}
-	machinetest.Await(t, c, machine, key, waits("WaitingForTermination", "waiting for spec.terminated: "))
-	patch(t, c, machine, func() { machine.Spec.Terminated = true })
-	machinetest.AwaitGone(t, c, machine, key)
+	f.MustDelete(machine)
+	machinetest.Await(f, f, machine, key, waits("WaitingForTermination", "waiting for spec.terminated: "))
+	patch(f, machine, func() { machine.Spec.Terminated = true })
+	f.AwaitGone(machine)
 }
 
-func patch(t *testing.T, c client.Client, machine *v1alpha1.ExternalMachine, change func()) {
-	t.Helper()
+func patch(f *machinetest.Fixture, machine *v1alpha1.ExternalMachine, change func()) {
+	f.Helper()
 	before := machine.DeepCopy()
 	change()
-	if err := c.Patch(t.Context(), machine, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	f.Must(f.Patch(f.Context(), machine, client.MergeFrom(before)))
 }

@@ -17,65 +17,59 @@ import (
 )
 
 // own makes a Machine of Cluster API, and has an object belong to it, as the controller of Machines does.
-func own(t *testing.T, c client.Client, object client.Object) {
-	t.Helper()
+func own(f *machinetest.Fixture, object client.Object) {
+	f.Helper()
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), GenerateName: "owner-"}}
 	machine.Spec.ClusterName = "c"
 	machine.Spec.Bootstrap.DataSecretName = ptr.To("secret")
 	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
 		APIGroup: v1alpha1.GroupVersion.Group, Kind: "KwokMachine", Name: object.GetName(),
 	}
-	create(t, c, machine)
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-		t.Fatal(err)
-	}
+	f.MustCreate(machine)
+	f.MustGet(object)
 	before := object.DeepCopyObject().(client.Object)
 	object.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))})
-	if err := c.Patch(t.Context(), object, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	f.Must(f.Patch(f.Context(), object, client.MergeFrom(before)))
 }
 
 // A set of Cluster API makes infrastructure before the Machine that it is for.
 func TestAKwokMachineWaitsForItsMachine(t *testing.T) {
-	c, namespace := stage.Client(t), stage.Namespace(t)
-	stage.Manage(t, namespace, kwok.SetupWithManager)
-	machine := machineIn(namespace, "cloned", v1alpha1.KwokMachineSpec{})
+	f := stage.NewFixture(t)
+	stage.Manage(t, f.Namespace, kwok.SetupWithManager)
+	machine := machineIn(f.Namespace, "cloned", v1alpha1.KwokMachineSpec{})
 	machine.Labels = map[string]string{clusterv1.ClusterNameLabel: "c"}
 	key, node := client.ObjectKeyFromObject(machine), client.ObjectKey{Name: machine.Name}
-	create(t, c, machine)
-	machinetest.Await(t, c, machine, key, isReady("WaitingForMachine"))
-	if err := c.Get(t.Context(), node, &corev1.Node{}); client.IgnoreNotFound(err) != nil || err == nil {
+	f.MustCreate(machine)
+	machinetest.Await(f, f, machine, key, isReady("WaitingForMachine"))
+	if err := f.Get(t.Context(), node, &corev1.Node{}); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("there is a Node: %v", err)
 	}
-	own(t, c, machine)
-	machinetest.Await(t, c, machine, key, isReady("Running"))
-	remove(t, c, machine)
-	machinetest.AwaitGone(t, c, machine, key)
-	if err := c.Get(t.Context(), node, &corev1.Node{}); err != nil {
+	own(f, machine)
+	machinetest.Await(f, f, machine, key, isReady("Running"))
+	f.MustDelete(machine)
+	f.AwaitGone(machine)
+	if err := f.Get(t.Context(), node, &corev1.Node{}); err != nil {
 		t.Errorf("its Node, which the controller of Machines deletes: %v", err)
 	}
 }
 
 func TestAKwokConfigMakesASecret(t *testing.T) {
-	c, namespace := stage.Client(t), stage.Namespace(t)
-	stage.Manage(t, namespace, kwok.SetupConfigsWithManager)
+	f := stage.NewFixture(t)
+	stage.Manage(t, f.Namespace, kwok.SetupConfigsWithManager)
 	config := &v1alpha1.KwokConfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", Labels: map[string]string{clusterv1.ClusterNameLabel: "c"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "a", Labels: map[string]string{clusterv1.ClusterNameLabel: "c"}},
 		Spec:       v1alpha1.KwokConfigSpec{Data: "#cloud-config"},
 	}
 	key := client.ObjectKeyFromObject(config)
-	create(t, c, config)
-	machinetest.Await(t, c, config, key, func(k *v1alpha1.KwokConfig) bool {
+	f.MustCreate(config)
+	machinetest.Await(f, f, config, key, func(k *v1alpha1.KwokConfig) bool {
 		ready := meta.FindStatusCondition(k.Status.Conditions, "Ready")
 		return ready != nil && ready.Reason == "WaitingForMachine" && !k.Status.Initialization.DataSecretCreated
 	})
-	own(t, c, config)
-	machinetest.Await(t, c, config, key, func(k *v1alpha1.KwokConfig) bool { return k.Status.Initialization.DataSecretCreated })
+	own(f, config)
+	machinetest.Await(f, f, config, key, func(k *v1alpha1.KwokConfig) bool { return k.Status.Initialization.DataSecretCreated })
 	secret := &corev1.Secret{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: config.Status.DataSecretName}, secret); err != nil {
-		t.Fatal(err)
-	}
+	f.Must(f.Get(t.Context(), f.Key(config.Status.DataSecretName), secret))
 	if string(secret.Data["value"]) != "#cloud-config" || secret.Type != clusterv1.ClusterSecretType ||
 		secret.Labels[clusterv1.ClusterNameLabel] != "c" || !metav1.IsControlledBy(secret, config) {
 		t.Errorf("the Secret: %+v", secret)
@@ -83,20 +77,20 @@ func TestAKwokConfigMakesASecret(t *testing.T) {
 }
 
 func TestTemplatesStayAsTheyAre(t *testing.T) {
-	c, namespace := stage.Client(t), stage.Namespace(t)
-	template := &v1alpha1.KwokMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "t"}}
+	f := stage.NewFixture(t)
+	template := &v1alpha1.KwokMachineTemplate{ObjectMeta: f.Meta("t")}
 	template.Spec.Template.Spec.Node.KubeletVersion = "v1.36.0"
-	create(t, c, template)
+	f.MustCreate(template)
 	template.Spec.Template.Spec.Node.KubeletVersion = "v1.37.0"
-	if err := c.Update(t.Context(), template); err == nil || !strings.Contains(err.Error(), "make another KwokMachineTemplate") {
+	if err := f.Update(t.Context(), template); err == nil || !strings.Contains(err.Error(), "make another KwokMachineTemplate") {
 		t.Errorf("a change of a template: %v", err)
 	}
-	named := &v1alpha1.KwokMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "named"}}
+	named := &v1alpha1.KwokMachineTemplate{ObjectMeta: f.Meta("named")}
 	named.Spec.Template.Spec.ProviderID = "kwok://a"
-	if err := c.Create(t.Context(), named); err == nil || !strings.Contains(err.Error(), "is for one machine") {
+	if err := f.Create(t.Context(), named); err == nil || !strings.Contains(err.Error(), "is for one machine") {
 		t.Errorf("a template with a providerID: %v", err)
 	}
-	external := &v1alpha1.ExternalMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "t"}}
+	external := &v1alpha1.ExternalMachineTemplate{ObjectMeta: f.Meta("t")}
 	external.Spec.Template.Spec.Description = "a blade"
-	create(t, c, external)
+	f.MustCreate(external)
 }

@@ -6,11 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/infra"
@@ -22,28 +20,11 @@ import (
 
 var stage = machinetest.New(sandbox.Options{})
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(stage.Run(m))
-}
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 // machineIn returns a KwokMachine with a name that no Node has.
 func machineIn(namespace, name string, spec v1alpha1.KwokMachineSpec) *v1alpha1.KwokMachine {
 	return &v1alpha1.KwokMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace + "-" + name}, Spec: spec}
-}
-
-func create(t *testing.T, c client.Client, object client.Object) {
-	t.Helper()
-	if err := c.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func remove(t *testing.T, c client.Client, object client.Object) {
-	t.Helper()
-	if err := c.Delete(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // isReady waits for a reason of the condition Ready.
@@ -55,20 +36,21 @@ func isReady(reason string) func(*v1alpha1.KwokMachine) bool {
 }
 
 func TestMachinesOfNodes(t *testing.T) {
-	c, namespace := stage.Client(t), stage.Namespace(t)
-	stage.Manage(t, namespace, kwok.SetupWithManager)
+	f := stage.NewFixture(t)
+	stage.Manage(t, f.Namespace, kwok.SetupWithManager)
 
 	t.Run("a machine runs and ends, and its Node stays for the controller of machines", func(t *testing.T) {
-		machine := machineIn(namespace, "a", v1alpha1.KwokMachineSpec{Node: v1alpha1.KwokNode{
+		f := f.In(t)
+		machine := machineIn(f.Namespace, "a", v1alpha1.KwokMachineSpec{Node: v1alpha1.KwokNode{
 			Labels: map[string]string{"node-role.kubernetes.io/worker": ""},
 			Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}},
 		}})
 		machine.Annotations = map[string]string{infra.UIDAnnotation: "some"}
 		key, node := client.ObjectKeyFromObject(machine), client.ObjectKey{Name: machine.Name}
-		create(t, c, machine)
-		machinetest.Await(t, c, machine, key, isReady("Running"))
-		existing := machinetest.Await(t, c, &corev1.Node{}, node, func(n *corev1.Node) bool { return len(n.Status.Conditions) > 0 })
-		if want := "kwok://" + namespace + "/" + machine.Name; existing.Spec.ProviderID != want || machine.Spec.ProviderID != want {
+		f.MustCreate(machine)
+		machinetest.Await(f, f, machine, key, isReady("Running"))
+		existing := machinetest.Await(f, f, &corev1.Node{}, node, func(n *corev1.Node) bool { return len(n.Status.Conditions) > 0 })
+		if want := "kwok://" + f.Namespace + "/" + machine.Name; existing.Spec.ProviderID != want || machine.Spec.ProviderID != want {
 			t.Errorf("providerID %s of the Node, %s of the machine, want %s", existing.Spec.ProviderID, machine.Spec.ProviderID, want)
 		}
 		if existing.Status.Addresses[0] != machine.Status.Addresses[0] || !machine.Status.Initialization.Provisioned {
@@ -77,78 +59,79 @@ func TestMachinesOfNodes(t *testing.T) {
 		if _, ok := existing.Labels["node-role.kubernetes.io/worker"]; !ok || len(existing.Spec.Taints) == 0 {
 			t.Errorf("the Node has labels %v and taints %v", existing.Labels, existing.Spec.Taints)
 		}
-		remove(t, c, machine)
-		machinetest.AwaitGone(t, c, machine, key)
-		if err := c.Get(t.Context(), node, existing); err != nil {
+		f.MustDelete(machine)
+		f.AwaitGone(machine)
+		if err := f.Get(t.Context(), node, existing); err != nil {
 			t.Errorf("its Node: %v", err)
 		}
 	})
 
 	t.Run("the Node of a machine that was made by hand goes with it", func(t *testing.T) {
-		machine := machineIn(namespace, "hand", v1alpha1.KwokMachineSpec{})
-		create(t, c, machine)
-		machinetest.Await(t, c, machine, client.ObjectKeyFromObject(machine), isReady("Running"))
-		remove(t, c, machine)
-		machinetest.AwaitGone(t, c, &corev1.Node{}, client.ObjectKey{Name: machine.Name})
+		f := f.In(t)
+		machine := machineIn(f.Namespace, "hand", v1alpha1.KwokMachineSpec{})
+		f.MustCreate(machine)
+		machinetest.Await(f, f, machine, client.ObjectKeyFromObject(machine), isReady("Running"))
+		f.MustDelete(machine)
+		machinetest.AwaitGone(f, f, &corev1.Node{}, client.ObjectKey{Name: machine.Name})
 	})
 
 	t.Run("a Node of another is left alone", func(t *testing.T) {
-		machine := machineIn(namespace, "taken", v1alpha1.KwokMachineSpec{})
+		f := f.In(t)
+		machine := machineIn(f.Namespace, "taken", v1alpha1.KwokMachineSpec{})
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name}, Spec: corev1.NodeSpec{ProviderID: "other://1"}}
-		create(t, c, node)
-		create(t, c, machine)
-		machinetest.Await(t, c, machine, client.ObjectKeyFromObject(machine), isReady("NodeTaken"))
-		remove(t, c, machine)
-		machinetest.AwaitGone(t, c, machine, client.ObjectKeyFromObject(machine))
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+		f.MustCreate(node)
+		f.MustCreate(machine)
+		machinetest.Await(f, f, machine, client.ObjectKeyFromObject(machine), isReady("NodeTaken"))
+		f.MustDelete(machine)
+		f.AwaitGone(machine)
+		if err := f.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
 			t.Errorf("its Node: %v", err)
 		}
 	})
 
 	t.Run("failures", func(t *testing.T) {
-		fails := machineIn(namespace, "fails", v1alpha1.KwokMachineSpec{StartFailure: &v1alpha1.StartFailure{Message: "no room"}})
-		retries := machineIn(namespace, "retries",
+		f := f.In(t)
+		fails := machineIn(f.Namespace, "fails", v1alpha1.KwokMachineSpec{StartFailure: &v1alpha1.StartFailure{Message: "no room"}})
+		retries := machineIn(f.Namespace, "retries",
 			v1alpha1.KwokMachineSpec{StartFailure: &v1alpha1.StartFailure{Message: "no room", Times: 2}})
-		slow := machineIn(namespace, "slow", v1alpha1.KwokMachineSpec{StartAfter: metav1.Duration{Duration: time.Hour}})
-		vanishes := machineIn(namespace, "vanishes", v1alpha1.KwokMachineSpec{VanishAfter: &metav1.Duration{}})
-		stays := machineIn(namespace, "stays", v1alpha1.KwokMachineSpec{NeverDeletes: true})
+		slow := machineIn(f.Namespace, "slow", v1alpha1.KwokMachineSpec{StartAfter: metav1.Duration{Duration: time.Hour}})
+		vanishes := machineIn(f.Namespace, "vanishes", v1alpha1.KwokMachineSpec{VanishAfter: &metav1.Duration{}})
+		stays := machineIn(f.Namespace, "stays", v1alpha1.KwokMachineSpec{NeverDeletes: true})
 		for _, machine := range []*v1alpha1.KwokMachine{fails, retries, slow, vanishes, stays} {
-			create(t, c, machine)
+			f.MustCreate(machine)
 		}
 		for machine, reason := range map[*v1alpha1.KwokMachine]string{fails: "StartFailed", retries: "Running", slow: "Starting", stays: "Running"} {
-			machinetest.Await(t, c, machine, client.ObjectKeyFromObject(machine), isReady(reason))
+			machinetest.Await(f, f, machine, client.ObjectKeyFromObject(machine), isReady(reason))
 		}
 		if retries.Status.StartFailures != 2 {
 			t.Errorf("it failed %d times", retries.Status.StartFailures)
 		}
-		machinetest.AwaitGone(t, c, vanishes, client.ObjectKeyFromObject(vanishes))
-		remove(t, c, stays)
-		machinetest.Await(t, c, stays, client.ObjectKeyFromObject(stays), isReady("NeverDeletes"))
+		f.AwaitGone(vanishes)
+		f.MustDelete(stays)
+		machinetest.Await(f, f, stays, client.ObjectKeyFromObject(stays), isReady("NeverDeletes"))
 		before := stays.DeepCopy()
 		stays.Spec.NeverDeletes = false
-		if err := c.Patch(t.Context(), stays, client.MergeFrom(before)); err != nil {
-			t.Fatal(err)
-		}
-		machinetest.AwaitGone(t, c, stays, client.ObjectKeyFromObject(stays))
+		f.Must(f.Patch(t.Context(), stays, client.MergeFrom(before)))
+		f.AwaitGone(stays)
 	})
 }
 
 // Addresses are chosen by workers side by side, and again after a restart.
 func TestAddressesAreUnique(t *testing.T) {
-	c, namespace := stage.Client(t), stage.Namespace(t)
-	stop := stage.Manage(t, namespace, kwok.SetupWithManager)
+	f := stage.NewFixture(t)
+	stop := stage.Manage(t, f.Namespace, kwok.SetupWithManager)
 	owners := map[string]string{}
 	const half = 40
 	for i := range 2 * half {
-		create(t, c, machineIn(namespace, fmt.Sprint("many-", i), v1alpha1.KwokMachineSpec{}))
+		f.MustCreate(machineIn(f.Namespace, fmt.Sprint("many-", i), v1alpha1.KwokMachineSpec{}))
 		if i == half {
 			stop()
-			stage.Manage(t, namespace, kwok.SetupWithManager)
+			stage.Manage(t, f.Namespace, kwok.SetupWithManager)
 		}
 	}
 	for i := range 2 * half {
-		machine := machineIn(namespace, fmt.Sprint("many-", i), v1alpha1.KwokMachineSpec{})
-		machinetest.Await(t, c, machine, client.ObjectKeyFromObject(machine), isReady("Running"))
+		machine := machineIn(f.Namespace, fmt.Sprint("many-", i), v1alpha1.KwokMachineSpec{})
+		machinetest.Await(f, f, machine, client.ObjectKeyFromObject(machine), isReady("Running"))
 		address := machine.Status.Addresses[0].Address
 		if other := owners[address]; other != "" {
 			t.Errorf("%s and %s have the address %s", machine.Name, other, address)

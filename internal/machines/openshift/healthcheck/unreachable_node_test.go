@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,24 +22,23 @@ import (
 // like any other.
 func TestSilentNode(t *testing.T) {
 	t.Parallel()
-	namespace, c := stage.Namespace(t), stage.Client(t)
-	owner := &machinev1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}}
-	must(t, c.Create(t.Context(), owner))
+	f := stage.NewFixture(t)
+	owner := addOwner(f)
 	const timeout = 5 * time.Second
 	check := &machinev1beta1.MachineHealthCheck{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+		ObjectMeta: f.Meta("web"),
 		Spec: machinev1beta1.MachineHealthCheckSpec{UnhealthyConditions: []machinev1beta1.UnhealthyCondition{
 			{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Timeout: metav1.Duration{Duration: timeout}},
 		}},
 	}
-	must(t, c.Create(t.Context(), check))
-	stage.ManageIn(t, namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
+	f.MustCreate(check)
+	stage.ManageIn(t, f.Namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
 		return errors.Join(
 			openshift.SetupWithManager(t.Context(), mgr, openshift.MachineOptions{LongestWait: time.Second}),
 			new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr),
 		)
 	})
-	m := newMachine(t, namespace, "web-0", owner, func(m *machinev1beta1.Machine) {
+	m := addMachine(f, "web-0", owner, func(m *machinev1beta1.Machine) {
 		m.Spec.ProviderSpec.Value = &runtime.RawExtension{
 			Raw: []byte(`{"apiVersion":"infrastructure.runlevel.dev/v1alpha1","kind":"ExternalMachine"}`),
 		}
@@ -49,7 +47,7 @@ func TestSilentNode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Status.NodeRef.Name}}
 	awaitReady := func(status corev1.ConditionStatus) (since time.Time) {
 		t.Helper()
-		machinetest.Await(t, c, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool {
+		machinetest.Await(f, f, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool {
 			for _, nodeCondition := range n.Status.Conditions {
 				if nodeCondition.Type == corev1.NodeReady && nodeCondition.Status == status {
 					since = nodeCondition.LastTransitionTime.Time
@@ -60,24 +58,24 @@ func TestSilentNode(t *testing.T) {
 		return since
 	}
 	awaitReady(corev1.ConditionTrue)
-	machinetest.Await(t, c, check, client.ObjectKeyFromObject(check), func(check *machinev1beta1.MachineHealthCheck) bool {
+	machinetest.Await(f, f, check, client.ObjectKeyFromObject(check), func(check *machinev1beta1.MachineHealthCheck) bool {
 		return check.Status.CurrentHealthy != nil && *check.Status.CurrentHealthy == 1
 	})
 
-	must(t, sandbox.SilenceNode(t.Context(), stage.SharedSandbox.Client(t), node.Name))
+	f.Must(sandbox.SilenceNode(t.Context(), stage.SharedSandbox.Client(t), node.Name))
 	silent := awaitReady(corev1.ConditionUnknown)
-	m = stage.AwaitMachine(t, namespace, "web-0", func(m *machinev1beta1.Machine) bool { return m.DeletionTimestamp != nil })
+	m = stage.AwaitMachine(t, f.Namespace, "web-0", func(m *machinev1beta1.Machine) bool { return m.DeletionTimestamp != nil })
 	if after := m.DeletionTimestamp.Sub(silent); after < timeout {
 		t.Errorf("the machine is deleted %s after its node fell silent, want %s", after, timeout)
 	}
-	m = stage.AwaitMachine(t, namespace, "web-0", func(m *machinev1beta1.Machine) bool {
+	m = stage.AwaitMachine(t, f.Namespace, "web-0", func(m *machinev1beta1.Machine) bool {
 		return m.Status.Phase != nil && *m.Status.Phase == machinev1beta1.PhaseDeleting
 	})
-	must(t, c.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+	f.MustGet(node)
 	if node.Spec.Unschedulable || len(m.Status.Conditions) == 0 || m.Status.Conditions[0].Reason != machinev1beta1.MachineHookPresent {
 		t.Errorf("a hook holds the machine, its node is cordoned: %t, and its conditions are %+v", node.Spec.Unschedulable, m.Status.Conditions)
 	}
-	must(t, c.Patch(t.Context(), m, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"lifecycleHooks":null}}`))))
-	machinetest.AwaitGone(t, c, m, client.ObjectKeyFromObject(m))
-	machinetest.AwaitGone(t, c, node, client.ObjectKeyFromObject(node))
+	f.MustPatch(m, `{"spec":{"lifecycleHooks":null}}`)
+	f.AwaitGone(m)
+	f.AwaitGone(node)
 }

@@ -14,15 +14,13 @@ import (
 // newMachine returns one that a MachineSet of that name selects.
 func (f *field) newMachine(name, set string) *machinev1beta1.Machine {
 	return &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: f.namespace, Name: name, Labels: map[string]string{"set": set},
+		Namespace: f.Namespace, Name: name, Labels: map[string]string{"set": set},
 	}}
 }
 
 func (f *field) ownerOf(machine *machinev1beta1.Machine) string {
-	f.t.Helper()
-	if err := f.Get(f.t.Context(), client.ObjectKeyFromObject(machine), machine); err != nil {
-		f.t.Fatal(err)
-	}
+	f.Helper()
+	f.MustGet(machine)
 	if owner := metav1.GetControllerOf(machine); owner != nil {
 		return owner.Name
 	}
@@ -33,12 +31,12 @@ func TestAdoption(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	early, foreign, other := f.newMachine("early", "web"), f.newMachine("foreign", "web"), f.newMachine("other", "db")
-	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "owner"}}
-	f.create(owner)
+	owner := &corev1.ConfigMap{ObjectMeta: f.Meta("owner")}
+	f.MustCreate(owner)
 	foreign.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
-	f.create(early, foreign, other)
+	f.MustCreate(early, foreign, other)
 	set := f.newSet("web", 2)
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 2)
 	if count := len(f.machines()); count != 4 { // one was made
 		t.Errorf("%d machines, not 4", count)
@@ -49,11 +47,11 @@ func TestAdoption(t *testing.T) {
 		}
 	}
 	// One machine too many: a machine of another controller is never the one that goes.
-	f.change(early, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`)
-	f.change(foreign, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`)
+	f.MustPatch(early, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`)
+	f.MustPatch(foreign, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`)
 	late := f.newMachine("late", "web")
-	f.create(late)
-	f.await("the marked machine goes", func() bool { return !names(f.machines())["early"] })
+	f.MustCreate(late)
+	f.Eventually("the marked machine goes", func() bool { return !names(f.machines())["early"] })
 	f.awaitReplicas(set, 2)
 	if left := names(f.machines()); !left["foreign"] || !left["late"] || len(left) != 4 {
 		t.Errorf("these are left: %v", left)
@@ -64,14 +62,14 @@ func TestRelease(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 2)
-	f.create(set)
+	f.MustCreate(set)
 	released := &f.awaitReplicas(set, 2)[0]
-	f.change(released, `{"metadata":{"labels":{"set":"quarantine"}}}`)
-	f.await("a replacement", func() bool { return len(f.machines()) == 3 && f.ownerOf(released) == "" })
+	f.MustPatch(released, `{"metadata":{"labels":{"set":"quarantine"}}}`)
+	f.Eventually("a replacement", func() bool { return len(f.machines()) == 3 && f.ownerOf(released) == "" })
 	f.awaitReplicas(set, 2)
 
-	f.delete(set)
-	f.await("the others go with their set", func() bool { return len(f.machines()) == 1 })
+	f.MustDelete(set)
+	f.Eventually("the others go with their set", func() bool { return len(f.machines()) == 1 })
 	if f.ownerOf(released) != "" || released.DeletionTimestamp != nil {
 		t.Errorf("the machine that was released is to stay: %+v", released.ObjectMeta)
 	}
@@ -82,11 +80,11 @@ func TestOverlappingSelectors(t *testing.T) {
 	f := newField(t)
 	first, second := f.newSet("first", 3), f.newSet("second", 2)
 	second.Spec.Selector, second.Spec.Template.Labels = first.Spec.Selector, first.Spec.Template.Labels
-	f.create(first, second)
+	f.MustCreate(first, second)
 	f.awaitReplicas(first, 3)
 	f.awaitReplicas(second, 2)
-	f.create(f.newMachine("orphan", "first")) // both want it, one gets it and has one too many
-	f.await("the orphan is taken", func() bool {
+	f.MustCreate(f.newMachine("orphan", "first")) // both want it, one gets it and has one too many
+	f.Eventually("the orphan is taken", func() bool {
 		for _, m := range living(f.machines()) {
 			if metav1.GetControllerOf(&m) == nil {
 				return false
@@ -111,20 +109,20 @@ func TestDeletionOfASet(t *testing.T) {
 			t.Parallel()
 			f := newField(t)
 			set := f.newSet("web", 3)
-			f.create(set)
+			f.MustCreate(set)
 			machines := f.awaitReplicas(set, 3)
 			for i := range machines { // a hook holds each
-				f.change(&machines[i], `{"metadata":{"finalizers":[%q]}}`, hold)
+				f.MustPatch(&machines[i], `{"metadata":{"finalizers":[%q]}}`, hold)
 			}
 			machinetest.AwaitCollector(t, f, f.newMachine("last", ""))
-			f.delete(set, client.PropagationPolicy(policy))
+			f.MustDelete(set, client.PropagationPolicy(policy))
 			if policy == metav1.DeletePropagationOrphan {
-				f.awaitGone(set)
+				f.AwaitGone(set)
 				if left := living(f.machines()); len(left) != 3 || f.ownerOf(&left[0]) != "" {
 					t.Errorf("%d machines are left, owned by %q", len(left), f.ownerOf(&left[0]))
 				}
 			} else {
-				f.await("all are deleting, and held", func() bool { return len(living(f.machines())) == 0 })
+				f.Eventually("all are deleting, and held", func() bool { return len(living(f.machines())) == 0 })
 				if count := len(f.machines()); count != 3 {
 					t.Errorf("%d machines, not 3: none is to be replaced, none to slip its hook", count)
 				}
@@ -134,11 +132,11 @@ func TestDeletionOfASet(t *testing.T) {
 				t.Errorf("the set is there: %t", exists)
 			}
 			for i := range machines {
-				f.change(&machines[i], `{"metadata":{"finalizers":null}}`)
+				f.MustPatch(&machines[i], `{"metadata":{"finalizers":null}}`)
 			}
 			if policy != metav1.DeletePropagationOrphan {
-				f.await("no machine is left", func() bool { return len(f.machines()) == 0 })
-				f.awaitGone(set)
+				f.Eventually("no machine is left", func() bool { return len(f.machines()) == 0 })
+				f.AwaitGone(set)
 			}
 		})
 	}

@@ -30,12 +30,12 @@ func TestMachinesAreMadeOfTheTemplate(t *testing.T) {
 		},
 		ProviderSpec: machinev1beta1.ProviderSpec{Value: &runtime.RawExtension{Raw: []byte(`{"kind":"KwokMachine"}`)}},
 	}
-	f.create(set)
+	f.MustCreate(set)
 	made := f.awaitReplicas(set, 2)
 	if len(made) != 2 {
 		t.Fatalf("%d machines", len(made))
 	}
-	f.await("an event", func() bool { return len(f.eventsOf(set, "SuccessfulCreate")) > 0 })
+	f.Eventually("an event", func() bool { return len(f.eventsOf(set, "SuccessfulCreate")) > 0 })
 	created := slices.Sorted(maps.Keys(names(made)))
 	if notes := f.eventsOf(set, "SuccessfulCreate"); !slices.Equal(notes, []string{"Created machines: " + strings.Join(created, ", ")}) {
 		t.Errorf("the events say %q, and the machines are %q", notes, created)
@@ -68,7 +68,7 @@ func TestReplicasAreOneByDefault(t *testing.T) {
 	f := newField(t)
 	set := f.newSet("web", 0)
 	set.Spec.Replicas = nil
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 1)
 }
 
@@ -77,7 +77,7 @@ func TestScaleSubresource(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 1)
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 1)
 	for _, replicas := range []int32{4, 0, 2} {
 		scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
@@ -98,7 +98,7 @@ func TestA11DeletingMachineIsReplacedAtOnce(t *testing.T) {
 	f := newField(t)
 	set := f.newSet("web", 3)
 	set.Spec.Template.Spec.LifecycleHooks.PreDrain = []machinev1beta1.LifecycleHook{{Name: "MigrateApp", Owner: "app-operator"}}
-	f.create(set)
+	f.MustCreate(set)
 	machines := f.awaitReplicas(set, 3)
 	for i := range machines {
 		f.nodeOf(&machines[i], corev1.ConditionTrue, time.Hour)
@@ -106,17 +106,17 @@ func TestA11DeletingMachineIsReplacedAtOnce(t *testing.T) {
 	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool { return s.ReadyReplicas == 3 })
 
 	held := &machines[1]
-	f.change(held, `{"metadata":{"finalizers":[%q]}}`, hold)
-	f.delete(held)
-	f.await("a fourth machine", func() bool { return len(f.machines()) == 4 })
+	f.MustPatch(held, `{"metadata":{"finalizers":[%q]}}`, hold)
+	f.MustDelete(held)
+	f.Eventually("a fourth machine", func() bool { return len(f.machines()) == 4 })
 	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool { return s.Replicas == 3 && s.ReadyReplicas == 2 })
 	for _, m := range living(f.machines()) {
 		if diff := cmp.Diff(set.Spec.Template.Spec.LifecycleHooks, m.Spec.LifecycleHooks); diff != "" {
 			t.Errorf("%s does not have the template's hooks (-want +got):\n%s", m.Name, diff)
 		}
 	}
-	f.change(held, `{"metadata":{"finalizers":null}}`)
-	f.await("the held machine is gone", func() bool { return len(f.machines()) == 3 })
+	f.MustPatch(held, `{"metadata":{"finalizers":null}}`)
+	f.Eventually("the held machine is gone", func() bool { return len(f.machines()) == 3 })
 }
 
 // As the cluster autoscaler does: it annotates a machine, and scales down then.
@@ -127,15 +127,15 @@ func TestA12MarkedMachineGoesFirst(t *testing.T) {
 			t.Parallel()
 			f := newField(t)
 			set := f.newSet("web", 5)
-			f.create(set)
+			f.MustCreate(set)
 			machines := f.awaitReplicas(set, 5)
 			for i := range machines {
 				f.nodeOf(&machines[i], corev1.ConditionTrue, time.Hour)
 			}
 			for replicas := 4; replicas > 1; replicas-- {
 				marked, unmarked := &machines[len(machines)-1], &machines[0]
-				f.change(unmarked, `{"metadata":{"annotations":{%q:""}}}`, annotation) // means nothing
-				f.change(marked, `{"metadata":{"annotations":{%q:"yes"}}}`, annotation)
+				f.MustPatch(unmarked, `{"metadata":{"annotations":{%q:""}}}`, annotation) // means nothing
+				f.MustPatch(marked, `{"metadata":{"annotations":{%q:"yes"}}}`, annotation)
 				f.scale(set, replicas)
 				machines = f.awaitReplicas(set, replicas)
 				if left := names(machines); left[marked.Name] || !left[unmarked.Name] || len(left) != replicas {
@@ -143,8 +143,8 @@ func TestA12MarkedMachineGoesFirst(t *testing.T) {
 				}
 			}
 			// The annotation alone deletes nothing.
-			f.change(&machines[0], `{"metadata":{"annotations":{%q:"yes"}}}`, annotation)
-			f.change(set, `{"metadata":{"labels":{"looked":"again"}},"spec":{"minReadySeconds":1}}`)
+			f.MustPatch(&machines[0], `{"metadata":{"annotations":{%q:"yes"}}}`, annotation)
+			f.MustPatch(set, `{"metadata":{"labels":{"looked":"again"}},"spec":{"minReadySeconds":1}}`)
 			if left := f.awaitReplicas(set, 2); len(left) != 2 {
 				t.Errorf("%d machines are left", len(left))
 			}
@@ -157,7 +157,7 @@ func TestMinReadySeconds(t *testing.T) {
 	f := newField(t)
 	set := f.newSet("web", 3)
 	set.Spec.MinReadySeconds = 3600
-	f.create(set)
+	f.MustCreate(set)
 	machines := f.awaitReplicas(set, 3)
 	f.nodeOf(&machines[0], corev1.ConditionTrue, 2*time.Hour)
 	f.nodeOf(&machines[1], corev1.ConditionTrue, time.Minute)
@@ -167,9 +167,9 @@ func TestMinReadySeconds(t *testing.T) {
 		}
 	}
 	f.awaitSet(set, isReady(2, 1))
-	f.change(set, `{"spec":{"minReadySeconds":63}}`) // over in 3 s, with nothing that tells of it
+	f.MustPatch(set, `{"spec":{"minReadySeconds":63}}`) // over in 3 s, with nothing that tells of it
 	f.awaitSet(set, isReady(2, 2))
-	f.change(set, `{"spec":{"template":{"metadata":{"labels":{"version":"2"}}}}}`)
+	f.MustPatch(set, `{"spec":{"template":{"metadata":{"labels":{"version":"2"}}}}}`)
 	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool { return s.FullyLabeledReplicas == 0 && s.Replicas == 3 })
 }
 
@@ -177,10 +177,10 @@ func TestReadinessOfNodesIsFollowed(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 1)
-	f.create(set)
+	f.MustCreate(set)
 	machines := f.awaitReplicas(set, 1)
 	node := f.nodeOf(&machines[0], corev1.ConditionTrue, time.Hour)
 	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool { return s.ReadyReplicas == 1 && s.AvailableReplicas == 1 })
-	f.delete(node)
+	f.MustDelete(node)
 	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool { return s.ReadyReplicas == 0 && s.Replicas == 1 })
 }

@@ -6,9 +6,7 @@ import (
 	"time"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestRestartWhileScaling(t *testing.T) {
@@ -17,10 +15,10 @@ func TestRestartWhileScaling(t *testing.T) {
 	reach := stage.Sandbox(t).Config
 	stop := f.manage(reach)
 	set := f.newSet("web", 0)
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 0)
 	f.scale(set, 50)
-	f.await("some machines", func() bool { return len(f.machines()) > 5 })
+	f.Eventually("some machines", func() bool { return len(f.machines()) > 5 })
 	stop()
 	stop = f.manage(reach)
 	f.awaitReplicas(set, 50)
@@ -28,7 +26,7 @@ func TestRestartWhileScaling(t *testing.T) {
 		t.Errorf("%d machines, not 50", count)
 	}
 	f.scale(set, 7)
-	f.await("some machines less", func() bool { return len(f.machines()) < 50 })
+	f.Eventually("some machines less", func() bool { return len(f.machines()) < 50 })
 	stop()
 	f.manage(reach)
 	f.awaitReplicas(set, 7)
@@ -41,9 +39,9 @@ func TestEditWhileScaling(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 60)
-	f.create(set)
-	f.await("some machines", func() bool { return len(f.machines()) > 3 })
-	f.change(set, `{"spec":{"replicas":12,"template":{"metadata":{"annotations":{"version":"2"}}}}}`)
+	f.MustCreate(set)
+	f.Eventually("some machines", func() bool { return len(f.machines()) > 3 })
+	f.MustPatch(set, `{"spec":{"replicas":12,"template":{"metadata":{"annotations":{"version":"2"}}}}}`)
 	f.awaitReplicas(set, 12)
 	f.scale(set, 100)
 	newest := f.awaitReplicas(set, 100)
@@ -60,16 +58,10 @@ func TestEditWhileScaling(t *testing.T) {
 
 // eventsOf returns the notes of a set's events of one reason.
 func (f *field) eventsOf(set *machinev1beta1.MachineSet, reason string) []string {
-	f.t.Helper()
-	var list eventsv1.EventList
-	if err := f.List(f.t.Context(), &list, client.InNamespace(f.namespace)); err != nil {
-		f.t.Fatal(err)
-	}
+	f.Helper()
 	var notes []string
-	for _, event := range list.Items {
-		if event.Regarding.UID == set.UID && event.Reason == reason {
-			notes = append(notes, event.Note)
-		}
+	for _, event := range f.Events(set.Name, reason) {
+		notes = append(notes, event.Note)
 	}
 	return notes
 }
@@ -78,23 +70,23 @@ func TestInvalidSetTouchesNoMachine(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 2)
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 2)
-	f.change(set, `{"spec":{"replicas":5,"template":{"metadata":{"labels":{"set":"other"}}}}}`)
+	f.MustPatch(set, `{"spec":{"replicas":5,"template":{"metadata":{"labels":{"set":"other"}}}}}`)
 	invalid := f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool { return s.ErrorReason != nil })
 	const want = `spec.selector "set=web" does not match the labels in spec.template.metadata.labels: "set=other"`
 	if s := invalid.Status; *s.ErrorReason != machinev1beta1.InvalidConfigurationMachineSetError ||
 		ptr.Deref(s.ErrorMessage, "") != want || s.Replicas != 2 {
 		t.Errorf("%s, %q, %d replicas", *s.ErrorReason, ptr.Deref(s.ErrorMessage, ""), s.Replicas)
 	}
-	f.await("an event", func() bool { return len(f.eventsOf(set, "ReconcileError")) == 1 })
+	f.Eventually("an event", func() bool { return len(f.eventsOf(set, "ReconcileError")) == 1 })
 	if note := f.eventsOf(set, "ReconcileError")[0]; note != want {
 		t.Errorf("the event says %q", note)
 	}
 	if count := len(f.machines()); count != 2 {
 		t.Errorf("%d machines, not 2", count)
 	}
-	f.change(set, `{"spec":{"template":{"metadata":{"labels":{"set":"web"}}}}}`)
+	f.MustPatch(set, `{"spec":{"template":{"metadata":{"labels":{"set":"web"}}}}}`)
 	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool {
 		return s.ErrorReason == nil && s.ErrorMessage == nil && s.Replicas == 5
 	})
@@ -103,9 +95,9 @@ func TestInvalidSetTouchesNoMachine(t *testing.T) {
 func TestRefusedMachines(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
-	quota := stage.Limit(t, f.namespace, "machines.machine.openshift.io", 4)
+	quota := stage.Limit(t, f.Namespace, "machines.machine.openshift.io", 4)
 	set := f.newSet("web", 30)
-	f.create(set)
+	f.MustCreate(set)
 	refused := f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool {
 		return s.ErrorMessage != nil && s.Replicas == 4 && strings.HasPrefix(*s.ErrorMessage, "create 26 of 26 machines: ")
 	})
@@ -113,11 +105,11 @@ func TestRefusedMachines(t *testing.T) {
 	if message := *refused.Status.ErrorMessage; refused.Status.ErrorReason != nil || !strings.Contains(message, want) {
 		t.Errorf("the status says %q, reason %v", message, refused.Status.ErrorReason)
 	}
-	f.await("an event", func() bool { return len(f.eventsOf(set, "ReconcileError")) > 0 })
+	f.Eventually("an event", func() bool { return len(f.eventsOf(set, "ReconcileError")) > 0 })
 	if notes := f.eventsOf(set, "ReconcileError"); len(notes) > 3 { // one for each message, not for each try
 		t.Errorf("%d events: %q", len(notes), notes)
 	}
-	f.delete(quota)
+	f.MustDelete(quota)
 	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool { return s.ErrorMessage == nil && s.Replicas == 30 })
 }
 
@@ -128,7 +120,7 @@ func TestAThousandMachines(t *testing.T) {
 	f := newField(t)
 	set := f.newSet("web", 1000)
 	began := time.Now()
-	f.create(set)
+	f.MustCreate(set)
 	f.awaitReplicas(set, 1000)
 	t.Logf("1,000 machines after %s", time.Since(began).Round(time.Millisecond))
 	began = time.Now()

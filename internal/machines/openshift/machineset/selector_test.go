@@ -18,10 +18,10 @@ import (
 
 // selectorOf returns the selector that the scale subresource of a set has.
 func (f *field) selectorOf(set *machinev1beta1.MachineSet) string {
-	f.t.Helper()
+	f.Helper()
 	scale := &autoscalingv1.Scale{}
-	if err := f.SubResource("scale").Get(f.t.Context(), set, scale); err != nil {
-		f.t.Fatal(err)
+	if err := f.SubResource("scale").Get(f.Context(), set, scale); err != nil {
+		f.Fatal(err)
 	}
 	return scale.Status.Selector
 }
@@ -42,9 +42,9 @@ func TestTheScaleSubresourceHasTheSelector(t *testing.T) {
 	set := f.newSet("web", 0)
 	set.Spec.Template.Labels = map[string]string{"set": "web", "tier": "front"}
 	set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpExists}}
-	f.create(set)
+	f.MustCreate(set)
 	const want = "set=web,tier"
-	f.await("the selector", func() bool { return f.selectorOf(set) == want })
+	f.Eventually("the selector", func() bool { return f.selectorOf(set) == want })
 	stop()
 	before := writes.Load()
 	f.manage(reach)
@@ -56,10 +56,8 @@ func TestTheScaleSubresourceHasTheSelector(t *testing.T) {
 		t.Errorf("%d writes of the status", written)
 	}
 	drop := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"labelSelector":null}}`))
-	if err := f.Status().Patch(t.Context(), set, drop); err != nil {
-		t.Fatal(err)
-	}
-	f.await("the selector again", func() bool { return f.selectorOf(set) == want })
+	f.Must(f.Status().Patch(t.Context(), set, drop))
+	f.Eventually("the selector again", func() bool { return f.selectorOf(set) == want })
 }
 
 // TestAnAutoscalerFindsTheMachinesOfASet has Kubernetes' own controller scale a set: it asks for the selector before all else.
@@ -67,10 +65,10 @@ func TestAnAutoscalerFindsTheMachinesOfASet(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	set := f.newSet("web", 1)
-	f.create(set)
-	f.await("the selector", func() bool { return f.selectorOf(set) != "" })
+	f.MustCreate(set)
+	f.Eventually("the selector", func() bool { return f.selectorOf(set) != "" })
 	scaler := &autoscalingv2.HorizontalPodAutoscaler{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "web"},
+		ObjectMeta: f.Meta("web"),
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			MaxReplicas:    3,
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "machine.openshift.io/v1beta1", Kind: "MachineSet", Name: "web"},
@@ -80,11 +78,9 @@ func TestAnAutoscalerFindsTheMachinesOfASet(t *testing.T) {
 			}}},
 		},
 	}
-	f.create(scaler)
-	f.await("what the autoscaler says", func() bool {
-		if err := f.Get(t.Context(), client.ObjectKeyFromObject(scaler), scaler); err != nil {
-			t.Fatal(err)
-		}
+	f.MustCreate(scaler)
+	f.Eventually("what the autoscaler says", func() bool {
+		f.MustGet(scaler)
 		for _, condition := range scaler.Status.Conditions {
 			if condition.Type == autoscalingv2.ScalingActive {
 				if condition.Reason != "FailedGetResourceMetric" { // of the pods, which a set of machines has none of

@@ -15,24 +15,24 @@ func TestCacheThatIsBehind(t *testing.T) {
 	f.manage(gate.Config(stage.Sandbox(t).Config))
 	t.Cleanup(gate.Open) // before the controller is stopped
 	first := f.newSet("first", 1)
-	f.create(first)
+	f.MustCreate(first)
 	f.awaitReplicas(first, 1) // so the watches are there
 
 	gate.Close()
 	set := f.newSet("web", 5)
-	f.create(set)
-	f.await("five machines", func() bool { return len(f.machines()) == 6 })
+	f.MustCreate(set)
+	f.Eventually("five machines", func() bool { return len(f.machines()) == 6 })
 	for generation := range 5 { // each has the controller look again
-		f.change(set, `{"spec":{"template":{"metadata":{"annotations":{"generation":"%d"}}}}}`, generation)
+		f.MustPatch(set, `{"spec":{"template":{"metadata":{"annotations":{"generation":"%d"}}}}}`, generation)
 		f.awaitReplicas(set, 5)
 		if count := len(f.machines()); count != 6 {
 			t.Fatalf("%d machines, not 6", count)
 		}
 	}
 	f.scale(set, 2)
-	f.await("two machines", func() bool { return len(living(f.machines())) == 3 })
+	f.Eventually("two machines", func() bool { return len(living(f.machines())) == 3 })
 	for generation := range 5 {
-		f.change(set, `{"spec":{"template":{"metadata":{"annotations":{"generation":"1%d"}}}}}`, generation)
+		f.MustPatch(set, `{"spec":{"template":{"metadata":{"annotations":{"generation":"1%d"}}}}}`, generation)
 		f.awaitSet(set, func(machinev1beta1.MachineSetStatus) bool { return true })
 		if count := len(f.machines()); count != 3 {
 			t.Fatalf("%d machines, not 3", count)
@@ -49,13 +49,13 @@ func TestMarkTheCacheHasNotSeen(t *testing.T) {
 	f.manage(gate.Config(stage.Sandbox(t).Config))
 	t.Cleanup(gate.Open)
 	set := f.newSet("web", 6)
-	f.create(set)
+	f.MustCreate(set)
 	machines := f.awaitReplicas(set, 6)
 	gate.Close()
 	marked := &machines[5]
-	f.change(marked, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`)
+	f.MustPatch(marked, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`)
 	f.scale(set, 5)
-	f.await("one machine less", func() bool { return len(f.machines()) == 5 })
+	f.Eventually("one machine less", func() bool { return len(f.machines()) == 5 })
 	if names(f.machines())[marked.Name] {
 		t.Errorf("%s was marked and is still there", marked.Name)
 	}

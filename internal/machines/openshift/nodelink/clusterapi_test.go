@@ -1,8 +1,8 @@
 package nodelink_test
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
@@ -27,19 +27,19 @@ const advice = "and %s has one Machine: delete one of both, and the annotation %
 func TestANodeOfClusterAPIIsNotLinked(t *testing.T) {
 	s := newRivals(t)
 	s.manageClusterAPI()
-	machinetest.Await(t, s.client, s.clusterAPI, client.ObjectKeyFromObject(s.clusterAPI), func(m *clusterv1.Machine) bool {
+	machinetest.Await(s, s, s.clusterAPI, client.ObjectKeyFromObject(s.clusterAPI), func(m *clusterv1.Machine) bool {
 		return m.Status.NodeRef.Name == s.node.Name
 	})
 	s.manageOpenShift() // after the link, so that its cache has it
 	s.awaitEvent(fmt.Sprintf("node %s is not linked, it belongs to Machine m of cluster.x-k8s.io, "+advice,
 		s.node.Name, "a node", "cluster.x-k8s.io/machine", "node"))
-	if m := stage.AwaitMachine(t, s.namespace, "m", func(*machinev1beta1.Machine) bool { return true }); m.Status.NodeRef != nil {
+	if m := stage.AwaitMachine(t, s.Namespace, "m", func(*machinev1beta1.Machine) bool { return true }); m.Status.NodeRef != nil {
 		t.Errorf("the node is linked: %+v", m.Status.NodeRef)
 	}
-	s.must(s.client.Delete(t.Context(), s.clusterAPI))
-	machinetest.AwaitGone(t, s.client, s.clusterAPI, client.ObjectKeyFromObject(s.clusterAPI))
+	s.MustDelete(s.clusterAPI)
+	s.AwaitGone(s.clusterAPI)
 	s.removeAnnotation("cluster.x-k8s.io/machine")
-	stage.AwaitMachine(t, s.namespace, "m", func(m *machinev1beta1.Machine) bool {
+	stage.AwaitMachine(t, s.Namespace, "m", func(m *machinev1beta1.Machine) bool {
 		return m.Status.NodeRef != nil && m.Status.NodeRef.UID == s.node.UID
 	})
 }
@@ -48,32 +48,30 @@ func TestANodeOfClusterAPIIsNotLinked(t *testing.T) {
 func TestANodeOfOpenShiftIsNotLinked(t *testing.T) {
 	s := newRivals(t)
 	stop := s.manageOpenShift()
-	machinetest.Await(t, s.client, s.node, client.ObjectKeyFromObject(s.node), func(n *corev1.Node) bool {
+	machinetest.Await(s, s, s.node, client.ObjectKeyFromObject(s.node), func(n *corev1.Node) bool {
 		return n.Annotations[nodelink.MachineAnnotation] != ""
 	})
 	s.manageClusterAPI()
 	want := fmt.Sprintf("the Node %s belongs to Machine %s/m of machine.openshift.io, "+advice,
-		s.node.Name, s.namespace, "a Node", nodelink.MachineAnnotation, "Node")
-	seen := machinetest.Await(t, s.client, s.clusterAPI, client.ObjectKeyFromObject(s.clusterAPI), func(m *clusterv1.Machine) bool {
+		s.node.Name, s.Namespace, "a Node", nodelink.MachineAnnotation, "Node")
+	seen := machinetest.Await(s, s, s.clusterAPI, client.ObjectKeyFromObject(s.clusterAPI), func(m *clusterv1.Machine) bool {
 		healthy := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineNodeHealthyCondition)
 		return healthy != nil && healthy.Message == want
 	})
 	if seen.Status.NodeRef.Name != "" {
 		t.Errorf("the node is linked: %+v", seen.Status.NodeRef)
 	}
-	s.must(s.client.Delete(t.Context(), s.openShift))
+	s.MustDelete(s.openShift)
 	stop() // which may not have seen yet that the Machine is gone, and would put the annotation back
 	s.removeAnnotation(nodelink.MachineAnnotation)
-	machinetest.Await(t, s.client, s.clusterAPI, client.ObjectKeyFromObject(s.clusterAPI), func(m *clusterv1.Machine) bool {
+	machinetest.Await(s, s, s.clusterAPI, client.ObjectKeyFromObject(s.clusterAPI), func(m *clusterv1.Machine) bool {
 		return m.Status.NodeRef.Name == s.node.Name
 	})
 }
 
 // rivals are a Machine of each API, and a node with the providerID of both.
 type rivals struct {
-	*testing.T
-	namespace  string
-	client     client.Client
+	*machinetest.Fixture
 	node       *corev1.Node
 	openShift  *machinev1beta1.Machine
 	clusterAPI *clusterv1.Machine
@@ -81,38 +79,29 @@ type rivals struct {
 
 func newRivals(t *testing.T) *rivals {
 	t.Helper()
-	s := &rivals{T: t, namespace: stage.Namespace(t), client: stage.Client(t)}
-	id := "test://" + s.namespace
-	object := metav1.ObjectMeta{Namespace: s.namespace, Name: "m"}
+	s := &rivals{Fixture: stage.NewFixture(t)}
+	id := "test://" + s.Namespace
+	object := s.Meta("m")
 	infrastructure := clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.runlevel.dev", Kind: "ExternalMachine", Name: "m"}
-	s.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Spec: corev1.NodeSpec{ProviderID: id}}
+	s.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}, Spec: corev1.NodeSpec{ProviderID: id}}
 	s.openShift = &machinev1beta1.Machine{ObjectMeta: object, Spec: machinev1beta1.MachineSpec{ProviderID: &id}}
 	s.clusterAPI = &clusterv1.Machine{ObjectMeta: object, Spec: clusterv1.MachineSpec{
 		ClusterName: "m", ProviderID: id, InfrastructureRef: infrastructure, Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
 	}}
 	cluster := &clusterv1.Cluster{ObjectMeta: object, Spec: clusterv1.ClusterSpec{InfrastructureRef: infrastructure}}
-	for _, object := range []client.Object{s.node, cluster, s.openShift, s.clusterAPI} {
-		s.must(s.client.Create(t.Context(), object))
-	}
-	t.Cleanup(func() { _ = s.client.Delete(context.Background(), s.node) }) // the test's own context has ended by then
+	s.MustCreate(s.node, cluster, s.openShift, s.clusterAPI)
+	s.DeleteAfterwards(s.node)
 	return s
 }
 
-func (s *rivals) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
 func (s *rivals) manageClusterAPI() {
-	stage.Manage(s.T, s.namespace, func(mgr ctrl.Manager) error {
+	stage.Manage(s, s.Namespace, func(mgr ctrl.Manager) error {
 		return capi.SetupWithManager(s.Context(), mgr, capi.ClusterAPIOptions{})
 	})
 }
 
 func (s *rivals) manageOpenShift() (stop func()) {
-	return stage.Manage(s.T, s.namespace, func(mgr ctrl.Manager) error {
+	return stage.Manage(s, s.Namespace, func(mgr ctrl.Manager) error {
 		return new(nodelink.NodeLinkReconciler).SetupWithManager(s.Context(), mgr)
 	})
 }
@@ -120,22 +109,13 @@ func (s *rivals) manageOpenShift() (stop func()) {
 // removeAnnotation takes an annotation off the node.
 func (s *rivals) removeAnnotation(key string) {
 	s.Helper()
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, key)
-	s.must(s.client.Patch(s.Context(), s.node, client.RawPatch("application/merge-patch+json", patch)))
+	s.MustPatch(s.node, `{"metadata":{"annotations":{%q:null}}}`, key)
 }
 
 // awaitEvent waits for the event of the Machine of OpenShift that says why its node is not linked.
 func (s *rivals) awaitEvent(note string) {
 	s.Helper()
-	namespace := &corev1.Namespace{} // events have no names to wait for
-	machinetest.Await(s.T, s.client, namespace, client.ObjectKey{Name: s.namespace}, func(*corev1.Namespace) bool {
-		var list eventsv1.EventList
-		s.must(s.client.List(s.Context(), &list, client.InNamespace(s.namespace)))
-		for _, event := range list.Items {
-			if event.Reason == "NodeNotLinked" && event.Regarding.Name == "m" && event.Note == note {
-				return true
-			}
-		}
-		return false
+	s.Eventually("an event of Machine m: "+note, func() bool {
+		return slices.ContainsFunc(s.Events("m", "NodeNotLinked"), func(e eventsv1.Event) bool { return e.Note == note })
 	})
 }

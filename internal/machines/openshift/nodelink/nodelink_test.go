@@ -21,48 +21,30 @@ func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 // Two Machines of one providerID leave a node alone, until one of them is gone.
 func TestLink(t *testing.T) {
-	namespace, c := stage.Namespace(t), stage.Client(t)
-	id := "test://" + namespace
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: corev1.NodeSpec{ProviderID: id}}
-	machine := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m"}}
+	f := stage.NewFixture(t)
+	id := "test://" + f.Namespace
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace}, Spec: corev1.NodeSpec{ProviderID: id}}
+	machine := &machinev1beta1.Machine{ObjectMeta: f.Meta("m")}
 	machine.Spec.ProviderID = &id
 	machine.Spec.Labels = map[string]string{"role": "web"}
 	machine.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
-	rival := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rival"}}
+	rival := &machinev1beta1.Machine{ObjectMeta: f.Meta("rival")}
 	rival.Spec.ProviderID = &id
-	for _, object := range []client.Object{machine, rival, node} {
-		if err := c.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-	}
-	stage.Manage(t, namespace, func(mgr ctrl.Manager) error {
+	f.MustCreate(machine, rival, node)
+	stage.Manage(t, f.Namespace, func(mgr ctrl.Manager) error {
 		return new(nodelink.NodeLinkReconciler).SetupWithManager(t.Context(), mgr)
 	})
-	awaitEvent(t, namespace, "NodeNotLinked")
-	stage.AwaitMachine(t, namespace, "m", func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef == nil })
-	if err := c.Delete(t.Context(), rival); err != nil {
-		t.Fatal(err)
-	}
-	stage.AwaitMachine(t, namespace, "m", func(m *machinev1beta1.Machine) bool {
+	f.AwaitEvent("m", "NodeNotLinked", "")
+	stage.AwaitMachine(t, f.Namespace, "m", func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef == nil })
+	f.MustDelete(rival)
+	stage.AwaitMachine(t, f.Namespace, "m", func(m *machinev1beta1.Machine) bool {
 		return m.Status.NodeRef != nil && m.Status.NodeRef.UID == node.UID
 	})
-	machinetest.Await(t, c, node, client.ObjectKeyFromObject(node), func(node *corev1.Node) bool {
+	machinetest.Await(f, f, node, client.ObjectKeyFromObject(node), func(node *corev1.Node) bool {
 		hasTaint := false
 		for _, taint := range node.Spec.Taints {
 			hasTaint = hasTaint || taint.Key == "gpu"
 		}
-		return hasTaint && node.Labels["role"] == "web" && node.Annotations[nodelink.MachineAnnotation] == namespace+"/m"
-	})
-}
-
-// awaitEvent waits until an event of a reason is told in a namespace.
-func awaitEvent(t *testing.T, namespace, reason string) {
-	t.Helper()
-	// An event's name is not known: so each look at the namespace is a look at its events.
-	key := client.ObjectKey{Name: namespace}
-	machinetest.Await(t, stage.Client(t), &corev1.Namespace{}, key, func(*corev1.Namespace) bool {
-		var list corev1.EventList
-		err := stage.Client(t).List(t.Context(), &list, client.InNamespace(namespace), client.MatchingFields{"reason": reason})
-		return err == nil && len(list.Items) > 0
+		return hasTaint && node.Labels["role"] == "web" && node.Annotations[nodelink.MachineAnnotation] == f.Namespace+"/m"
 	})
 }

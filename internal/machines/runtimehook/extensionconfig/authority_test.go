@@ -54,13 +54,12 @@ func subjects() []rbacv1.Subject {
 // allowSecret lets the user read one Secret.
 func (s *scene) allowSecret(name string) {
 	s.Helper()
-	about := metav1.ObjectMeta{Namespace: s.namespace, Name: "extension-ca"}
-	s.must(s.Create(s.Context(), &rbacv1.Role{ObjectMeta: about, Rules: []rbacv1.PolicyRule{
+	about := s.Meta("extension-ca")
+	s.MustCreate(&rbacv1.Role{ObjectMeta: about, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{name}, Verbs: []string{"get"}},
-	}}))
-	s.must(s.Create(s.Context(), &rbacv1.RoleBinding{
+	}}, &rbacv1.RoleBinding{
 		ObjectMeta: about, Subjects: subjects(), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: about.Name},
-	}))
+	})
 }
 
 // TestAuthorityOfASecret follows a Secret with a certificate authority, with the rights of the payload and of a Role that an
@@ -70,7 +69,7 @@ func TestAuthorityOfASecret(t *testing.T) {
 	extension := s.newExtension(handlers)
 	where := extension.ClientConfig()
 	where.CABundle = nil
-	secret := s.namespace + "/ca"
+	secret := s.Namespace + "/ca"
 	config := s.create("ext", where, func(c *runtimev1.ExtensionConfig) {
 		c.Annotations = map[string]string{runtimev1.InjectCAFromSecretAnnotation: "ca"}
 	})
@@ -79,12 +78,12 @@ func TestAuthorityOfASecret(t *testing.T) {
 		s.await("ext", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionFalse, text)
 	}
 	notDiscovered("names Secret ca: write NAMESPACE/NAME")
-	s.patch(config, `{"metadata":{"annotations":{"`+runtimev1.InjectCAFromSecretAnnotation+`":"`+secret+`"}}}`)
+	s.MustPatch(config, `{"metadata":{"annotations":{%q:%q}}}`, runtimev1.InjectCAFromSecretAnnotation, secret)
 	notDiscovered("names Secret " + secret + ": the controller has no right to read it")
 	s.allowSecret("ca")
 	notDiscovered("names Secret " + secret + ": there is no such Secret")
-	authority := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "ca"}}
-	s.must(s.Create(t.Context(), authority))
+	authority := &corev1.Secret{ObjectMeta: s.Meta("ca")}
+	s.MustCreate(authority)
 	notDiscovered("names Secret " + secret + ": it has no ca.crt")
 	s.setAuthority(authority, []byte("none"))
 	notDiscovered("spec.clientConfig.caBundle has no certificate in PEM form")
@@ -104,5 +103,5 @@ func (s *scene) setAuthority(secret *corev1.Secret, authority []byte) {
 	s.Helper()
 	before := secret.DeepCopy()
 	secret.Data = map[string][]byte{"ca.crt": authority}
-	s.must(s.Patch(s.Context(), secret, client.MergeFrom(before)))
+	s.Must(s.Patch(s.Context(), secret, client.MergeFrom(before)))
 }

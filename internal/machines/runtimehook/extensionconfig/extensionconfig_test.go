@@ -46,7 +46,7 @@ func TestTheStatusIsThatOfClusterAPI(t *testing.T) {
 	s.create("ext", s.newExtension(handlers).ClientConfig())
 	config := s.await("ext", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionTrue, "")
 	var want runtimev1.ExtensionConfigStatus
-	s.must(yaml.UnmarshalStrict([]byte(recordedStatus), &want))
+	s.Must(yaml.UnmarshalStrict([]byte(recordedStatus), &want))
 	got := config.Status.DeepCopy()
 	slices.SortFunc(got.Conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 	for i := range got.Conditions {
@@ -88,7 +88,7 @@ func TestExtensionsThatAreRefused(t *testing.T) {
 		"plaintext": {answer: handlers, change: func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "http://example.com" }, want: `spec.clientConfig.url begins with "http"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sub := &scene{T: t, Client: s.Client, namespace: s.namespace, hooks: s.hooks}
+			sub := &scene{Fixture: s.In(t), hooks: s.hooks}
 			extension := sub.newExtension(test.answer)
 			sub.create(name, extension.ClientConfig(), func(c *runtimev1.ExtensionConfig) {
 				if test.change != nil {
@@ -148,7 +148,7 @@ func TestPause(t *testing.T) {
 	if said := s.find(runtimehook.UpdateMachine); !strings.HasPrefix(said, "extension ext is not discovered yet: wait, or see whether ExtensionConfig ext is paused") {
 		t.Errorf("%s", said)
 	}
-	s.patch(config, `{"metadata":{"annotations":null}}`)
+	s.MustPatch(config, `{"metadata":{"annotations":null}}`)
 	s.await("ext", clusterv1.PausedCondition, metav1.ConditionFalse, "")
 	s.await("ext", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionTrue, "")
 }
@@ -157,8 +157,8 @@ func TestPause(t *testing.T) {
 func TestRegistry(t *testing.T) {
 	s := newScene(t)
 	namespace := stage.SharedSandbox.Client(t).CoreV1().Namespaces()
-	found, err := namespace.Get(t.Context(), s.namespace, metav1.GetOptions{})
-	s.must(err)
+	found, err := namespace.Get(t.Context(), s.Namespace, metav1.GetOptions{})
+	s.Must(err)
 	selecting := func(team string) func(*runtimev1.ExtensionConfig) {
 		return func(c *runtimev1.ExtensionConfig) {
 			c.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
@@ -173,7 +173,7 @@ func TestRegistry(t *testing.T) {
 	if said := s.find(runtimehook.UpdateMachine); said != "none" {
 		t.Errorf("without a label: %s", said)
 	}
-	s.patch(found, `{"metadata":{"labels":{"team":"b"}}}`)
+	s.MustPatch(found, `{"metadata":{"labels":{"team":"b"}}}`)
 	if said := s.find(runtimehook.UpdateMachine); said != "update-machine.b" {
 		t.Errorf("with a label: %s", said)
 	}
@@ -183,13 +183,13 @@ func TestRegistry(t *testing.T) {
 	if said := s.find(runtimehook.UpdateMachine); !strings.HasPrefix(said, want) {
 		t.Errorf("with two: %s", said)
 	}
-	s.must(s.Delete(t.Context(), b))
+	s.MustDelete(b)
 	if said := s.find(runtimehook.UpdateMachine); said != "update-machine.all" {
 		t.Errorf("after a deletion: %s", said)
 	}
-	s.patch(&runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "all"}}, `{"spec":{"namespaceSelector":{"matchExpressions":[{"key":"team","operator":"Exists"}]}}}`)
+	s.MustPatch(&runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "all"}}, `{"spec":{"namespaceSelector":{"matchExpressions":[{"key":"team","operator":"Exists"}]}}}`)
 	s.await("all", runtimev1.ExtensionConfigDiscoveredCondition, metav1.ConditionTrue, "")
-	s.patch(found, `{"metadata":{"labels":{"team":null}}}`)
+	s.MustPatch(found, `{"metadata":{"labels":{"team":null}}}`)
 	if said := s.find(runtimehook.UpdateMachine); said != "none" {
 		t.Errorf("without a label again: %s", said)
 	}

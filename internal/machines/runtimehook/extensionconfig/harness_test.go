@@ -8,10 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,10 +24,7 @@ import (
 
 var stage = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(stage.Run(m))
-}
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 
 // handlers is what an extension answers that answers all hooks of updates in place.
 const handlers = `{"status":"Success","handlers":[
@@ -39,10 +34,8 @@ const handlers = `{"status":"Success","handlers":[
 
 // A scene has a controller of ExtensionConfigs, on a cluster that has none but those of the test.
 type scene struct {
-	*testing.T
-	client.Client
-	namespace string
-	hooks     *runtimehook.InPlaceHooks
+	*machinetest.Fixture
+	hooks *runtimehook.InPlaceHooks
 }
 
 func newScene(t *testing.T) *scene {
@@ -53,7 +46,7 @@ func newScene(t *testing.T) *scene {
 // newSceneAs has the controller reach the API server by a config.
 func newSceneAs(t *testing.T, config *rest.Config) *scene {
 	t.Helper()
-	s := &scene{T: t, Client: stage.Client(t), namespace: stage.Namespace(t)}
+	s := &scene{Fixture: stage.NewFixture(t)}
 	s.hooks = runtimehook.NewInPlaceHooks(s.Client, s.Client)
 	stage.ManageAs(t, config, func(m ctrl.Manager) error {
 		return extensionconfig.SetupWithManager(m, extensionconfig.DiscoveryOptions{Interval: 200 * time.Millisecond})
@@ -61,17 +54,10 @@ func newSceneAs(t *testing.T, config *rest.Config) *scene {
 	return s
 }
 
-func (s *scene) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
 // newExtension runs an extension that answers Discovery with a text.
 func (s *scene) newExtension(text string) *runtimehooktest.TestExtension {
 	s.Helper()
-	e := runtimehooktest.New(s.T)
+	e := runtimehooktest.New(s)
 	e.Answer("Discovery", text)
 	return e
 }
@@ -84,18 +70,13 @@ func (s *scene) create(name string, where runtimev1.ClientConfig, change ...func
 	for _, c := range change {
 		c(config)
 	}
-	s.must(s.Create(s.Context(), config))
+	s.MustCreate(config)
 	s.Cleanup(func() {
 		if err := s.Delete(context.Background(), config); client.IgnoreNotFound(err) != nil {
 			s.Error(err)
 		}
 	})
 	return config
-}
-
-func (s *scene) patch(object client.Object, merge string) {
-	s.Helper()
-	s.must(s.Patch(s.Context(), object, client.RawPatch(types.MergePatchType, []byte(merge))))
 }
 
 // await waits until an ExtensionConfig has a condition of its newest generation, with a message that has a text.
@@ -109,13 +90,13 @@ func (s *scene) await(name, kind string, status metav1.ConditionStatus, text str
 
 func (s *scene) awaitConfig(name string, isWanted func(*runtimev1.ExtensionConfig) bool) *runtimev1.ExtensionConfig {
 	s.Helper()
-	return machinetest.Await(s.T, s.Client, &runtimev1.ExtensionConfig{}, client.ObjectKey{Name: name}, isWanted)
+	return machinetest.Await(s, s, &runtimev1.ExtensionConfig{}, client.ObjectKey{Name: name}, isWanted)
 }
 
 // find returns the handler of a hook for the test's namespace, by its name, or the error.
 func (s *scene) find(hook string) string {
 	s.Helper()
-	found, err := s.hooks.Registry.Find(s.Context(), hook, s.namespace)
+	found, err := s.hooks.Registry.Find(s.Context(), hook, s.Namespace)
 	switch {
 	case err != nil:
 		return err.Error()
