@@ -55,7 +55,7 @@ func TestDecideDeletion(t *testing.T) {
 		"terminating, of another":   {state: tombstone.Terminating, owner: "shop", inUpdate: refuseDeletion, otherwise: refuseDeletion},
 		"gone, whoever's it may be": {state: tombstone.Absent, owner: "shop", inUpdate: nothingThere, otherwise: nothingThere},
 	} {
-		f := deletionFacts{seen: tombstone.Observation{State: c.state}, asked: c.asked, hasDeleted: c.hasDeleted, owner: c.owner}
+		f := deletionFacts{seen: tombstone.Observation{State: c.state}, requested: c.asked, hasDeleted: c.hasDeleted, owner: c.owner}
 		for mode, want := range map[graph.Mode]deletion{graph.Update: c.inUpdate, graph.Install: c.otherwise, graph.Reconcile: c.otherwise} {
 			if f.mode = mode; decideDeletion(f) != want {
 				t.Errorf("%s, %s: %s, want %s", name, mode, decideDeletion(f), want)
