@@ -95,7 +95,7 @@ func kept(what decision, head objectmeta.LiveMetadata) Change {
 	case keepDone:
 		return Change{Action: Kept, Message: hasFinished}
 	default:
-		return Change{Action: Kept, UID: head.UID, Message: wasThere}
+		return Change{Action: Kept, UID: head.UID, Message: createOnlyExists}
 	}
 }
 
@@ -156,8 +156,8 @@ func (k *knowledge) headNow(resource cluster.Resource, id kinds.ID) (objectmeta.
 	return objectmeta.Of(resource, object), true, nil
 }
 
-// wasThere is the message of a create-only object that is kept.
-const wasThere = "it is create-only, and was there"
+// createOnlyExists is the message of a create-only object that is kept.
+const createOnlyExists = "it is create-only, and was there"
 
 // create creates a create-only object, if it does not exist. The object may have been created or deleted since the run
 // began.
@@ -190,7 +190,7 @@ func (a *Applier) create(o *liveObject) (Change, error) {
 		return Change{}, err
 	}
 	a.settled(o, live)
-	return Change{Action: Kept, UID: live.GetUID(), Message: wasThere}, nil
+	return Change{Action: Kept, UID: live.GetUID(), Message: createOnlyExists}, nil
 }
 
 // settled notes an object after its apply.

@@ -65,7 +65,7 @@ func (a *Applier) gather(o *liveObject, isUntouchedEnough bool) facts {
 type deletion string
 
 const (
-	nothingThere   deletion = "nothing there"
+	alreadyAbsent  deletion = "nothing there"
 	noteGone       deletion = "note gone"     // a requested delete is done
 	leaveUnknown   deletion = "leave unknown" // it can't be read, and this run would not delete it
 	lookAgain      deletion = "look again"    // it can't be read, and this run has to delete it
@@ -100,7 +100,7 @@ func (f deletionFacts) deletes() bool {
 func decideDeletion(f deletionFacts) deletion {
 	switch {
 	case f.seen.State == tombstone.Absent && f.requested.UID == "":
-		return nothingThere
+		return alreadyAbsent
 	case f.seen.State == tombstone.Absent:
 		return noteGone
 	case f.seen.State == tombstone.Unknown && f.deletes() && !f.hasDeleted:

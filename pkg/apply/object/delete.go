@@ -25,7 +25,7 @@ type deleter struct{ *knowledge }
 func (d deleter) Delete(m *payload.Manifest) (Change, error) {
 	f := d.gather(m)
 	switch what := decideDeletion(f); what {
-	case nothingThere:
+	case alreadyAbsent:
 		return Change{Action: Absent}, nil
 	case noteGone:
 		return d.isGone(m.ID(), f.requested.UID)

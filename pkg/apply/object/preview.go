@@ -58,7 +58,7 @@ func (p *Previewer) withRetries(try func() (Change, error)) (Change, error) {
 func (p *Previewer) tombstone(m *payload.Manifest) (Change, error) {
 	f := p.deleter.gather(m)
 	switch what := decideDeletion(f); what {
-	case nothingThere, noteGone:
+	case alreadyAbsent, noteGone:
 		return Change{Action: Absent}, nil
 	case leaveUnknown, lookAgain:
 		return Change{Action: NotChecked, Message: f.seen.Describe(p.cluster.Now())}, nil

@@ -88,7 +88,7 @@ func (p *Previewer) compare(o *liveObject, live *unstructured.Unstructured) (Cha
 	case o.head.Terminating:
 		return Change{Action: NotChecked, UID: o.head.UID, Message: p.deleter.terminating(o.Manifest, o.head.UID).Error()}, nil
 	case o.Manifest.IsCreateOnly():
-		return Change{Action: Kept, UID: o.head.UID, Message: wasThere}, nil
+		return Change{Action: Kept, UID: o.head.UID, Message: createOnlyExists}, nil
 	}
 	return p.update(o, live)
 }
