@@ -38,7 +38,7 @@ func isFileName(text string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(text))
 }
 
-// An askedObject is one that the user asks for.
+// A requestedObject is an object that the user has named.
 type requestedObject struct {
 	kinds.ID
 	deletes bool // the manifest is a tombstone

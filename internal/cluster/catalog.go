@@ -181,7 +181,7 @@ func (k *catalog) discover(ctx context.Context) error {
 	}
 	groups, lists, err := discovery.ServerGroupsAndResources(client)
 	if ctx.Err() != nil {
-		return ctx.Err() // which may look like a failed discovery of some groups
+		return ctx.Err() // its end may look like a failed discovery of some groups
 	}
 	var partly *discovery.ErrGroupDiscoveryFailed
 	if err != nil && !errors.As(err, &partly) {

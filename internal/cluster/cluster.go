@@ -92,8 +92,8 @@ func (c *Cluster) ServerTime(local time.Time) time.Time { return c.clock.at(loca
 
 // A WriteResult is the result of writing an object.
 type WriteResult struct {
-	Object   *unstructured.Unstructured // as it is now
-	Created  bool                       // it was not there before
+	Object   *unstructured.Unstructured // as the server has returned it
+	Created  bool                       // the object did not exist before
 	Warnings []string                   // the server's
 }
 

@@ -27,10 +27,10 @@ const longestMessage = 1024
 // RecordEvent writes an event. The server refuses it where the object's namespace is being deleted.
 func (c *Cluster) RecordEvent(ctx context.Context, event ObjectEvent) error {
 	reference := corev1.ObjectReference{Kind: event.ID.Kind, Namespace: event.ID.Namespace, Name: event.ID.Name, UID: event.UID}
-	if resource, err := c.FindKind(ctx, event.ID.GroupKind()); err == nil { // else the kind is gone, too
+	if resource, err := c.FindKind(ctx, event.ID.GroupKind()); err == nil { // on an error, the kind is gone as well
 		reference.APIVersion = resource.GroupVersion().String()
 		if !resource.Namespaced {
-			reference.Namespace = "" // which manifests may have nevertheless
+			reference.Namespace = "" // manifests of cluster-scoped objects may have one
 		}
 	}
 	// Events of cluster-scoped objects are in the default namespace, as Kubernetes has them.

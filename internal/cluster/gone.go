@@ -72,7 +72,7 @@ func (c *Cluster) Definition(ctx context.Context, kind schema.GroupKind) (*unstr
 		return nil, err
 	}
 	for i := range heads.Items {
-		name := heads.Items[i].Name // which is plural.group
+		name := heads.Items[i].Name // a definition is named PLURAL.GROUP
 		if _, group, _ := strings.Cut(name, "."); group != kind.Group {
 			continue
 		}

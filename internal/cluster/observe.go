@@ -15,7 +15,7 @@ import (
 
 // A clock estimates the server's time.
 type clock struct {
-	ahead atomic.Int64 // of the local clock
+	ahead atomic.Int64 // how far the server's clock is ahead of the local clock
 }
 
 func (c *clock) at(local time.Time) time.Time { return local.Add(time.Duration(c.ahead.Load())) }
@@ -29,7 +29,7 @@ func (c *clock) set(header string) {
 	}
 	ahead := c.ahead.Load()
 	if off := date.Sub(time.Now().Add(time.Duration(ahead))); off < -2*time.Second || off > time.Second {
-		c.ahead.CompareAndSwap(ahead, ahead+int64(off)) // else another response has just done it
+		c.ahead.CompareAndSwap(ahead, ahead+int64(off)) // unless another response has just corrected it
 	}
 }
 
@@ -61,7 +61,7 @@ func (o *observer) RoundTrip(request *http.Request) (*http.Response, error) {
 // So it is removed from the response, and is in the details of the returned error.
 const retryAfter = "Retry-After"
 
-// An observation is what the response to one call had beside its result.
+// An observation has the facts about one call that its result lacks.
 type observation struct {
 	status     int
 	warnings   []string

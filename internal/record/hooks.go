@@ -37,7 +37,7 @@ func (r *Record) RememberHooks(id kinds.ID, state deploymenthook.State) {
 type HookOverride struct {
 	kinds.ID `json:",inline"`     // of the Deployment
 	Hook     deploymenthook.Stage `json:"hook"`
-	IsRerun  bool                 `json:"rerun,omitempty"` // else it was skipped
+	IsRerun  bool                 `json:"rerun,omitempty"` // false if it was skipped
 	By       string               `json:"by"`
 	Time     metav1.Time          `json:"time"`
 }

@@ -25,20 +25,20 @@ import (
 // A Record is the record of one release on a cluster.
 type Record struct {
 	Release    string         `json:"release"`
-	Own        string         `json:"own,omitempty"`        // the source that the operator was started with which has begun the newest entry
+	Own        string         `json:"own,omitempty"`        // the source with which the operator of the newest entry was started
 	History    []HistoryEntry `json:"history,omitempty"`    // newest first
-	Tombstones []Tombstone    `json:"tombstones,omitempty"` // whose delete was requested, until the object is gone; across versions
+	Tombstones []Tombstone    `json:"tombstones,omitempty"` // requested deletes, across versions, until the objects are gone
 	Left       []Leftover     `json:"left,omitempty"`       // objects that installs have left for the next apply to delete
 	Kinds      []AppliedKind  `json:"kinds,omitempty"`      // ever applied: orphans are searched in these; sorted, each once
-	Jobs       []Job          `json:"jobs,omitempty"`       // that finished, so that a Job that was removed after its TTL is not run again
+	Jobs       []Job          `json:"jobs,omitempty"`       // finished Jobs, so that a Job is not run again after its TTL
 	Waits      []ObjectWait   `json:"waits,omitempty"`      // what the applier waits for now
 	Run        *Run           `json:"run,omitempty"`        // the current run, or the last one if it has failed
 	Repairs    *Repairs       `json:"repairs,omitempty"`
-	// Hooks are of the Deployments with lifecycle hooks.
+	// Hooks are the states of lifecycle hooks.
 	Hooks []DeploymentHooks `json:"hooks,omitempty"`
 
-	// Durations are of the last run of each mode. They are the first that are removed if there
-	// is no room.
+	// Durations are those of the last run of each mode. They are removed first if the record is
+	// too large.
 	Durations map[string]Durations `json:"durations,omitempty"`
 
 	// Fingerprints are those of package fingerprint. They are in a key of their own, and removed
@@ -71,7 +71,7 @@ type HistoryEntry struct {
 	Verified bool           `json:"verified,omitempty"` // whether the signatures of its image were verified
 	// Capabilities are those that were enabled, if not all were.
 	Capabilities []configv1.ClusterVersionCapability `json:"capabilities,omitempty"`
-	Tombstones   []kinds.ID                          `json:"tombstones,omitempty"` // that the version carries; old entries may have lost them
+	Tombstones   []kinds.ID                          `json:"tombstones,omitempty"` // of the version; missing in some old entries
 	End          *End                                `json:"end,omitempty"`        // of its last run, if that has not completed it
 }
 
@@ -81,7 +81,7 @@ type End struct {
 	Time     metav1.Time     `json:"time"`
 	Reason   string          `json:"reason,omitempty"` // in the words of the cluster-version operator
 	Message  string          `json:"message"`
-	Failures []ObjectFailure `json:"failures,omitempty"` // the first of them; old entries may have lost them
+	Failures []ObjectFailure `json:"failures,omitempty"` // the first ones; missing in some old entries
 	More     int             `json:"more,omitempty"`     // failures that are left out
 }
 
@@ -98,7 +98,7 @@ type ObjectFailure struct {
 type Tombstone struct {
 	kinds.ID    `json:",inline"`
 	UID         types.UID   `json:"uid,omitempty"`     // of the object to delete; "" if it was not observed yet
-	Version     string      `json:"version,omitempty"` // that has requested it
+	Version     string      `json:"version,omitempty"` // the version that requested the delete
 	RequestedAt metav1.Time `json:"asked"`
 	IsBack      bool        `json:"isBack,omitempty"` // an earlier version had deleted it, and it was recreated
 	Sent        bool        `json:"sent,omitempty"`   // the DELETE was sent; may be missing if the apply was killed
@@ -123,7 +123,7 @@ type Job struct {
 	Sum      string    `json:"sum,omitempty"` // of its manifest
 }
 
-// An ObjectWait is something that the applier waits for.
+// An ObjectWait is an object or a hook that the applier waits for.
 type ObjectWait struct {
 	kinds.ID `json:",inline"`
 	Hook     string      `json:"hook,omitempty"` // of the object, if that waits

@@ -11,15 +11,14 @@ import (
 )
 
 // A Run is the last reported state of an apply: what is not done, and why. Other processes
-// read it. It is removed when all is done, and kept after a run that has failed or was
-// killed.
+// read it. It is removed when all is done, and stays after a failed or killed run.
 type Run struct {
 	Version    string      `json:"version,omitempty"`
 	Mode       string      `json:"mode,omitempty"` // as package graph calls it
 	ReportedAt metav1.Time `json:"told"`           // by the server's clock
 	Ended      bool        `json:"ended,omitempty"`
-	Error      string      `json:"error,omitempty"` // of an ended run: why it is not all done
-	Nodes      []RunNode   `json:"nodes,omitempty"` // that are not done, in the order of the graph
+	Error      string      `json:"error,omitempty"` // why an ended run has not done all
+	Nodes      []RunNode   `json:"nodes,omitempty"` // unfinished nodes, in the order of the graph
 	More       int         `json:"more,omitempty"`  // manifests that are left out
 	Total      int         `json:"total,omitempty"` // manifests, done or not; zero in records of older programs
 	Levels     []RunLevel  `json:"levels,omitempty"`
@@ -47,8 +46,8 @@ type StepState string
 // The states of a step.
 const (
 	Blocked  StepState = "blocked"  // earlier steps are not done
-	Retrying StepState = "retrying" // it failed, and is tried again
-	Waiting  StepState = "waiting"  // it is applied, and not ready; or a hook waits
+	Retrying StepState = "retrying" // the step has failed, and is tried again
+	Waiting  StepState = "waiting"  // the object is applied and not ready, or the hook waits
 	Failed   StepState = "failed"   // for good
 )
 

@@ -11,10 +11,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// severity orders effects: the gravest is that of all.
+// severity orders effects, the gravest last: several failures have the effect of the gravest.
 var severity = []reason.Effect{reason.Report, reason.None, reason.FailAfterInterval, "", reason.Fail}
 
-// operatorReasons begin the reasons of operators that fail.
+// operatorReasons is the prefix of the reasons of failing operators.
 const operatorReasons = "ClusterOperator"
 
 // plurals are the messages about several operators with the same problem.
@@ -26,9 +26,9 @@ var plurals = map[string]string{
 }
 
 // aggregate makes one error of several, as the cluster-version operator does: operators
-// with the same trouble are one, and what is still more than one is object.MultipleErrors. It
-// has the whole message of each of them; of objects with one cause, that of the first. What
-// was cut off has no trouble of its own.
+// with the same reason become one error, and several errors are object.MultipleErrors. Its message
+// has the message of each error; for objects with one cause, that of the first. Requests that were
+// cut off are left out.
 func aggregate(failures []error) error {
 	var others []error
 	operators := map[string][]*object.Failure{}
@@ -60,7 +60,7 @@ func aggregate(failures []error) error {
 // mostAlike is how many failures with the same cause have a line each.
 const mostAlike = 3
 
-// linesOf has a line for each error, and one for many failures with the same cause.
+// linesOf returns a line for each error, and one line for many failures with the same cause.
 func linesOf(errs []error) []string {
 	alike := map[string]int{}
 	for _, err := range errs {
@@ -74,7 +74,7 @@ func linesOf(errs []error) []string {
 		switch {
 		case !isFailure || alike[failure.Cause()] > 0 && alike[failure.Cause()] <= mostAlike:
 			lines = append(lines, "* "+err.Error())
-		case alike[failure.Cause()] > 0: // the first of them
+		case alike[failure.Cause()] > 0: // the first of many
 			lines = append(lines, "* "+failure.Text(alike[failure.Cause()]-1))
 			alike[failure.Cause()] = 0
 		}
@@ -82,7 +82,7 @@ func linesOf(errs []error) []string {
 	return lines
 }
 
-// together is one error for operators that fail for the same reason.
+// together returns one error for operators that fail for the same reason.
 func together(alike []*object.Failure) error {
 	slices.SortFunc(alike, func(a, b *object.Failure) int { return cmp.Compare(a.ID.Name, b.ID.Name) })
 	alike = slices.CompactFunc(alike, func(a, b *object.Failure) bool { return a.Error() == b.Error() })
@@ -100,7 +100,7 @@ func together(alike []*object.Failure) error {
 	}
 }
 
-// gravest returns the effect that some failures have together.
+// gravest returns the gravest effect of some failures.
 func gravest(failures []error) reason.Effect {
 	worst := reason.Report
 	for _, failure := range failures {

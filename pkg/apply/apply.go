@@ -1,14 +1,14 @@
-// Package apply walks the graph of a payload against a cluster: it applies and deletes objects, waits until what must
-// be ready is, tries again what has failed and may succeed, and reports each step.
+// Package apply walks the graph of a payload against a cluster: it applies and deletes objects, waits until objects are
+// ready, retries failures that may pass, and reports each step.
 //
-// It decides neither what to apply (the payload), nor in which order (the graph), nor whether it may (the gate). It
-// does not know when an object is ready either: package ready does.
+// It decides neither what to apply (the payload), nor in which order (the graph), nor whether the update is allowed (the
+// gate), nor when an object is ready (package ready).
 //
 // Run is the call to start from. A step is one action, such as the apply of an object: the interface is
 // object.WalkStep, and packages object and hook have the kinds of steps. The order of steps is in order.go, and the
 // walk through them in walk.go: one loop that hands out steps to workers, and parks those that wait, in parking.go.
-// Package await tracks readiness. What came of steps is in results.go and report.go; what is reported meanwhile in
-// events.go, components.go, waits.go and why.go, and in the record by record_run.go.
+// Package await tracks readiness. The results of steps are in results.go and report.go; progress is reported by
+// events.go, components.go, waits.go and why.go, and written to the record by record_run.go.
 //
 // Preview returns what Run would do: see preview.go.
 //
@@ -39,61 +39,59 @@ var ErrTimeout = errors.New("the time is up")
 
 // Options are how to apply.
 type Options struct {
-	Release  string     // the value of the label that objects get
+	Release  string     // the value of the release label of objects
 	Version  string     // of the payload, for the record
-	Mode     graph.Mode // Update, if it is empty
+	Mode     graph.Mode // Update if empty
 	Standard ready.Standard
-	// NoWait ends when everything is applied, ready or not.
+	// NoWait ends the run when everything is applied, ready or not.
 	NoWait bool
-	// Timeout is how long it may take; 30 minutes if it is 0.
+	// Timeout is how long the run may take; 30 minutes if it is 0.
 	Timeout time.Duration
-	// Workers are how many objects are written at a time; what fits the mode if it is 0.
+	// Workers is how many objects are written at a time; a number by mode if it is 0.
 	Workers int
-	// DropUnknownFields leaves out what the cluster's schema does not have, as the
-	// cluster-version operator does. Else such an object is refused.
+	// DropUnknownFields leaves out fields that the cluster's schema does not have, as the
+	// cluster-version operator does. Otherwise such an object is refused.
 	DropUnknownFields bool
 	// Full applies each object, also those that can't have changed since they were applied.
 	Full bool
-	// AdoptFrom are managers whose fields become ours when an object is applied for the first
-	// time, beside those of ownership.Managers.
+	// AdoptFrom are field managers, beside ownership.Managers, whose fields Runlevel takes over when it
+	// applies an object for the first time.
 	AdoptFrom []string
-	// Hooks are what a user wants of the lifecycle hooks of Deployments in this run.
+	// Hooks override the lifecycle hooks of Deployments in this run.
 	Hooks map[kinds.ID]deploymenthook.Override
 	// ReportWaits is how often waits are reported; every 10 seconds if it is 0.
 	ReportWaits time.Duration
-	// AskWhy is how often it is found out why pods don't become ready, which costs requests; as
+	// AskWhy is how often pods that don't become ready are diagnosed, which costs requests; as
 	// often as waits are reported if it is 0.
 	AskWhy time.Duration
-	// Lock is that of the release, if it is held.
+	// Lock is the lock of the release, if it is held.
 	Lock *lock.Hold
-	// Journal keeps what must outlive this run.
+	// Journal is the record of the release, which outlives this run.
 	Journal *object.Journal
 	// OnEvent is called with each event, one after the other. It may be nil.
 	OnEvent func(Event)
-	// Fingerprints are where those of applied objects go; a new set if it is nil. A Repairer shares
-	// them.
+	// Fingerprints collects the fingerprints of applied objects; a new cache if it is nil. A Repairer shares it.
 	Fingerprints *fingerprint.Cache
-	// Done is called with each step that is done. The run does nothing more to its object. If Done is nil, the run
-	// applies objects again that are deleted while it waits for them.
+	// Done is called with each step that is done, and takes over its object: the run does not write it again. If Done is
+	// nil, the run applies objects again that are deleted while it waits for them.
 	Done func(object.Change)
-	// NotReady is called with the report of a run that has to end because objects are not ready: the deadline has
-	// passed, or an object has failed. The run then goes on without a deadline until all objects are ready. It ends
-	// all the same if NotReady is nil, or if an object can't be applied.
+	// NotReady is called with a report when the deadline has passed, or an object has failed. The run then goes on
+	// without a deadline until all objects are ready. It ends instead if NotReady is nil, or an object can't be applied.
 	NotReady func(*Report)
 
-	// PauseHooks is how long a rollout is left alone that a lifecycle hook has stopped; not at all if it is 0.
+	// PauseHooks is the pause before a rollout that a lifecycle hook has stopped is tried again; none if it is 0.
 	PauseHooks time.Duration
 	// FollowHooks reports each line that the pod of a hook logs.
 	FollowHooks bool
 
-	lookCounts time.Duration          // object.LookCounts, unless a test sets another one
-	newSteps   func(r *run) stepMaker // of a test; nil else
+	lookCounts time.Duration          // object.LookCounts, except in tests
+	newSteps   func(r *run) stepMaker // set by tests only
 }
 
-// workers are how many objects are written at a time, by mode.
+// workers is how many objects are written at a time, by mode.
 var workers = map[graph.Mode]int{graph.Install: 48, graph.Update: 16, graph.Reconcile: 8}
 
-// withDefaults returns options with defaults for what is not set.
+// withDefaults returns options with defaults for fields that are not set.
 func (o Options) withDefaults() Options {
 	if o.Mode == "" {
 		o.Mode = graph.Update
@@ -126,7 +124,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// standardOf returns the standard by which an object is awaited. There is no post hook before a rollout is complete.
+// standardOf returns the standard for the readiness of an object. A post hook requires a complete rollout.
 func (o Options) standardOf(m *payload.Manifest) ready.Standard {
 	if hooks, _ := deploymenthook.Parse(m.Object()); hooks.Of(deploymenthook.Post) != nil {
 		return ready.Full
@@ -144,28 +142,28 @@ func (o Options) objects(manifests []*payload.Manifest) object.Options {
 	}
 }
 
-// hooks returns what the hooks of a run, or of a preview, share.
+// hooks returns the settings of the hooks of a run or a preview.
 func (o Options) hooks(requests context.Context, c *cluster.Cluster, applier *object.Applier) hook.Settings {
 	return hook.Settings{
 		Requests: requests, Cluster: c, Applier: applier, Journal: o.Journal, Release: o.Release, Overrides: o.Hooks, Pause: o.PauseHooks,
 	}
 }
 
-// A Report is what came of a run.
+// A Report is the result of a run.
 type Report struct {
 	Mode     graph.Mode
-	Changes  []object.Change // one for each step, in the order of the payload; a manifest takes more than one if it has hooks
-	Waits    []Wait          // that were left when the run ended
+	Changes  []object.Change // by step, in the order of the payload; a manifest with hooks has several steps
+	Waits    []Wait          // left at the end of the run
 	Warnings []Warning
-	Err      error       // why it is not all done; nil if it is
-	Left     *record.Run // how it stood at the end, if not all is done
+	Err      error       // nil if all is done
+	Left     *record.Run // the state at the end; nil if all is done
 
-	Fingerprints *fingerprint.Cache // of what was applied, now or before
+	Fingerprints *fingerprint.Cache // of objects applied in this run or before
 
-	Took map[string]time.Duration // by node that is done: "level NN, component"
+	Took map[string]time.Duration // by completed component: "level NN, component"
 }
 
-// A Warning is one of the server's, once for each text.
+// A Warning is a warning of the API server.
 type Warning struct {
 	Text  string   `json:"text"`
 	Files []string `json:"files"`

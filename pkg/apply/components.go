@@ -9,22 +9,22 @@ import (
 )
 
 // components are the components of levels, by names such as "level 50, web". A node of the graph may hold several
-// levels of one component each, and what objects need cuts a component into several nodes. Users know levels and
-// components, so the events Began and Ended are about those. A part is what one node has of a component.
+// levels of one component each, and dependencies may split a component into several nodes. Users know levels and
+// components, so the events Began and Ended are about those. A part is one node's share of a component.
 type components struct {
 	events *emitter
 
 	mu   sync.Mutex
 	all  map[string]*component
-	took map[string]time.Duration // of those that are done
+	took map[string]time.Duration // by completed component
 }
 
-// A component is how far one component of a level is.
+// A component is the progress of one component of a level.
 type component struct {
 	left, running int // parts
 	began         time.Time
-	isRunning     bool          // an event has reported that it began
-	outcome       object.Action // what came of it, where it is not all done
+	isRunning     bool          // Began was reported
+	outcome       object.Action // the worst outcome of its parts; "" if none failed or was interrupted
 }
 
 func newComponents(o *order, events *emitter) *components {
@@ -62,7 +62,7 @@ func (c *components) begin(name string) {
 	}
 }
 
-// end notes what came of a part, "" if it is done, and reports the end of its component if this was the last one.
+// end notes the outcome of a part, "" if it is done, and reports the end of its component with its last part.
 func (c *components) end(name string, outcome object.Action) {
 	if name == "" {
 		return
@@ -88,7 +88,7 @@ func (c *components) end(name string, outcome object.Action) {
 	}
 }
 
-// durations returns how long each component took that is done.
+// durations returns how long each completed component took.
 func (c *components) durations() map[string]time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,50 +10,50 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// An EventType is what an event is about.
+// An EventType is the type of an event.
 type EventType string
 
 // The events.
 const (
-	Applied  EventType = "applied"  // an object, or a tombstone: Action is what was done
-	BeReady  EventType = "ready"    // an object that was waited for
-	Waiting  EventType = "waiting"  // for an object, again and again
-	Retrying EventType = "retrying" // after a failure, as another try may succeed
-	Failing  EventType = "failed"   // for good
-	Warned   EventType = "warning"  // by the server, once for each text
-	Began    EventType = "began"    // a node
-	Ended    EventType = "ended"    // a node; Action is its result, unless it is all done
+	Applied  EventType = "applied"  // an object was applied or deleted: Action has the result
+	BeReady  EventType = "ready"    // an object that the run waited for is ready
+	Waiting  EventType = "waiting"  // the run waits for an object: reported repeatedly
+	Retrying EventType = "retrying" // a step has failed, and is tried again
+	Failing  EventType = "failed"   // a step has failed for good
+	Warned   EventType = "warning"  // of the server, once for each text
+	Began    EventType = "began"    // a component of a level
+	Ended    EventType = "ended"    // a component of a level; Action is its result, "" if all is done
 
-	Adopted   EventType = "adopted"   // fields that other tools had set
-	Overruled EventType = "overruled" // fields that others had set otherwise
+	Adopted   EventType = "adopted"   // fields of other tools were taken over
+	Overruled EventType = "overruled" // fields that other managers had set to other values were overwritten
 
 	Logged EventType = "log" // a line of the log of a hook's pod
 )
 
-// An Event is one thing that happened.
+// An Event reports progress of a run.
 type Event struct {
 	Time    time.Time     `json:"time"`
 	Type    EventType     `json:"type"`
 	Action  object.Action `json:"action,omitempty"`
 	Object  *kinds.ID     `json:"object,omitempty"`
-	Hook    string        `json:"hook,omitempty"` // of the object, if the event is about its lifecycle hook
+	Hook    string        `json:"hook,omitempty"` // stage of the object's lifecycle hook, if the event is about the hook
 	File    string        `json:"file,omitempty"`
 	Node    string        `json:"node,omitempty"`
 	Reason  string        `json:"reason,omitempty"`
-	Effect  reason.Effect `json:"effect,omitempty"` // of a wait or a failure on the update, in the words of the cluster-version operator
+	Effect  reason.Effect `json:"effect,omitempty"` // of a wait or a failure on the update, as the cluster-version operator names it
 	Message string        `json:"message,omitempty"`
-	Failure string        `json:"-"`                  // of a retry: what has failed, without the attempt that Message counts
+	Failure string        `json:"-"`                  // of a retry: the error, without the count of attempts in Message
 	Since   *time.Time    `json:"since,omitempty"`    // by the server's clock
-	IsRetry bool          `json:"retrying,omitempty"` // of a wait: it has failed, and is tried again
-	Why     []string      `json:"why,omitempty"`      // of a wait, or a failure: what keeps its pods, and their last log lines
+	IsRetry bool          `json:"retrying,omitempty"` // of a wait: the step has failed, and is tried again
+	Why     []string      `json:"why,omitempty"`      // of a wait or a failure: why its pods do not become ready, and their last log lines
 
-	From []string             `json:"from,omitempty"` // whom the fields were adopted from
-	Lost []ownership.Conflict `json:"lost,omitempty"` // by those who had set them otherwise
+	From []string             `json:"from,omitempty"` // former managers of adopted fields
+	Lost []ownership.Conflict `json:"lost,omitempty"` // overwritten fields, with their former managers
 
-	Seconds float64 `json:"seconds,omitempty"` // that a node took
+	Seconds float64 `json:"seconds,omitempty"` // how long the component took
 }
 
-// Name names in words what an event is about; "" if that is no object.
+// Name names the object or hook of an event; "" if it has none.
 func (e Event) Name() string {
 	if e.Object == nil {
 		return ""
@@ -67,21 +67,20 @@ type emitter struct {
 	onEvent func(Event)
 
 	mu    sync.Mutex
-	waits map[object.StepID]bool // waits that were reported, and whose end was not
+	waits map[object.StepID]bool // reported waits whose end was not reported
 }
 
 func newEmitter(now func() time.Time, onEvent func(Event)) *emitter {
 	return &emitter{now: now, onEvent: onEvent, waits: map[object.StepID]bool{}}
 }
 
-// close has nothing passed on any more: the log of a pod may have another line when the run has ended.
+// close drops later events: the log of a pod may have another line when the run has ended.
 func (e *emitter) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.onEvent = func(Event) {}
 }
 
-// emit passes on an event.
 func (e *emitter) emit(event Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,7 +88,7 @@ func (e *emitter) emit(event Event) {
 	e.onEvent(event)
 }
 
-// about passes on an event about a step.
+// about emits an event about a step.
 func (e *emitter) about(step object.StepID, event Event) {
 	event.Object, event.Hook, event.File, event.Node = &step.ID, step.Hook, step.Path, step.Node
 	e.emit(event)
@@ -109,10 +108,10 @@ func (e *emitter) waiting(wait Wait, hasEnded func(Wait) bool) {
 	})
 }
 
-// minWait is how long a wait must have taken for its end to be reported, if the wait itself was not.
+// minWait is the shortest wait whose end is reported although the wait itself was not.
 const minWait = 100 * time.Millisecond
 
-// ready reports that an object is ready that was waited for.
+// ready reports the end of the wait for an object.
 func (e *emitter) ready(step object.StepID, waited time.Duration) {
 	e.mu.Lock()
 	isReported := e.waits[step]

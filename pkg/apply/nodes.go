@@ -8,24 +8,24 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// nodes are the states of the nodes of the graph. A second walk, after the deadline, passes over those that the first
-// one has done.
+// nodes are the states of the nodes of the graph. A second walk, after the deadline, skips the nodes that the first walk
+// has done.
 type nodes struct {
 	graph *graph.Graph
 
 	mu      sync.Mutex
-	current *graph.Walk // nil before the first walk
-	before  *graph.Walk
+	current *graph.Walk // the present walk; nil before the first
+	before  *graph.Walk // the last walk before it
 }
 
-// begin begins a walk.
+// begin begins another walk.
 func (n *nodes) begin() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.before, n.current = n.current, n.graph.Walk()
 }
 
-// next returns nodes that have become ready, and were not done by the walk before.
+// next returns nodes that may begin, without those that the last walk has done.
 func (n *nodes) next() (nodes []int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -41,14 +41,13 @@ func (n *nodes) next() (nodes []int) {
 	return nodes
 }
 
-// end notes how a node ended.
 func (n *nodes) end(node int, state graph.NodeState) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.current.Done(node, state)
 }
 
-// state returns where a node stands.
+// state returns the state of a node: Blocked before the first walk.
 func (n *nodes) state(node int) graph.NodeState {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -68,14 +67,14 @@ func (n *nodes) blockers(node int) []int {
 	return n.current.WhyBlocked(node)
 }
 
-// A nodeWalk is how far one node is. Its steps are done one after the other, in parts: see order.parts.
+// A nodeWalk is the progress of one node. Its steps are done one after the other, in parts: see order.parts.
 type nodeWalk struct {
 	node     int
 	steps    []int
-	parts    []int // where the parts end that are not done
-	from, at int   // where the part begins, and which step is done, by places in steps
-	isBegun  bool  // the part
-	hasBegun bool  // the node
+	parts    []int // the ends of the parts that are not done
+	from, at int   // the first step of the current part, and the current step, as indexes of steps
+	isBegun  bool  // the current part has begun
+	hasBegun bool  // its first part has begun
 }
 
 // begin reports that the first step of a part begins.
@@ -86,8 +85,8 @@ func (n *nodeWalk) begin(w *walk) {
 	}
 }
 
-// awaitPart waits, in an update, until all objects of a part are ready. That is not only at the end of the node,
-// since levels that follow each other and have one component each are in one node.
+// awaitPart waits, in an update, until all objects of a part are ready. A node may have several parts, since consecutive
+// levels of one component each share a node.
 func (n *nodeWalk) awaitPart(w *walk) {
 	if w.run.options.Mode != graph.Update || w.run.options.NoWait {
 		n.endPart(w, true)
@@ -116,7 +115,7 @@ func (n *nodeWalk) endPart(w *walk, isDone bool) {
 	w.beginNodes()
 }
 
-// outcomeOf returns what came of a part, "" if it is done. What is interrupted has not failed.
+// outcomeOf returns the outcome of a part: "" if it is done. An interrupted part has not failed.
 func outcomeOf(isDone, isInterrupted bool) object.Action {
 	switch {
 	case isDone:

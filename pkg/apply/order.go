@@ -9,35 +9,34 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// An order is the graph of a payload, with the steps of its tasks: a task takes one step, or several that are done one
-// after the other.
+// An order is the graph of a payload, with the steps of its tasks. A task has one step, or several consecutive steps.
 type order struct {
 	graph *graph.Graph
 	tasks []task
 	steps []object.WalkStep
-	// isUnawaited is true for a task whose object can't be ready before something that comes later is there:
-	// nothing in between waits for it.
+	// isUnawaited is true for a task whose object can't be ready before a later object exists: no step in between waits
+	// for it.
 	isUnawaited []bool
-	// holds are the tasks whose objects must be ready before a step begins, beside those that the step itself needs.
+	// holds are the tasks whose objects must be ready before a step begins, beside the needs of the step itself.
 	holds map[int][]int
 
 	taskOf []int   // by step
-	firsts []int   // by task: its first step; and behind the last task, how many steps there are
+	firsts []int   // first steps, by task, followed by the number of steps
 	nodes  [][]int // steps by node
 }
 
-// A task is a manifest at its place in the graph, which may be that of another file: see moveAhead.
+// A task is a manifest at its place in the graph, which may be the place of another file: see moveAhead.
 type task struct {
 	*payload.Manifest
 	file     string
 	position int // in the payload
 }
 
-// File returns the name of the file at whose place the task is.
+// File returns the file whose place in the graph the task has.
 func (t task) File() string { return t.file }
 
-// newOrder orders manifests. A definition or a Namespace that the cluster does not have yet, and that comes after
-// what needs it, is moved before that: in the order of the files neither could ever be applied.
+// newOrder orders manifests. A definition or a Namespace that the cluster lacks, and that comes after an object that
+// needs it, is moved ahead of that object: in the order of the files neither could ever be applied.
 func newOrder(manifests []*payload.Manifest, options graph.Options, applier *object.Applier, newSteps stepMaker) (*order, error) {
 	tasks := make([]task, len(manifests))
 	for i, manifest := range manifests {
@@ -61,7 +60,6 @@ func newOrder(manifests []*payload.Manifest, options graph.Options, applier *obj
 	return o, nil
 }
 
-// addSteps gives each task its steps.
 func (o *order) addSteps(newSteps stepMaker) {
 	needs := make([][]int, len(o.tasks))
 	for _, dependency := range o.graph.Implied {
@@ -87,11 +85,11 @@ func (o *order) addSteps(newSteps stepMaker) {
 	}
 }
 
-// holdHooks has the first step of each Deployment with lifecycle hooks wait until all objects before its level are ready. An
-// install waits for nothing else before its end.
+// holdHooks makes the first step of each Deployment with lifecycle hooks wait until all objects of earlier levels are ready.
+// An install waits for nothing else before its end.
 func (o *order) holdHooks() {
 	o.holds = map[int][]int{}
-	var awaited, level []int // tasks before the level at hand, and of it
+	var awaited, level []int // tasks of earlier levels, and of the current level
 	for i, task := range o.tasks {
 		if name := graph.ParseName(task.file); i == 0 || !name.IsKnown() || name.Level != graph.ParseName(o.tasks[i-1].file).Level {
 			awaited, level = append(awaited, level...), nil
@@ -110,7 +108,7 @@ func (o *order) needsOf(step int) []int {
 	return slices.Concat(o.steps[step].Needs(), o.holds[step])
 }
 
-// tasksOf returns the tasks that some steps are of, each once. The steps of a task stand next to each other.
+// tasksOf returns the tasks of some steps, each once. The steps of a task are consecutive.
 func (o *order) tasksOf(steps []int) []int {
 	tasks := make([]int, 0, len(steps))
 	for _, step := range steps {
@@ -121,13 +119,13 @@ func (o *order) tasksOf(steps []int) []int {
 	return tasks
 }
 
-// stepOn returns the step that is about an object itself.
+// stepOn returns the step that applies or deletes an object.
 func (o *order) stepOn(id kinds.ID) (place int, exists bool) {
 	place = slices.IndexFunc(o.steps, func(s object.WalkStep) bool { return s.ID().ID == id && s.ID().Hook == "" })
 	return place, place >= 0
 }
 
-// moves returns the tasks that have to be moved ahead, each with the first task that needs it.
+// moves returns the tasks to move ahead, each with the first task that needs it.
 func moves(tasks []task, conflicts []graph.Dependency, applier *object.Applier) (map[int]int, error) {
 	first := map[int]int{}
 	for _, conflict := range conflicts {
@@ -150,7 +148,7 @@ func moves(tasks []task, conflicts []graph.Dependency, applier *object.Applier) 
 	return first, nil
 }
 
-// moveAhead moves each task of a map to before another one, as if it were in the same file.
+// moveAhead moves each task of a map before the task it maps to, as if both were in the same file.
 func moveAhead(tasks []task, first map[int]int) []task {
 	ahead := map[int][]task{}
 	for needed, before := range first {
@@ -167,7 +165,7 @@ func moveAhead(tasks []task, first map[int]int) []task {
 	return ordered
 }
 
-// inPayload returns changes, which go by step, in the order of the payload.
+// inPayload sorts the changes of steps by the order of the payload.
 func (o *order) inPayload(changes []object.Change) []object.Change {
 	tasks := make([]int, len(o.tasks)) // by position
 	for i, task := range o.tasks {
@@ -180,11 +178,10 @@ func (o *order) inPayload(changes []object.Change) []object.Change {
 	return all
 }
 
-// nodeOf names the level and the component at whose place a step is; "" if its file names none.
+// nodeOf names the level and the component of a step; "" if its file names none.
 func (o *order) nodeOf(step int) string { return graph.ParseName(o.tasks[o.taskOf[step]].file).Words() }
 
-// parts returns where the steps of a node of the graph change from one level or component to the next, and where
-// they end.
+// parts returns the ends of the parts of a node: a part is a run of steps with one level and component.
 func (o *order) parts(steps []int) []int {
 	var ends []int
 	for i := range steps {

@@ -9,14 +9,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A parking is a step or a node that waits for an event.
+// A parking is a parked step or node, which waits for an event.
 type parking struct {
-	cancel    func() // of what it waits for
-	interrupt func() // what follows if the walk has to end before
+	cancel    func() // ends the wait
+	interrupt func() // is called if the walk ends before the event
 }
 
-// park waits for an event. Wait is given what to call when the event has come, and returns how to cancel that. What
-// has come by the time that the walk has to end, counts.
+// park waits for an event. Wait receives the function to call on the event, and returns how to cancel the wait. An event
+// that comes before the walk ends is still handled.
 func (w *walk) park(wait func(wake func(then func())) (cancel func()), interrupt func()) {
 	p := &parking{interrupt: interrupt}
 	w.parked[p] = true
@@ -30,7 +30,7 @@ func (w *walk) park(wait func(wake func(then func())) (cancel func()), interrupt
 	})
 }
 
-// interrupt ends what waits, and what is not begun.
+// interrupt ends all parked and queued steps.
 func (w *walk) interrupt() {
 	for p := range w.parked {
 		p.cancel()
@@ -45,8 +45,7 @@ func (w *walk) interrupt() {
 	w.fresh = nil
 }
 
-// waits parks a step until what it waits for has come. If the walk has to end before, the step is not done, and the
-// report has what it waited for.
+// waits parks a step until its wait is over. If the walk ends before, the step is not done, and the report names its wait.
 func (w *walk) waits(step int, wait *object.StepWait) {
 	w.forgetFailure(step)
 	w.run.waits.stepWaits(step, w.run.order.steps[step].ID(), wait)
@@ -81,14 +80,14 @@ func (w *walk) awaitNeeds(step int) (isParked bool) {
 		if isReady {
 			w.continued = append(w.continued, step)
 		} else {
-			w.ended(step, false) // the report has which it was
+			w.ended(step, false) // the report names the object
 		}
 	})
 	return true
 }
 
-// await goes on when the objects of some tasks are ready, or one of them never will be. At the end of the apply, more is
-// required of a ClusterOperator: see await.Tracker.Notify.
+// await calls then when the objects of some tasks are ready, or one of them has failed. A ClusterOperator has to meet more
+// conditions at the end of the apply: see await.Tracker.Notify.
 func (w *walk) await(tasks []int, isEnd bool, then func(isReady bool)) {
 	objects := make([]kinds.ID, len(tasks))
 	for i, task := range tasks {

@@ -15,10 +15,10 @@ import (
 )
 
 // Preview finds out what Run would do, by dry runs on the server. It changes nothing, waits
-// for nothing and tries nothing again for long: what depends on what is not there yet is
-// reported as not checked, or compared with the definition in the payload itself.
+// for nothing and retries nothing for long. An object that depends on a missing object is
+// reported as not checked, or validated against the definition in the payload itself.
 //
-// A failure holds up nothing here: each object is looked at.
+// A failure holds up no other object.
 func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory, options Options) *Report {
 	options = options.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
@@ -44,7 +44,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 			return nil
 		})
 	}
-	_ = group.Wait() // which has no errors: failures are part of the report
+	_ = group.Wait() // failures are part of the report
 	p.explainNotDone(ctx)
 	return &Report{
 		Mode: options.Mode, Changes: order.inPayload(p.results.changes), Warnings: p.results.allWarnings(), Err: p.results.err(ctx, nil),
@@ -59,7 +59,7 @@ type preview struct {
 	cut       context.CancelFunc
 }
 
-// step finds out what would come of one step.
+// step finds out what a run would do in one step.
 func (p *preview) step(i int, s object.WalkStep, m *payload.Manifest) {
 	if p.requests.Err() != nil {
 		return
@@ -77,7 +77,7 @@ func (p *preview) step(i int, s object.WalkStep, m *payload.Manifest) {
 		failure.StepID, failure.IsFinal = s.ID(), true
 		p.results.failed(i, object.Change{StepID: change.StepID, Action: object.Failed, Err: failure})
 		if cluster.IsNoAnswer(err) {
-			p.cut() // to ask for each of the others would take long, and end the same way
+			p.cut() // the others would fail the same way, and slowly
 		}
 	default:
 		if len(change.Adopted) > 0 {

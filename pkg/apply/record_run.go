@@ -18,25 +18,23 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// How often the record is written with how the run stands, for commands such as why: not for a run that is over in
-// seconds, and then only if something has changed.
+// How often a changed state of the run is written to the record, for commands such as why. A run that is over in seconds
+// writes none.
 const (
 	noteFirst = 3 * time.Second
 	noteEvery = 10 * time.Second
 )
 
-// How much the record is given: enough for what any object of a large release waits for, and
-// a tenth of what a record may hold.
+// Limits of the state in the record: enough for every object of a large release, and a tenth of what a record may hold.
 const (
 	mostSteps  = 500
 	mostWaits  = 100
-	mostBefore = 10 // nodes that one waits for
+	mostBefore = 10 // nodes that a node waits for
 	mostText   = 1000
 	mostLevels = 500
 )
 
-// noteStanding notes in the record how the run stands, until the function that it returns is
-// called.
+// noteStanding writes the state of the run to the record from time to time, until stop is called.
 func (r *run) noteStanding(ctx context.Context) (stop func()) {
 	return inBackground(ctx, func(ctx context.Context) {
 		timer := time.NewTimer(noteFirst)
@@ -57,7 +55,6 @@ func (r *run) noteStanding(ctx context.Context) (stop func()) {
 	})
 }
 
-// noteRun writes the record.
 func (r *run) noteRun(standing *record.Run, waits []Wait) error {
 	return r.options.Journal.Note(r.requests, func(known *record.Record) {
 		known.Run, known.Waits = standing, nil
@@ -68,7 +65,7 @@ func (r *run) noteRun(standing *record.Run, waits []Wait) error {
 	})
 }
 
-// standing returns how the run stands, with what is waited for.
+// standing returns the state of the run and its waits, for the record.
 func (r *run) standing(waits []Wait) *record.Run {
 	standing := &record.Run{
 		Version: r.options.Version, Mode: string(r.options.Mode), ReportedAt: metav1.NewTime(r.cluster.Now().UTC().Truncate(time.Second)),
@@ -79,7 +76,7 @@ func (r *run) standing(waits []Wait) *record.Run {
 	room := mostSteps
 	for node := range r.order.graph.Nodes {
 		steps := left[node]
-		if len(steps) == 0 { // all of it is done, or there is nothing in it
+		if len(steps) == 0 { // the node is done or empty
 			continue
 		}
 		places[node] = len(standing.Nodes)
@@ -99,7 +96,7 @@ func (r *run) standing(waits []Wait) *record.Run {
 	return standing
 }
 
-// levels returns how far each level is; nil if there are too many for the record.
+// levels returns the progress of each level; nil if the record has no room for them.
 func (r *run) levels(left map[int][]record.RunStep) []record.RunLevel {
 	levels := map[string]record.RunLevel{}
 	add := func(file string, total, left int) {
@@ -121,8 +118,8 @@ func (r *run) levels(left map[int][]record.RunStep) []record.RunLevel {
 	return slices.SortedFunc(maps.Values(levels), func(a, b record.RunLevel) int { return graph.CompareLevels(a.Name, b.Name) })
 }
 
-// blockers returns the nodes with something left to do that a node waits for: first those that run or have failed, which
-// report most.
+// blockers returns the unfinished nodes that a node waits for. Nodes that run or have failed come first, since they explain
+// most.
 func (r *run) blockers(node int, left map[int][]record.RunStep) []int {
 	blockers := slices.DeleteFunc(r.nodes.blockers(node), func(blocker int) bool { return len(left[blocker]) == 0 })
 	isBlocked := func(node int) int {
@@ -150,7 +147,7 @@ func (r *run) left(waits []Wait) map[int][]record.RunStep {
 	return left
 }
 
-// byStep returns waits by the steps that they are of.
+// byStep returns waits by their steps.
 func byStep(waits []Wait) map[object.StepID]Wait {
 	awaited := map[object.StepID]Wait{}
 	for _, wait := range waits {
@@ -159,7 +156,7 @@ func byStep(waits []Wait) map[object.StepID]Wait {
 	return awaited
 }
 
-// leftOf returns what a step has left to do, if anything.
+// leftOf returns a step for the record, unless it is done.
 func (r *run) leftOf(i int, awaited map[object.StepID]Wait) (record.RunStep, bool) {
 	id, change := r.order.steps[i].ID(), r.results.changes[i]
 	step := record.RunStep{ID: id.ID, Hook: id.Hook, File: id.Path, State: record.Blocked, Deletes: r.order.tasks[r.order.taskOf[i]].IsTombstone()}
@@ -181,7 +178,7 @@ func (r *run) leftOf(i int, awaited map[object.StepID]Wait) (record.RunStep, boo
 	return step, true
 }
 
-// awaitedBy returns what a step can't begin without, if that is not ready.
+// awaitedBy returns the first object that a step needs and that is not ready; nil if there is none.
 func (r *run) awaitedBy(i int, awaited map[object.StepID]Wait) *kinds.ID {
 	for _, need := range r.order.needsOf(i) {
 		step := object.StepOf(r.order.tasks[need].Manifest)
@@ -192,18 +189,18 @@ func (r *run) awaitedBy(i int, awaited map[object.StepID]Wait) *kinds.ID {
 	return nil
 }
 
-// nameOf names a node by what it does first.
+// nameOf names a node by its first step.
 func (r *run) nameOf(node int) string {
 	first := r.order.steps[r.order.nodes[node][0]].ID()
 	return cmp.Or(first.Node, first.ID.String())
 }
 
-// short returns as much of a text as is kept.
+// short truncates a text to what the record keeps.
 func short(text string) string { return printable.Truncate(text, mostText) }
 
-// firstLine returns the first line of an error, as much of it as is kept.
+// firstLine returns the first line of an error, truncated.
 func firstLine(err error) string {
 	first, _, _ := strings.Cut(err.Error(), "\n")
-	first = strings.TrimSuffix(first, ":") // behind which the errors stood
+	first = strings.TrimSuffix(first, ":") // the errors followed the colon
 	return short(printable.Line(strings.ReplaceAll(first, context.Canceled.Error(), "interrupted")))
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// report sums up what has come of a run, once no step is at work any more.
+// report returns the results of a run, once no step runs any more.
 func (r *run) report(ctx context.Context) *Report {
 	report := &Report{Mode: r.options.Mode, Fingerprints: r.options.Fingerprints, Took: r.components.durations()}
-	if r.options.NoWait { // the user does not wait, and so needs no reasons
+	if r.options.NoWait { // a user who does not wait needs no reasons
 		report.Waits, _ = r.waits.all()
 	} else {
 		report.Waits = r.waits.explained(r.requests)
@@ -38,8 +38,8 @@ func (r *run) report(ctx context.Context) *Report {
 	return report
 }
 
-// keepFingerprints keeps what is known of objects: of those that are ready, in which version, and of those that this run
-// has not come to, what was known before.
+// keepFingerprints notes the versions of ready objects, and keeps the earlier fingerprints of objects that this run has
+// not applied.
 func (r *run) keepFingerprints() {
 	for _, o := range r.tracker.Ready() {
 		if !o.CallsServices { // Services may go at any time
@@ -53,7 +53,7 @@ func (r *run) keepFingerprints() {
 	}
 }
 
-// explainNotDone names what the steps that were never done waited for.
+// explainNotDone adds to the steps that were never done what they waited for.
 func (r *run) explainNotDone(waits []Wait) {
 	awaited := byStep(waits)
 	for node, steps := range r.order.nodes {
@@ -77,7 +77,7 @@ func (r *run) explainNotDone(waits []Wait) {
 	}
 }
 
-// needed names an object without which a step could not begin.
+// needed names an object that a step needs and that is not ready.
 func (r *run) needed(step int, awaited map[object.StepID]Wait) string {
 	if id := r.awaitedBy(step, awaited); id != nil {
 		return "after " + id.String() + ", which is not ready"

@@ -16,14 +16,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// results are what has come of the steps of a run, or of a preview, until now. Each is reported as an event.
+// results are the results of the steps of a run, or of a preview, until now. Each is reported as an event.
 type results struct {
 	events *emitter
 
 	mu       sync.Mutex
 	changes  []object.Change // by step
 	unready  map[object.StepID]*object.Failure
-	waits    map[int]Wait        // by step that is tried again: since it has failed, or when what it waits for has come
+	waits    map[int]Wait        // by step that has failed and is tried again, or that waits
 	refused  map[int]bool        // hooks that can't run because their Deployments are refused
 	warnings map[string][]string // files by text
 	adopted  map[object.StepID][]string
@@ -36,19 +36,18 @@ func newResults(events *emitter) *results {
 	}
 }
 
-// handler returns what handles the reports of an Applier.
 func (r *results) handler(readiness object.Readiness) object.Handler {
 	return object.Handler{Readiness: readiness, Warned: r.warned, Adopted: r.hasAdopted}
 }
 
-// expect makes all steps not done yet, each of which is to have a change.
+// expect adds a change that is not done for each step.
 func (r *results) expect(steps []object.WalkStep) {
 	for _, step := range steps {
 		r.changes = append(r.changes, object.Change{StepID: step.ID(), Action: object.NotDone})
 	}
 }
 
-// done notes that a step is done, and returns the change with all that is known of it.
+// done notes that a step is done, and returns its change, with the managers whose fields were adopted.
 func (r *results) done(i int, change object.Change) object.Change {
 	r.mu.Lock()
 	if adopted := r.adopted[change.StepID]; adopted != nil {
@@ -64,15 +63,15 @@ func (r *results) done(i int, change object.Change) object.Change {
 	return change
 }
 
-// failed notes that a step will not be done. A hook that can't run because its Deployment is refused is only not done: the
-// change is that of the Deployment.
+// failed notes that a step will not be done. If a hook can't run because its Deployment is refused, the change is the
+// Deployment's, and the hook counts as not done.
 func (r *results) failed(i int, change object.Change) {
 	r.mu.Lock()
 	change.Adopted = r.adopted[change.StepID]
 	at := i
 	if r.changes[i].StepID != change.StepID {
 		at = slices.IndexFunc(r.changes, func(other object.Change) bool { return other.StepID == change.StepID })
-		for hook := i; hook < at; hook++ { // those that come before the Deployment
+		for hook := i; hook < at; hook++ { // the hooks before the Deployment
 			r.refused[hook] = true
 		}
 	}
@@ -83,7 +82,7 @@ func (r *results) failed(i int, change object.Change) {
 	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Effect: failure.Effect, Message: printable.Line(failure.Err.Error())})
 }
 
-// retrying notes that a step has failed, and is tried again. Began is when it was tried first, by the server's clock.
+// retrying notes that a step has failed, and is tried again. Began is the time of its first try, by the server's clock.
 func (r *results) retrying(i int, failure *object.Failure, attempt int, next time.Duration, began time.Time) {
 	text := printable.Line(failure.Err.Error())
 	r.mu.Lock()
@@ -115,7 +114,7 @@ func (r *results) waiting(i int, step object.StepID, what *object.StepWait, now 
 	return wait, !before.isOfStep || before.For != wait.For
 }
 
-// isWaiting reports whether a step is still tried again as a wait reports.
+// isWaiting reports whether a step still waits, or is still tried again, as a wait reports.
 func (r *results) isWaiting(wait Wait) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +141,7 @@ func (r *results) warned(m *payload.Manifest, warnings []string) {
 	}
 }
 
-// hasAdopted notes whose fields were taken over. That is done once: a later try finds nothing any more.
+// hasAdopted notes whose fields were adopted, since a later try of the step has nothing left to adopt.
 func (r *results) hasAdopted(m *payload.Manifest, from []string) {
 	r.mu.Lock()
 	r.adopted[object.StepOf(m)] = from
@@ -172,14 +171,14 @@ func isDone(change object.Change) bool {
 	return change.Action != object.NotDone && change.Action != object.Failed
 }
 
-// hasFailed reports whether a step has failed for which a condition holds.
+// hasFailed reports whether a failure of a step meets a condition.
 func (r *results) hasFailed(condition func(*object.Failure) bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.changes, func(change object.Change) bool { return change.Err != nil && condition(change.Err) })
 }
 
-// resetFailures makes steps that have failed not done yet, and those that have waited until now.
+// resetFailures makes failed steps not done yet, and drops all waits.
 func (r *results) resetFailures() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,7 +192,7 @@ func (r *results) resetFailures() {
 	}
 }
 
-// allWarnings returns the server's warnings, by their texts. The lock is held, or nothing writes any more.
+// allWarnings returns the server's warnings, by their texts. The caller holds the lock, or is the only user left.
 func (r *results) allWarnings() []Warning {
 	var warnings []Warning
 	for _, text := range slices.Sorted(maps.Keys(r.warnings)) {
@@ -202,8 +201,8 @@ func (r *results) allWarnings() []Warning {
 	return warnings
 }
 
-// err returns why not all is done: all failures as one error, and why the run has ended early. The lock is held, or
-// nothing writes any more.
+// err returns why not all is done: all failures as one error, and why the run has ended early. The caller holds the lock,
+// or is the only user left.
 func (r *results) err(ctx context.Context, waits []Wait) error {
 	var failures []error
 	var left leftovers
@@ -218,7 +217,7 @@ func (r *results) err(ctx context.Context, waits []Wait) error {
 		}
 	}
 	for _, wait := range waits {
-		if !wait.isOfStep { // which is not done
+		if !wait.isOfStep { // such a step counts as not done
 			left.unready++
 		}
 	}
@@ -239,8 +238,8 @@ func (r *results) err(ctx context.Context, waits []Wait) error {
 	}
 }
 
-// whyEnded returns why a run has ended early: the cause, if it is the timeout or has a reason, as the loss of the lock
-// has. Signals are reported as context.Canceled.
+// whyEnded returns why a run has ended early: the cause, if it is the timeout or has a reason, such as the loss of the
+// lock. Signals are reported as context.Canceled.
 func whyEnded(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrTimeout) || errors.As(cause, new(*reason.Error)) {
@@ -249,7 +248,7 @@ func whyEnded(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// leftovers are how many objects and hooks a run has not come to.
+// leftovers count the objects and hooks that a run has left undone.
 type leftovers struct{ undone, unready, hooks int }
 
 func (l leftovers) String() string {

@@ -21,9 +21,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Run applies a payload. Before is what the cluster had until then, of the kinds of the
-// payload. A run that ends early reports what is not done. The end of ctx lets requests that
-// are on their way arrive, unless the lock is lost.
+// Run applies a payload. Before has the objects that the cluster had until then, of the payload's
+// kinds. A run that ends early reports what is not done. When ctx ends, pending requests may still
+// complete, unless the lock is lost.
 func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory, options Options) *Report {
 	options = options.withDefaults()
 	timed, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
@@ -59,12 +59,12 @@ type run struct {
 	explainer  *explainer
 	waits      *waits
 
-	requests context.Context // of requests: it outlives an interruption for a while, so that none is cut off
+	requests context.Context // outlives an interruption for a while, so that no request is cut off
 	cut      context.CancelFunc
-	jobs     sync.WaitGroup // that are being noted in the record
+	jobs     sync.WaitGroup // Jobs that are being noted in the record
 
 	walking sync.Mutex // guards walk
-	walk    *walk      // that is under way
+	walk    *walk      // the current walk; nil if there is none
 
 	deadlineError string // why not all was done at the deadline
 }
@@ -87,7 +87,7 @@ func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory
 	return r
 }
 
-// plan orders what is to be done.
+// plan orders the steps of the manifests.
 func (r *run) plan(manifests []*payload.Manifest) (err error) {
 	hooks := r.hooks()
 	newSteps := stepsWithHooks(r.applier, hooks)
@@ -109,7 +109,7 @@ func (r *run) plan(manifests []*payload.Manifest) (err error) {
 	return nil
 }
 
-// hooks returns what the hooks of the run share.
+// hooks returns the settings of the run's hooks.
 func (r *run) hooks() hook.Settings {
 	hooks, events := r.options.hooks(r.requests, r.cluster, r.applier), r.results.events
 	hooks.Failed = func(step object.StepID, reason, message string, log []string) {
@@ -149,8 +149,8 @@ func (r *run) mayGoOn(ctx context.Context) bool {
 	return r.options.NotReady != nil && ctx.Err() == nil && !r.results.hasFailed(func(failure *object.Failure) bool { return failure.IsFinal })
 }
 
-// passDeadline reports how the run stands, and makes it one that waits for as long as it takes. Objects that have failed
-// may be ready later: a pod starts once its image is there, and a Job that was deleted is made again.
+// passDeadline reports the state of the run, and lets it go on without a deadline. Objects that have failed may become
+// ready later: a pod starts once its image exists, and a deleted Job is created again.
 func (r *run) passDeadline(ctx context.Context) {
 	report := r.report(ctx)
 	if report.Left != nil {
@@ -161,7 +161,6 @@ func (r *run) passDeadline(ctx context.Context) {
 	r.results.resetFailures()
 }
 
-// done takes in that a step is done.
 func (r *run) done(step int, change object.Change) {
 	if change.Action.HasChanged() {
 		r.tracker.Changed()
@@ -172,7 +171,7 @@ func (r *run) done(step int, change object.Change) {
 	}
 }
 
-// missing has an object applied again that was deleted after it was applied, unless Options.Done has taken it over.
+// missing applies an object again that was deleted after its apply, unless Options.Done has taken it over.
 func (r *run) missing(id kinds.ID) {
 	r.walking.Lock()
 	defer r.walking.Unlock()
@@ -181,7 +180,7 @@ func (r *run) missing(id kinds.ID) {
 	}
 }
 
-// finished notes that a Job has run to its end: it is not run again when it is removed.
+// finished notes that a Job has finished, so that it is not run again when it is removed.
 func (r *run) finished(job *payload.Manifest, uid types.UID) {
 	r.jobs.Go(func() {
 		if err := r.applier.RememberJob(job, uid); err != nil {

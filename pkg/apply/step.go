@@ -6,8 +6,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A stepMaker appends the steps that a task asks for, in the order in which they are done. One of them is about the object
-// itself. Needs are the tasks that the first step needs.
+// A stepMaker appends the steps of a task, in their order. One of them is about the object itself. Needs are the tasks that
+// the first step needs.
 type stepMaker func(steps []object.WalkStep, task int, m *payload.Manifest, needs []int) []object.WalkStep
 
 // stepsWithHooks returns the stepMaker of a release whose Deployments may have hooks.

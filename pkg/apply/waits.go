@@ -13,21 +13,21 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A Wait is something that is waited for.
+// A Wait is an object or a step that the run waits for.
 type Wait struct {
 	ID      kinds.ID      `json:"object"`
-	Hook    string        `json:"hook,omitempty"` // of the object, if it is its lifecycle hook that waits
+	Hook    string        `json:"hook,omitempty"` // stage of the object's lifecycle hook, if the hook waits
 	File    string        `json:"file"`
 	Node    string        `json:"node,omitempty"`
 	For     string        `json:"for"`
 	Since   time.Time     `json:"since"`         // by the server's clock
-	Why     []string      `json:"why,omitempty"` // what keeps its pods
+	Why     []string      `json:"why,omitempty"` // why its pods do not become ready
 	Reason  string        `json:"reason,omitempty"`
 	Effect  reason.Effect `json:"effect,omitempty"`
-	IsRetry bool          `json:"retrying,omitempty"` // it is not applied yet: it failed, and is tried again
+	IsRetry bool          `json:"retrying,omitempty"` // the step has failed, and is tried again
 
 	step     object.StepID
-	isOfStep bool // the step itself waits: it is not done
+	isOfStep bool // the step waits, and is not done
 }
 
 // waitOf returns a wait of a step.
@@ -35,7 +35,7 @@ func waitOf(step object.StepID) Wait {
 	return Wait{ID: step.ID, Hook: step.Hook, File: step.Path, Node: step.Node, step: step}
 }
 
-// Name names what waits in words.
+// Name names the object or hook that waits.
 func (w Wait) Name() string { return w.ID.OrHook(w.Hook) }
 
 // waits are what a run waits for: steps that wait or are tried again, and objects that are not ready.
@@ -47,8 +47,8 @@ type waits struct {
 	reportEvery, askEvery time.Duration
 }
 
-// all returns everything that is waited for now: steps that wait or are tried again, and then the objects that are not
-// ready, which are returned as well.
+// all returns the present waits: of steps that wait or are tried again, and then of the objects that are not ready, which
+// are returned as well.
 func (w *waits) all() ([]Wait, []await.Object) {
 	objects := w.tracker.Waiting()
 	w.results.mu.Lock()
@@ -70,22 +70,21 @@ func (w *waits) of(o await.Object) Wait {
 	return wait
 }
 
-// stepWaits notes what a step waits for, and reports it at once if that is new.
+// stepWaits notes the wait of a step, and reports a new wait at once.
 func (w *waits) stepWaits(place int, step object.StepID, what *object.StepWait) {
 	if wait, isNew := w.results.waiting(place, step, what, w.cluster.Now()); isNew {
 		w.report(wait)
 	}
 }
 
-// explained returns everything that is waited for now, each with why it is not ready, as far as pods, or what the API
-// server has called in vain, can be reported.
+// explained returns the present waits, with a diagnosis of the pods, or of the server that the API server could not call.
 func (w *waits) explained(ctx context.Context) []Wait {
 	all, objects := w.all()
 	w.explainer.explain(ctx, all, objects)
 	return all
 }
 
-// cached returns everything that is waited for now, with the explanations that were found before.
+// cached returns the present waits, with the last diagnosis.
 func (w *waits) cached(explained []Wait) []Wait {
 	before := map[object.StepID]Wait{}
 	for _, wait := range explained {
@@ -100,7 +99,7 @@ func (w *waits) cached(explained []Wait) []Wait {
 	return all
 }
 
-// reportAll reports waits from time to time, until the function that it returns is called.
+// reportAll reports waits from time to time, until stop is called.
 func (w *waits) reportAll(ctx context.Context) (stop func()) {
 	return inBackground(ctx, func(ctx context.Context) {
 		ticker := time.NewTicker(w.reportEvery)
@@ -114,12 +113,12 @@ func (w *waits) reportAll(ctx context.Context) (stop func()) {
 				return
 			}
 			all := w.cached(explained)
-			if now := time.Now(); !now.Add(w.reportEvery / 2).Before(next) { // else it would be a tick late
+			if now := time.Now(); !now.Add(w.reportEvery / 2).Before(next) { // the next tick would be too late
 				all = w.explained(ctx)
 				explained, next = all, now.Add(w.askEvery)
 			}
 			if ctx.Err() != nil {
-				return // not all that could be asked was
+				return // the diagnosis may be incomplete
 			}
 			for _, wait := range all {
 				w.report(wait)
@@ -128,7 +127,7 @@ func (w *waits) reportAll(ctx context.Context) (stop func()) {
 	})
 }
 
-// inBackground begins to do something, which the function that it returns ends.
+// inBackground runs a function until stop is called.
 func inBackground(ctx context.Context, do func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -142,7 +141,6 @@ func inBackground(ctx context.Context, do func(context.Context)) (stop func()) {
 	}
 }
 
-// report reports one wait, unless it has ended.
 func (w *waits) report(wait Wait) { w.results.events.waiting(wait, w.hasEnded) }
 
 func (w *waits) hasEnded(wait Wait) bool {

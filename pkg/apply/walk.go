@@ -11,32 +11,32 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A walk goes through the graph. One loop hands out steps to workers, as many as may write at a time, and runs
-// the events that follow: a step has ended, an object is ready, a pause is over. A step that waits is an entry in
-// parked, and takes no worker. Only the loop touches the fields, but for the events.
+// A walk goes through the graph. One loop hands out steps to workers, as many as may write at a time, and handles
+// events: a step has ended, an object is ready, a pause is over. A step that waits is an entry in parked, and takes no
+// worker. Only the loop uses the fields, except for mu, events and signal.
 type walk struct {
 	run   *run
 	ctx   context.Context
 	steps chan int // to the workers
 
-	continued []int             // steps that may begin, of nodes that have begun
-	fresh     []int             // first steps of nodes that may begin, after those
+	continued []int             // queue of the steps of nodes that have begun
+	fresh     []int             // queue of the first steps of other nodes, after continued
 	nodeOf    map[int]*nodeWalk // by step
-	tries     map[int]*tries    // by step: those that have failed
-	hasNeeds  map[int]bool      // by step: what it needs was awaited
-	isAgain   map[int]bool      // by step: it was done, and is being done again
-	isMissing map[int]bool      // by step: its object was deleted while a worker had the step
-	busy      int               // workers
+	tries     map[int]*tries    // failed tries, by step
+	hasNeeds  map[int]bool      // steps whose needs were awaited
+	isAgain   map[int]bool      // steps that were done, and are being done again
+	isMissing map[int]bool      // steps whose object was deleted while a worker had them
+	busy      int               // workers that run a step
 	explains  int               // failures that are being explained
 	parked    map[*parking]bool
-	isOver    bool // a step has failed that was done again: the walk has to end
+	isOver    bool // a repeated step has failed, so the walk ends
 
 	mu     sync.Mutex
 	events []func()
 	signal chan struct{} // there are events
 }
 
-// tries are the tries of a step that have failed.
+// tries are the failed tries of a step.
 type tries struct {
 	count   int
 	began   time.Time
@@ -44,7 +44,7 @@ type tries struct {
 	giveUp  func() // notes the last failure; nil if there is none
 }
 
-// newWalk returns a walk through the nodes that no walk before has done.
+// newWalk returns a walk through the nodes that are not done yet.
 func newWalk(ctx context.Context, r *run) *walk {
 	r.nodes.begin()
 	return &walk{
@@ -53,8 +53,8 @@ func newWalk(ctx context.Context, r *run) *walk {
 	}
 }
 
-// do goes through the graph, and then waits until everything that was applied is ready, at the same time. It reports
-// whether all is done. A node that fails holds up only those that come after it, and nothing is waited for then.
+// do goes through the graph, and then waits until all objects are ready at the same time. It reports whether all is done.
+// A failed node holds up only the nodes after it. After a failure, do does not wait for readiness.
 func (w *walk) do() (isDone bool) {
 	defer close(w.steps)
 	for range min(w.run.options.Workers, len(w.run.order.steps)) {
@@ -76,7 +76,7 @@ func (w *walk) do() (isDone bool) {
 	return isReady && w.run.results.areDone()
 }
 
-// loop runs until nothing is left to do, or the walk has to end and what is being done has ended.
+// loop runs until nothing is left to do, or the walk was interrupted and the running steps have ended.
 func (w *walk) loop() {
 	ended := w.ctx.Done()
 	for {
@@ -96,7 +96,7 @@ func (w *walk) loop() {
 	}
 }
 
-// runEvents runs the events that have come, and those that they cause.
+// runEvents handles the queued events, and those that they cause.
 func (w *walk) runEvents() {
 	for events := w.takeEvents(); len(events) > 0; events = w.takeEvents() {
 		for _, event := range events {
@@ -111,14 +111,14 @@ func (w *walk) hasEvents() bool {
 	return len(w.events) > 0
 }
 
-// post has the loop run an event.
+// post queues an event for the loop.
 func (w *walk) post(event func()) {
 	w.mu.Lock()
 	w.events = append(w.events, event)
 	w.mu.Unlock()
 	select {
 	case w.signal <- struct{}{}:
-	default: // the loop has not seen the one before
+	default: // the loop was signalled already
 	}
 }
 
@@ -130,7 +130,6 @@ func (w *walk) takeEvents() []func() {
 	return events
 }
 
-// work does steps.
 func (w *walk) work() {
 	for i := range w.steps {
 		var did object.TryResult
@@ -157,7 +156,7 @@ func (w *walk) work() {
 	}
 }
 
-// failed takes in that a try has failed: the step is tried again after a pause, if that may help.
+// failed queues a failed step again after a pause, if another try may help.
 func (w *walk) failed(step int, did object.TryResult, began time.Time) {
 	isInterrupted := w.ctx.Err() != nil
 	if isInterrupted && object.IsInterruption(did.Err) {
@@ -180,14 +179,14 @@ func (w *walk) failed(step int, did object.TryResult, began time.Time) {
 	w.queueAfter(pause, step)
 }
 
-// forgetFailure makes the last failure of a step one that its end does not report.
+// forgetFailure drops the last failure of a step, so that skip does not report it.
 func (w *walk) forgetFailure(step int) {
 	if t := w.tries[step]; t != nil {
 		t.giveUp = nil
 	}
 }
 
-// skip ends a step that can't be tried any more.
+// skip ends a step whose next try the end of the walk has prevented.
 func (w *walk) skip(step int) {
 	if t := w.tries[step]; t != nil && t.giveUp != nil {
 		t.giveUp()
@@ -203,15 +202,14 @@ func (w *walk) triesOf(step int, began time.Time) *tries {
 	return w.tries[step]
 }
 
-// doAgain does a step again whose object was deleted after it was applied: at once the first time, and then after
-// longer and longer pauses.
+// doAgain repeats a step whose object was deleted after its apply: at once the first time, and then after growing pauses.
 func (w *walk) doAgain(id kinds.ID) {
 	step, exists := w.run.order.stepOn(id)
 	if !exists || w.ctx.Err() != nil {
 		return
 	}
 	if w.isAgain[step] || !w.run.results.isDone(step) {
-		w.isMissing[step] = true // for ended
+		w.isMissing[step] = true // ended calls doAgain again
 		return
 	}
 	w.isAgain[step] = true
@@ -223,7 +221,7 @@ func (w *walk) doAgain(id kinds.ID) {
 	w.queueAfter(pause, step)
 }
 
-// handOut gives steps to workers that have none. Those that wait for objects are parked instead.
+// handOut gives steps to idle workers. A step whose needs are not ready is parked instead.
 func (w *walk) handOut() {
 	for w.busy < w.run.options.Workers {
 		step, exists := w.next()
@@ -233,7 +231,7 @@ func (w *walk) handOut() {
 		switch {
 		case w.isAgain[step]:
 			w.start(step)
-		case w.run.results.isDone(step): // by the walk before
+		case w.run.results.isDone(step): // by the last walk
 			w.nodeOf[step].begin(w)
 			w.ended(step, true)
 		case !w.hasNeeds[step] && w.awaitNeeds(step):
@@ -249,7 +247,7 @@ func (w *walk) start(step int) {
 	w.steps <- step
 }
 
-// next takes the step that is to begin out of the queue.
+// next takes the next step out of the queues.
 func (w *walk) next() (step int, exists bool) {
 	queue := &w.continued
 	if len(w.continued) == 0 {
@@ -262,7 +260,7 @@ func (w *walk) next() (step int, exists bool) {
 	return step, true
 }
 
-// beginNodes queues the first steps of nodes that nothing holds up any more.
+// beginNodes queues the first steps of nodes that are no longer blocked.
 func (w *walk) beginNodes() {
 	nodes := w.run.nodes.next()
 	if w.ctx.Err() != nil {
@@ -278,7 +276,7 @@ func (w *walk) beginNodes() {
 	}
 }
 
-// ended takes in that nothing is done about a step any more.
+// ended moves the node of a step on: to its next step, the end of the part, or its own end.
 func (w *walk) ended(step int, isDone bool) {
 	if isDone && w.isMissing[step] {
 		delete(w.isMissing, step)
@@ -301,7 +299,7 @@ func (w *walk) ended(step int, isDone bool) {
 	}
 }
 
-// queue queues the step at which a node is.
+// queue queues the current step of a node.
 func (w *walk) queue(n *nodeWalk) {
 	if n.hasBegun {
 		w.continued = append(w.continued, n.steps[n.at])

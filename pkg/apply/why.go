@@ -17,8 +17,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// How much is asked about pods that do not come up: enough for a user to read, of as many workloads as a user looks
-// at, and in no more time than a user wants to wait for it.
+// Limits of the diagnosis of pods that do not come up: the text, the workloads and the time that a user has patience for.
 const (
 	mostExplained = 20
 	explainAtOnce = 4
@@ -29,7 +28,7 @@ const (
 type explainer struct {
 	cluster *cluster.Cluster
 	results *results
-	mu      sync.Mutex // so that nothing is explained twice
+	mu      sync.Mutex // held during a diagnosis, so that nothing is explained twice
 }
 
 // failed notes that an object will never be ready, once. The messages of its pods are in the failure itself, since they may be
@@ -56,8 +55,8 @@ func (e *explainer) failed(ctx context.Context, o await.Object) {
 	e.results.events.about(step, Event{Type: Failing, Reason: failure.Reason, Effect: failure.Effect, Message: printable.Line(failure.Err.Error()), Why: failure.Why})
 }
 
-// explain adds to waits why they are not over. The objects are those of the last waits, which are not ready. Only the
-// first waits that can be explained are. One that can't be explained is reported without a reason.
+// explain adds reasons to waits. The objects are those of the last waits, which are not ready. Only the first waits are
+// explained, and a wait that can't be explained is reported without a reason.
 func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.Object) {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
@@ -84,7 +83,7 @@ func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.O
 	_ = group.Wait()
 }
 
-// explainCalls adds to the failures of steps why the API server has called a webhook or another server in vain.
+// explainCalls adds to the failures of steps why the API server could not call a webhook or another server.
 func (e *explainer) explainCalls(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()

@@ -11,10 +11,10 @@ func (g *Graph) imply() {
 	home := g.NodesOfTasks()
 	// Dependencies are in the order of the tasks that wait, so all of a node come in a
 	// row: it is enough to know the edges of the current node.
-	leadsTo := slices.Repeat([]int{none}, len(g.Nodes)) // the last node that one is known to have an edge to
+	leadsTo := slices.Repeat([]int{none}, len(g.Nodes)) // by node: the last node to which it is known to have an edge
 	for _, d := range g.Implied {
 		from, to := home[d.Needs], home[d.Task]
-		if leadsTo[to] != to { // it was not met before
+		if leadsTo[to] != to { // the first dependency of this node
 			leadsTo[to] = to
 			for _, before := range g.Nodes[to].In {
 				leadsTo[before] = to

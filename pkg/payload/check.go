@@ -116,7 +116,7 @@ func (d *document) stringMapProblems(fields map[string]any, kind string) []Probl
 		}
 		description, hint := describe(entries[key]), quoted(entries[key], written)
 		if strings.HasPrefix(description, "the number") && fields["kind"] == "Secret" {
-			description, hint = "a number", "" // which may be secret
+			description, hint = "a number", "" // the number may be secret
 		}
 		problems = append(problems, d.problem(cause, []string{"metadata", kind, key},
 			"%s %s is %s, not a string: write it in quotes%s", strings.TrimSuffix(kind, "s"), key, description, hint))
@@ -128,7 +128,7 @@ func (d *document) stringMapProblems(fields map[string]any, kind string) []Probl
 // wrong types. The schemas of other kinds aren't known here.
 func (d *document) fieldProblems(m *Manifest) []Problem {
 	typed, err := scheme.Scheme.New(m.GroupVersionKind())
-	if err != nil || m.IsTombstone() { // of which only the name matters
+	if err != nil || m.IsTombstone() { // of a tombstone, only the name matters
 		return nil
 	}
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(m.object.Object, typed, true)

@@ -80,7 +80,7 @@ func isComment(text []byte) bool {
 func jsonError(text []byte, err error, offset int64) *yamltext.TextError {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		offset = syntax.Offset - 1 // which is behind the character
+		offset = syntax.Offset - 1 // Offset is behind the character
 	}
 	message := strings.TrimPrefix(err.Error(), "json: ")
 	if errors.Is(err, io.ErrUnexpectedEOF) {

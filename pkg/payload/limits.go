@@ -112,7 +112,7 @@ func (s sizer) measure(node *yaml3.Node) (size, error) {
 	}
 	if node.Anchor != "" {
 		s[node] = whole
-		whole.values++ // which costs as much as a value
+		whole.values++ // an anchor costs as much as a value
 	}
 	return whole, whole.check()
 }
@@ -167,7 +167,7 @@ type cost struct{ documents, bytes, marks, values int }
 func costOf(text []byte, chunks []chunk) cost {
 	c := cost{documents: len(chunks), bytes: len(text)}
 	for _, chunk := range chunks {
-		if chunk.marks <= maxValues*marksPerValue { // else it is refused alone
+		if chunk.marks <= maxValues*marksPerValue { // a larger chunk is refused by itself
 			c.marks += chunk.marks
 		}
 	}

@@ -132,7 +132,7 @@ func (r *reader) parseMetadata(name string, text []byte) Metadata {
 		}
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
-			problem.Line = yamltext.LineAt(text, syntax.Offset-1) // which is behind the character
+			problem.Line = yamltext.LineAt(text, syntax.Offset-1) // Offset is behind the character
 		}
 		r.report(problem)
 		return metadata

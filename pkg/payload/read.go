@@ -212,7 +212,7 @@ func (r *reader) readManifests(ctx context.Context, file *manifestFile) {
 	isWithin := r.budget.take(costOf(text, chunks))
 	for _, chunk := range chunks {
 		if ctx.Err() != nil || !isWithin {
-			return // which the caller reports
+			return // the caller reports why
 		}
 		documents, err := r.budget.decode(ctx, chunk)
 		for i, d := range documents {

@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// The resources that are needed beside those of manifests.
+// The resources that an update may need in addition to those of its manifests.
 var (
 	namespaces     = schema.GroupResource{Resource: "namespaces"}
 	configMaps     = schema.GroupResource{Resource: "configmaps"}
@@ -115,7 +115,7 @@ func (input GatherInput) needCalled(n *needs, m *payload.Manifest) {
 	}
 }
 
-// needHooks adds the rights that the lifecycle hooks of a Deployment need beside those on the Deployment itself.
+// needHooks adds the rights that the lifecycle hooks of a Deployment need in addition to its own.
 func needHooks(n *needs, p place) {
 	if hooks, _ := deploymenthook.Parse(p.manifest.Object()); hooks == nil || p.manifest.IsTombstone() {
 		return

@@ -61,7 +61,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, input GatherInput) (*Facts,
 	}
 	f.readAcks(ctx, c)
 	f.Now = c.Now()
-	if ctx.Err() != nil { // which may look like many failed reads
+	if ctx.Err() != nil { // every read has failed for this reason
 		return nil, context.Cause(ctx)
 	}
 	return f, nil
@@ -126,7 +126,7 @@ func concurrently(n int, do func(i int)) {
 			return nil
 		})
 	}
-	_ = group.Wait() // which has no errors
+	_ = group.Wait()
 }
 
 // tombstoneObjects returns the objects of tombstones that exist: an install has deleted none.

@@ -35,7 +35,7 @@ func (input GatherInput) locate(ctx context.Context, c *cluster.Cluster) []place
 	ours := definitionsOf(input.Payload)
 	places := ours.locateAll(ctx, c, input.Payload.Manifests)
 	if slices.ContainsFunc(places, func(p place) bool { return p.unserved != nil }) {
-		c.Refresh() // what is known may be old
+		c.Refresh() // cached discovery may be outdated
 		places = ours.locateAll(ctx, c, input.Payload.Manifests)
 	}
 	return places

@@ -32,14 +32,14 @@ type Facts struct {
 	Payload          *payload.Payload    // of the requested update
 	Record           *record.Record      // of its release
 	Held             *lock.Holder        // of a running apply of the release; nil if none runs
-	Deletes          []Delete            // that were requested, and not yet observed as done
-	TombstoneObjects []kinds.ID          // objects of tombstones that a release still has
-	Claims           []Claim             // on objects that other releases have
+	Deletes          []Delete            // requested deletes that are not known to be done
+	TombstoneObjects []kinds.ID          // existing objects of tombstones
+	Claims           []Claim             // manifests whose objects other releases own
 	WithoutNamespace []*payload.Manifest // of namespaced kinds, without a namespace
 	Unserved         []UnservedManifest  // manifests whose kind is not served, or not known to be
 
 	Terminating []Terminating // objects that the update needs, and that are being deleted
-	Gates       []AdminGate   // that are not acknowledged, if they hold back the update
+	Gates       []AdminGate   // unacknowledged gates that hold back the update
 	GatesErr    error         // the error of reading gates
 	Elsewhere   []string      // namespaces that have a record of the release, if the requested one has none
 
@@ -88,13 +88,13 @@ type Right struct {
 	Verb      string
 	Resource  schema.GroupResource
 	Namespace string // "" for cluster-scoped resources
-	// Manifests need it. There are none for the needs of the record and the lock.
+	// Manifests need the right; empty if the record or the lock does.
 	Manifests []*payload.Manifest
-	// IsForHooks is true if the lifecycle hooks of the manifests need it, not their objects.
+	// IsForHooks is true if the lifecycle hooks of the manifests need the right, not their objects.
 	IsForHooks bool
 }
 
-// An UnservedManifest is one whose kind and version are neither served nor defined by the payload.
+// An UnservedManifest has a kind and version that are neither served nor defined by the payload.
 type UnservedManifest struct {
 	Manifest *payload.Manifest
 	Has      string // a version in which the kind is served; "" if there is none

@@ -148,12 +148,12 @@ func notesOn(listings []listing, unknown map[string]error) []string {
 		}
 	}
 	for _, l := range listings {
-		if l.err != nil && !apierrors.IsNotFound(l.err) { // else the kind has just gone
+		if l.err != nil && !apierrors.IsNotFound(l.err) { // NotFound: the kind has just gone
 			add(l.in.GroupKind().String(), l.err)
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(unknown)) {
-		if !strings.HasSuffix(group, "metrics.k8s.io") { // whose objects are measurements
+		if !strings.HasSuffix(group, "metrics.k8s.io") { // objects of metrics APIs are measurements
 			add("all of "+group, unknown[group])
 		}
 	}

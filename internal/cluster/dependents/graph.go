@@ -117,7 +117,7 @@ func (g *graph) goesWith(first *object) []*object {
 			all = append(all, object)
 		}
 	}
-	for i := 0; i < len(all); i++ { // it grows
+	for i := 0; i < len(all); i++ { // all grows in the loop
 		if all[i].container != "" {
 			for _, object := range g.objects {
 				if all[i].contains(object) {

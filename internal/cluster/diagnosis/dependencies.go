@@ -73,7 +73,7 @@ func (e *explainer) readClaims(ctx context.Context, names []string, on *ready.De
 	for _, name := range first(names) {
 		claim, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			if !apierrors.IsNotFound(err) { // which the scheduler reports
+			if !apierrors.IsNotFound(err) { // the scheduler reports a missing claim
 				e.note(e.readError("get persistentvolumeclaims", err))
 			}
 			continue

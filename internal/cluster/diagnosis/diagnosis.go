@@ -4,7 +4,7 @@
 // does not answer the API server.
 //
 // Package ready interprets these objects. Objects that can't be read are left out, and the
-// errors are returned beside the lines.
+// errors are returned with the lines.
 //
 // Diagnoser.Explain is the call to start from; Diagnoser.ExplainCall explains a request that failed.
 package diagnosis
@@ -157,7 +157,7 @@ func (e *explainer) eventsAbout(ctx context.Context, object *unstructured.Unstru
 	var events []corev1.Event
 	for _, selected := range []fields.Selector{
 		fields.OneTermEqualSelector("type", corev1.EventTypeWarning),
-		fields.OneTermEqualSelector("reason", "SuccessfulCreate"), // after which a failure to create counts no more
+		fields.OneTermEqualSelector("reason", "SuccessfulCreate"), // ends earlier failures to create
 	} {
 		found, err := e.client.CoreV1().Events(e.namespace).List(ctx, metav1.ListOptions{FieldSelector: selected.String(), Limit: mostOfAKind})
 		if err != nil {
@@ -193,7 +193,7 @@ func (e *explainer) lastLines(ctx context.Context, trouble ready.PodProblem) []s
 		Container: trouble.Container, Previous: trouble.Previous, TailLines: new(int64(logLines)), LimitBytes: new(int64(4096)),
 	}).DoRaw(ctx)
 	if err != nil {
-		if apierrors.IsForbidden(err) { // else there may be none
+		if apierrors.IsForbidden(err) { // other errors may mean that there is no log
 			e.note(e.readError("get pods/log", err))
 		}
 		return nil

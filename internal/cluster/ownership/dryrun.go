@@ -41,7 +41,7 @@ func DryRunAdopt(result *unstructured.Unstructured, live metav1.Object, from []s
 			kept = kept.Union(set)
 		}
 	}
-	kept.Insert(fieldpath.MakePathOrDie("metadata", "name")) // which has no owner
+	kept.Insert(fieldpath.MakePathOrDie("metadata", "name")) // the name has no owner
 	l := remover{object: result.Object}
 	l.remove(nil, adopted, kept)
 	return l.removed

@@ -123,5 +123,5 @@ func Replicas(object *unstructured.Unstructured) (count int64, found bool) {
 
 // SetReplicas sets spec.replicas of a draft.
 func SetReplicas(draft *unstructured.Unstructured, count int64) {
-	_ = unstructured.SetNestedField(draft.Object, count, replicas...) // which fails if spec is no mapping: the server will refuse it
+	_ = unstructured.SetNestedField(draft.Object, count, replicas...) // if spec is no mapping, the server will refuse it
 }

@@ -27,7 +27,7 @@ func (o *Observation) readContents(ctx context.Context, c *cluster.Cluster, reso
 	case kinds.CustomResourceDefinition:
 		err = o.readDefinitionContents(ctx, c, resource, object.Name)
 	}
-	if err != nil && !apierrors.IsNotFound(err) { // else it has just gone, as the next observation will show
+	if err != nil && !apierrors.IsNotFound(err) { // NotFound: the object has just gone
 		o.Contents = Unclear
 		o.Remains = append(o.Remains, printable.Line(fmt.Sprintf("what is left in it is not known: %v", err)))
 	}
@@ -41,7 +41,7 @@ func (o *Observation) readNamespaceContents(ctx context.Context, c *cluster.Clus
 		return err
 	}
 	for _, finalizer := range namespace.Spec.Finalizers {
-		if finalizer != corev1.FinalizerKubernetes { // which stays until the Namespace is empty
+		if finalizer != corev1.FinalizerKubernetes { // Kubernetes' own stays until the Namespace is empty
 			o.Finalizers = append(o.Finalizers, printable.Line(string(finalizer)))
 		}
 	}
@@ -82,7 +82,7 @@ func (o *Observation) readDefinitionContents(ctx context.Context, c *cluster.Clu
 		return err
 	}
 	o.Finalizers = slices.DeleteFunc(o.Finalizers, func(finalizer string) bool {
-		return finalizer == apiextensionsv1.CustomResourceCleanupFinalizer // which stays until all instances are gone
+		return finalizer == apiextensionsv1.CustomResourceCleanupFinalizer // it stays until all instances are gone
 	})
 	o.Contents = Ending
 	for _, version := range definition.Spec.Versions {

@@ -61,7 +61,7 @@ func (o Observation) IsPending() bool {
 	switch o.State {
 	case Absent, Reappeared:
 		return false
-	case Present: // with the requested UID, or else it would be Reappeared
+	case Present: // an object with another UID is Reappeared
 		return o.Requested != ""
 	default:
 		return true

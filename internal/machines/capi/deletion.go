@@ -27,7 +27,7 @@ type deletionPass struct {
 	volumes          deletion.Volumes
 	infraProblem     string
 	bootstrapProblem string
-	failure          error // for the queue to back off
+	failure          error // makes the queue back off
 }
 
 // delete does the steps of a deletion until one has to wait, or the finalizer is removed. It returns when to reconcile again.

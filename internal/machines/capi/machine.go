@@ -35,7 +35,7 @@ import (
 // defaultConcurrency is how many machines are worked on at once. A pass waits for the API server only.
 const defaultConcurrency = 20
 
-// What fails is tried again after retrySoon, and then after twice as long each time, up to retrySeldom.
+// A failure is retried after retrySoon, and then after twice as long each time, up to retrySeldom.
 const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
 
 // conflictPause is the pause before a retry after a conflict.

@@ -3,7 +3,7 @@
 // the machine is terminated. Any controller can implement the contract (docs/machines.md); two that do are in
 // kwok and external.
 //
-// Machine controllers use a Provider; ObjectProvider is the one for clusters.
+// The controller of machine.openshift.io uses a Provider; ObjectProvider is the Provider for clusters.
 package infra
 
 import (

@@ -114,7 +114,7 @@ type patchOperation struct {
 	Value string `json:"value,omitempty"`
 }
 
-// inQuotes is a value as JSON that can stand between a shell's single quotes.
+// inQuotes returns a value as JSON, for use within a shell's single quotes.
 func inQuotes(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil { // not possible for these types

@@ -29,7 +29,7 @@ type facts struct {
 	current    *clusterv1.MachineSet        // nil if it does not exist yet
 	old        []*clusterv1.MachineSet      // the oldest first
 	machines   map[types.UID][]*clusterv1.Machine
-	templates  map[clusterv1.ContractVersionedObjectReference]*unstructured.Unstructured // nil for one that is gone
+	templates  map[clusterv1.ContractVersionedObjectReference]*unstructured.Unstructured // nil for a deleted template
 }
 
 // gather reads the MachineDeployment, its MachineSets, their Machines and the templates.

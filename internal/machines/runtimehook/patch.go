@@ -20,7 +20,7 @@ func applyPatch(object []byte, patch hooksv1.Patch) (patched []byte, err error) 
 	if !patch.IsDefined() {
 		return object, nil
 	}
-	defer func() { // which the library does for some patches
+	defer func() { // the library panics for some patches
 		if problem := recover(); problem != nil {
 			err = fmt.Errorf("it can't be applied: %v", problem)
 		}

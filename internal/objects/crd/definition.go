@@ -85,7 +85,7 @@ func written(name string) string {
 }
 
 // decode reads a definition the way the API server reads a request, with its
-// defaults. It is nil if it can't be read; else the problems are unknown fields.
+// defaults. It is nil if it can't be read; otherwise the problems are unknown fields.
 func decode(object map[string]any) (*apiextensionsv1.CustomResourceDefinition, []SchemaProblem) {
 	if problem := notADefinition(object); problem != nil {
 		return nil, []SchemaProblem{*problem}

@@ -29,7 +29,7 @@ type HookProblem struct {
 	Message string   `json:"message"` // a sentence that names the field, and what to write instead
 }
 
-// IsWarning reports whether the release can be applied all the same.
+// IsWarning reports whether the release can be applied nevertheless.
 func (p HookProblem) IsWarning() bool { return p.Rule == RuleUnknownVolume || p.Rule == RuleNoEffect }
 
 // byPlace orders problems by their place in the manifest.

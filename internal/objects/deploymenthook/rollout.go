@@ -14,7 +14,7 @@ import (
 // A Rollout is a Deployment as a release wants it, with its hooks.
 type Rollout struct {
 	Release  string
-	Hooks    *Hooks             // nil if the release has none any more for the Deployment
+	Hooks    *Hooks             // nil if the release no longer has hooks for the Deployment
 	Desired  *appsv1.Deployment // of the release
 	Template string             // HashTemplate of it
 
@@ -22,8 +22,8 @@ type Rollout struct {
 	IsCreateOnly bool
 
 	Override Override
-	// Pause is how long a rollout that a hook has stopped is left alone; not at all if it is 0. It keeps a controller that
-	// applies a release again and again from running the hook each time.
+	// Pause is the pause before a rollout that a hook has stopped is tried again; none if it is 0. It keeps a controller
+	// that applies a release again and again from running the hook each time.
 	Pause time.Duration
 }
 
@@ -62,10 +62,10 @@ type Refusal struct {
 // A HookAction is the next action for a hook.
 type HookAction struct {
 	Do      ActionType
-	State   *State // to be saved with it, if it is not nil
-	Message string // what is waited for, or why something is done
+	State   *State // to be saved with the action; nil if unchanged
+	Message string // what the hook waits for, or the reason of the action
 
-	Pod      *corev1.Pod // to be created, deleted or waited for; or that has ended
+	Pod      *corev1.Pod // to create, delete or wait for; or an ended pod
 	Replicas *int32      // to scale the Deployment to
 	Until    time.Time   // when to call Next again at the latest; zero if only after a change
 	Reason   string      // of a failure

@@ -16,7 +16,7 @@ const (
 	HookFailed   = "LifecycleHookFailed"   // its pod has failed
 	HookTimedOut = "LifecycleHookTimedOut" // its pod has not ended in time
 	HookRefused  = "LifecycleHookRefused"  // its pod could not be created
-	HookNotEnded = "LifecycleHookNotEnded" // its pod was deleted, and is still there
+	HookNotEnded = "LifecycleHookNotEnded" // its pod was deleted, and still exists
 	PodsNotGone  = "OldPodsNotGone"        // before a mid hook
 	NoReplicaSet = "NewReplicaSetMissing"  // before a post hook
 )

@@ -7,7 +7,7 @@ import "k8s.io/apimachinery/pkg/runtime/schema"
 // the object is from a server whose version of the kind had no generations.
 func CountsChanges(kind schema.GroupKind) bool { return countsChanges[kind] }
 
-// countsChanges are the kinds of which that is known. Some kinds with a generation are
+// countsChanges are the kinds that are known to do so. Some kinds with a generation are
 // missing: binding a Pod to its node and changing the description of a PriorityClass do
 // not raise it, and a CSIDriver has none until its first change.
 var countsChanges = map[schema.GroupKind]bool{

@@ -60,7 +60,7 @@ func ScopeOf(kind schema.GroupKind) Scope { return scopes()[kind] }
 // scopes returns the scopes from Kubernetes' client: the constructor of the client of a
 // namespaced kind has a namespace parameter.
 var scopes = sync.OnceValue(func() map[schema.GroupKind]Scope {
-	found := map[schema.GroupKind]Scope{CustomResourceDefinition: Cluster, APIService: Cluster} // which are in other clients
+	found := map[schema.GroupKind]Scope{CustomResourceDefinition: Cluster, APIService: Cluster} // other clients have these
 	clients := reflect.TypeFor[kubernetes.Interface]()
 	for i := range clients.NumMethod() {
 		group := clients.Method(i).Type

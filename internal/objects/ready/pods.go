@@ -18,7 +18,7 @@ func troublesOfPod(pod *corev1.Pod, newest map[eventKey]*corev1.Event) []finding
 		return nil
 	}
 	p := podView{pod: pod, newest: newest}
-	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason == "" { // else the node has ended its containers
+	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason == "" { // otherwise the node has ended its containers
 		p.ofContainers()
 	}
 	if len(p.found) == 0 {

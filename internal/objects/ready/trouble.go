@@ -108,7 +108,7 @@ func group(all []finding) []finding {
 	return groups
 }
 
-// An occasion is the object and the reason of an event.
+// An eventKey is the object and the reason of an event.
 type eventKey struct{ kind, namespace, name, reason string }
 
 // newestEvents returns the last event of each object and reason. Earlier events may be

@@ -129,7 +129,7 @@ func (e *election) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord,
 	record, raw, err := e.LeaseLock.Get(ctx)
 	e.answered = e.answered || err == nil || apierrors.IsNotFound(err)
 	switch {
-	case e.holds && apierrors.IsNotFound(err): // client-go would create it again, although another process may have held it meanwhile
+	case e.holds && apierrors.IsNotFound(err): // client-go would create the Lease again, although another process may have held it
 		err = e.lost("its Lease was deleted")
 		e.end(err)
 	case err != nil:
@@ -238,7 +238,7 @@ func (l Lock) makeNamespace(ctx context.Context) error {
 // note saves the error of a request, and ends the election if a retry can't succeed.
 func (e *election) note(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil && e.failed != nil {
-		return // the error before is why the time was not enough
+		return // the last error is why the time was not enough
 	}
 	e.failed = err
 	if !e.holds && !e.isRetryable(err) {

@@ -70,7 +70,7 @@ type Options struct {
 	// Holder is the name of this process, unique at any time. The default is made of user, host and
 	// process.
 	Holder string
-	// Watching marks the lock as one of a process that keeps the release in place, and so may hold it for long.
+	// Keeps marks the holder as a process that keeps the release in place, and so may hold the lock for long.
 	Keeps bool
 	// Duration is how long the lock outlives a dead holder, in whole seconds. Zero means half a minute.
 	Duration time.Duration
@@ -133,7 +133,7 @@ type Holder struct {
 // IsDead reports whether the holder has not renewed the lock in time.
 func (h Holder) IsDead(now time.Time) bool { return now.Sub(h.Renewed) > h.Duration }
 
-// Watching reports whether the holder keeps the release in place.
+// Keeps reports whether the holder keeps the release in place.
 func (h Holder) Keeps() bool { return strings.HasSuffix(h.Name, keeping) }
 
 func holderOf(r *resourcelock.LeaderElectionRecord) Holder {

@@ -10,13 +10,13 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A service is one that the API server calls for some of our objects.
+// A service is a Service that the API server calls for objects of the release.
 type service struct {
 	itself, slices related // the Service, and its endpoint slices
 	watches        []*watch
 }
 
-// watchService watches a Service, and where it leads to.
+// watchService watches a Service and its endpoint slices.
 func (t *Tracker) watchService(name types.NamespacedName) {
 	if t.services[name] != nil {
 		return
@@ -31,7 +31,7 @@ func (t *Tracker) watchService(name types.NamespacedName) {
 	called.watches = []*watch{t.start(slices, called.slices), t.start(itself, called.itself)}
 }
 
-// serving reports of some Services whether anything serves them.
+// serving reports whether Services are serving, by their names.
 func (t *Tracker) serving(names []types.NamespacedName) map[types.NamespacedName]bool {
 	serving := map[types.NamespacedName]bool{}
 	for _, name := range names {
@@ -40,7 +40,7 @@ func (t *Tracker) serving(names []types.NamespacedName) map[types.NamespacedName
 	return serving
 }
 
-// watchesOf returns the watches on some Services.
+// watchesOf returns the watches of some Services and their endpoint slices.
 func (t *Tracker) watchesOf(names []types.NamespacedName) (all []*watch) {
 	for _, name := range names {
 		all = append(all, t.services[name].watches...)
@@ -48,8 +48,8 @@ func (t *Tracker) watchesOf(names []types.NamespacedName) (all []*watch) {
 	return all
 }
 
-// isServing reports whether a Service leads to an endpoint that is ready, or out of the cluster: whether something is there
-// is not known.
+// isServing reports whether a Service has a ready endpoint. An ExternalName is taken for serving, since its endpoints are
+// not known.
 func (s *service) isServing() bool {
 	for _, slice := range s.slices.objects {
 		if hasReadyEndpoint(slice) {
@@ -64,7 +64,7 @@ func (s *service) isServing() bool {
 	return false
 }
 
-// hasReadyEndpoint reports whether a slice leads to anything.
+// hasReadyEndpoint reports whether a slice has a ready endpoint.
 func hasReadyEndpoint(slice *unstructured.Unstructured) bool {
 	var endpoints discoveryv1.EndpointSlice
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(slice.Object, &endpoints) != nil {
@@ -73,7 +73,7 @@ func hasReadyEndpoint(slice *unstructured.Unstructured) bool {
 	return kinds.ReadyEndpoints(&endpoints) > 0
 }
 
-// related are the objects that a watch sees, of those that decide whether a Service serves.
+// related are the objects of one watch that decide whether a Service is serving.
 type related struct {
 	tracker *Tracker
 	objects map[string]*unstructured.Unstructured // by name
@@ -99,7 +99,7 @@ func (r related) listed(objects []*unstructured.Unstructured, _ string) {
 	})
 }
 
-// change changes something, and then judges the objects again that call Services.
+// change runs a change, and then judges the objects again that call Services.
 func (r related) change(change func()) {
 	r.tracker.do(func() {
 		change()

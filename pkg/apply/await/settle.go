@@ -13,12 +13,12 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/ready"
 )
 
-// settleTime is for how long a workload without a probe has to be ready. Its pods are from the moment at which their
-// containers start, also if they crash at once and start again.
+// settleTime is how long a workload without a probe has to stay ready. Its pods are ready as soon as their containers
+// start, also if they crash at once and start again.
 const settleTime = 3 * time.Second
 
-// settle returns the verdict on an object by its status. One that has just become ready, and has no probe
-// that shows it, is watched for a while. What was ready when it was first seen is not: this run has not changed it.
+// settle corrects the verdict on an object. A workload without a probe that has just become ready has to stay ready for
+// settleTime, unless it was ready when it was first seen: this run has not changed it then.
 func (o *tracked) settle(t *Tracker, verdict ready.Verdict) ready.Verdict {
 	if verdict.State != ready.Ready {
 		o.hasBroken = o.hasBroken || !o.readySince.IsZero()
@@ -31,7 +31,7 @@ func (o *tracked) settle(t *Tracker, verdict ready.Verdict) ready.Verdict {
 	now := time.Now()
 	if o.readySince.IsZero() {
 		o.readySince = now
-		// The cluster's clock may differ: then an object settles for a moment more, or less.
+		// If the cluster's clock differs, an object settles for a moment more, or less.
 		if since := ready.AvailableSince(o.live); !o.hasBroken && !since.IsZero() && since.Before(now) {
 			o.readySince = since
 		}
@@ -55,7 +55,7 @@ func (o *tracked) settle(t *Tracker, verdict ready.Verdict) ready.Verdict {
 	return ready.Verdict{State: ready.Waiting, Message: "it is available, and has no readiness probe: it is watched for " + settleTime.String()}
 }
 
-// An answer is what is known of something.
+// An answer is the answer to a question that may not have been asked yet.
 type answer int
 
 const (
@@ -64,7 +64,8 @@ const (
 	yes
 )
 
-// askNodes finds out whether pods run at all: those of simulated nodes do not crash. Who may not know it settles.
+// askNodes finds out, once, whether the nodes are simulated: their pods can't crash. If the user may not list nodes, they
+// count as real.
 func askNodes(t *Tracker) {
 	if t.simulates != unasked {
 		return
@@ -94,7 +95,7 @@ func isSimulated(ctx context.Context, c *cluster.Cluster) bool {
 	isSimulated := false
 	for _, node := range nodes.Items {
 		runtime, _, _ := unstructured.NestedString(node.Object, "status", "nodeInfo", "containerRuntimeVersion")
-		if runtime == "" { // it runs nothing yet
+		if runtime == "" { // its kubelet has not reported yet
 			continue
 		}
 		if isSimulated = strings.HasPrefix(runtime, "kwok-"); !isSimulated {

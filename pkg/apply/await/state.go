@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A state is where the knowledge of an object comes from.
+// A state is how the Tracker has learned of an object.
 //
 //	             Applied        Assume          waited for         seen by a watch, or missing
 //	expected     applied        trusted/unseen
@@ -22,16 +22,16 @@ import (
 //	unseen       applied        trusted/unseen                     seen
 //	seen         applied        trusted/unseen                     seen
 //
-// An object is waited for when its watch begins. Trusted objects are not watched before something has changed.
+// The watch of an object begins with the first wait for it. Trusted objects are not watched before the run changes an object.
 type state int
 
 const (
-	expected    state = iota // it is not applied yet
-	applied                  // the answer to the apply, or a watch since, shows it
-	unconfirmed              // its watch began after it was applied, when it was not ready, and has not shown it
-	trusted                  // it needed not be applied, and was ready when it was written last
-	unseen                   // it needed not be applied, and was not shown by a watch
-	seen                     // it needed not be applied, and a watch has shown it
+	expected    state = iota // not applied yet
+	applied                  // shown by the answer to the apply, or by a watch since
+	unconfirmed              // not ready in the answer to the apply, and not shown by its watch since
+	trusted                  // not applied, since it was ready when it was last written
+	unseen                   // not applied, and not shown by a watch yet
+	seen                     // not applied, and shown by a watch
 )
 
 // A tracked object is one whose readiness matters.
@@ -40,27 +40,27 @@ type tracked struct {
 	standard ready.Standard
 	resource cluster.Resource
 	state    state
-	live     *unstructured.Unstructured // as it was last seen; nil when it was not
-	version  string                     // of the resource, when it was last seen, or was missing
+	live     *unstructured.Unstructured // as it was last seen; nil if it was not, or was missing
+	version  string                     // resourceVersion at which it was last seen, or missing
 	verdict  ready.Verdict
 	since    time.Time              // when it was first not ready, by this machine's clock
-	isDone   bool                   // a Job that has succeeded: that it is removed then changes nothing
-	stalled  string                 // since when its rollout was given up, before it was applied
-	calls    []types.NamespacedName // Services
+	isDone   bool                   // a succeeded Job, which may be removed
+	stalled  string                 // stalledSince before the apply
+	calls    []types.NamespacedName // Services that the API server calls for it
 	watch    *watch
 	waiters  []*waiter
 
-	isSettled  bool        // it was ready when it was first seen, or has been for long enough: see settle
-	hasBroken  bool        // it was ready for less than that
+	isSettled  bool        // it was ready when it was first seen, or for settleTime
+	hasBroken  bool        // it was ready for less than settleTime
 	readySince time.Time   // by this machine's clock, while it is not settled; zero if it is not ready
-	settling   *time.Timer // ends when it has been ready for long enough
+	settling   *time.Timer // runs for the rest of settleTime
 }
 
 func (o *tracked) export() Object {
 	return Object{Manifest: o.manifest, Resource: o.resource, Live: o.live, Verdict: o.verdict, Since: o.since, CallsServices: len(o.calls) > 0}
 }
 
-// assume makes an object one that needs not be applied. The watch of another object may have shown it.
+// assume notes that an object needs no apply. The watch of another object may have shown it already.
 func (o *tracked) assume() {
 	o.state = seen
 	if o.live == nil {
@@ -68,14 +68,14 @@ func (o *tracked) assume() {
 	}
 }
 
-// startWatching watches an object that is waited for, if it is not watched yet. A trusted one is ready as long as
-// nothing has changed: then that may matter to any other object, but to those that stay as they are.
+// startWatching watches an object with the first wait for it. A trusted object is taken for ready until the run changes
+// an object, which may break any other except those that stay ready.
 func (t *Tracker) startWatching(o *tracked) {
 	switch {
 	case o.watch != nil || o.state == trusted && (!t.hasChanges || staysReady(o)):
 	case o.state == applied || o.state == unconfirmed:
 		if o.verdict.State != ready.Ready {
-			o.state, o.since = unconfirmed, time.Now() // it was not waited for until now
+			o.state, o.since = unconfirmed, time.Now() // the wait begins now
 		}
 		t.watchObject(o, o.live != nil && t.isUnlabelled(o.live))
 	default:
@@ -88,21 +88,21 @@ func (t *Tracker) startWatching(o *tracked) {
 	}
 }
 
-// isAlwaysWatched reports whether an object is watched though it is not waited for: others build on what
-// brings kinds, and that a Job has ended is noted.
+// isAlwaysWatched reports whether an object is watched without a wait for it: custom resources need their
+// definitions, and finished Jobs are noted.
 func isAlwaysWatched(o *tracked) bool {
 	kind := o.resource.GroupKind()
 	return kinds.Extends(kind) || kind == kinds.Job
 }
 
-// staysReady reports whether an object that is ready stays so for as long as it is not written. All that is in
-// a Namespace, or of a definition, waits for it: to watch those again would keep thousands waiting.
+// staysReady reports whether a ready object stays ready until it is written. All objects in a Namespace, or of
+// a definition, wait for it: to watch it again would make thousands wait.
 func staysReady(o *tracked) bool {
 	kind := o.resource.GroupKind()
 	return kind == kinds.Namespace || kind == kinds.CustomResourceDefinition
 }
 
-// observeFirst takes in an object that is seen for the first time since it was applied, or assumed.
+// observeFirst observes an object for the first time since it was applied or assumed.
 func (t *Tracker) observeFirst(o *tracked, live *unstructured.Unstructured) {
 	if o.state == unseen {
 		o.state = seen
@@ -120,17 +120,17 @@ func (t *Tracker) observeFirst(o *tracked, live *unstructured.Unstructured) {
 	}
 }
 
-// observe takes in an object as it is now. What is older than what is known already is left aside: watches may
-// begin with the past, and there may be two.
+// observe notes the present state of an object, and judges it. An older state than the known one is ignored: watches
+// may begin in the past, and two watches may show an object.
 func (t *Tracker) observe(o *tracked, live *unstructured.Unstructured) {
 	if o.state == unseen {
-		o.since = time.Now() // it was not waited for until now
+		o.since = time.Now() // the wait begins now
 		t.observeFirst(o, live)
 		return
 	}
 	since, isFirst := o.since, o.state == unconfirmed
 	if isFirst {
-		o.state, o.since = applied, time.Now() // if it is ready, it was not waited for
+		o.state, o.since = applied, time.Now() // if it is ready, the wait took no time
 	}
 	if !isOlder(live.GetResourceVersion(), o.version) {
 		o.live, o.version = live, live.GetResourceVersion()
@@ -144,14 +144,14 @@ func (t *Tracker) observe(o *tracked, live *unstructured.Unstructured) {
 	}
 }
 
-// observeAbsence takes in that an object is not there.
+// observeAbsence notes that an object does not exist.
 func (t *Tracker) observeAbsence(o *tracked, version string) {
 	if (o.live != nil || o.state == unseen) && !isOlder(version, o.version) {
 		if o.state == unseen {
 			o.state = seen
 		}
 		o.live, o.version = nil, version
-		hasFailed := o.verdict.State == ready.Failed // a Job that has failed is not run again when it is removed
+		hasFailed := o.verdict.State == ready.Failed // a failed Job that is removed is not run again
 		t.judge(o)
 		if !o.isDone && !hasFailed {
 			id := o.manifest.ID()
@@ -160,7 +160,7 @@ func (t *Tracker) observeAbsence(o *tracked, version string) {
 	}
 }
 
-// judge asks whether an object is ready, and calls those who wait.
+// judge decides whether an object is ready, and calls its waiters.
 func (t *Tracker) judge(o *tracked) {
 	if o.state == expected {
 		return
@@ -177,9 +177,9 @@ func (t *Tracker) judge(o *tracked) {
 	o.callWaiters(t, before)
 }
 
-// callWaiters calls those who wait for an object if its verdict, which was another one before, ends that.
+// callWaiters counts a changed verdict in the waiters of an object, and calls those whose wait is over.
 func (o *tracked) callWaiters(t *Tracker, before ready.Verdict) {
-	for _, w := range append([]*waiter(nil), o.waiters...) { // which check may shorten
+	for _, w := range append([]*waiter(nil), o.waiters...) { // check may shorten the list
 		was, is := t.counts(o, before, w), t.counts(o, o.verdict, w)
 		if was == is {
 			continue
@@ -190,7 +190,7 @@ func (o *tracked) callWaiters(t *Tracker, before ready.Verdict) {
 	}
 }
 
-// verdict returns how an object stands.
+// verdict returns whether an object is ready, and if not, why.
 func (t *Tracker) verdict(o *tracked) ready.Verdict {
 	switch {
 	case o.isDone:
@@ -216,17 +216,17 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 	return o.settle(t, verdict)
 }
 
-// becameReady calls the handler for an object that is ready.
+// becameReady calls the handlers for an object that is ready.
 func (t *Tracker) becameReady(o *tracked) {
 	m, waited := o.manifest, time.Since(o.since)
 	t.calls = append(t.calls, func() { t.handler.Ready(m, waited) })
-	if o.live != nil && kinds.Extends(o.resource.GroupKind()) { // a Job that is done may not be there
+	if o.live != nil && kinds.Extends(o.resource.GroupKind()) { // a finished Job may be gone
 		t.handler.Extended(o.live)
 	}
 }
 
-// stalledSince returns since when a rollout has exceeded its progress deadline, if it has. A Deployment reports it until
-// its controller has seen some progress, which may be long after the object was changed.
+// stalledSince returns when a rollout has exceeded its progress deadline; "" if it has not. A Deployment reports it until
+// its controller sees progress, which may be long after the object was changed.
 func stalledSince(object *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
 	list, _ := conditions.([]any)
@@ -240,8 +240,8 @@ func stalledSince(object *unstructured.Unstructured) string {
 	return ""
 }
 
-// extendDeadline ignores a ProgressDeadlineExceeded that is older than this run, until the deadline has passed once
-// more: what the rollout lacked may have come since.
+// extendDeadline ignores a ProgressDeadlineExceeded that is older than the apply for one more deadline: the rollout may
+// proceed now.
 func (t *Tracker) extendDeadline(o *tracked, object *unstructured.Unstructured) {
 	const usual = 600 // the default of Kubernetes
 	seconds, found, _ := unstructured.NestedInt64(object.Object, "spec", "progressDeadlineSeconds")

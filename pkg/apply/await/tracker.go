@@ -1,12 +1,12 @@
-// Package await tracks whether the objects of a release are ready: it watches those that are waited for,
-// and reports when each becomes ready, fails, or can't be seen.
+// Package await tracks whether the objects of a release are ready: it watches the objects that the run waits
+// for, and reports when each becomes ready, fails, or can't be watched.
 //
-// Nothing is watched before it is waited for, since each change of an object comes with its body: an install
-// applies everything first. There is one watch for all objects of a resource. When an object is ready, is
-// decided by package ready.
+// An object is not watched before the run waits for it, since each change of an object comes with its body: an
+// install applies everything first. One watch serves all objects of a resource. Package ready decides when an
+// object is ready.
 //
-// New is the call to start from. What is known of an object, and how that changes, is in state.go; watches are
-// in watch.go, and those of the Services that the API server calls in services.go.
+// New is the call to start from. The states of an object are in state.go; watches are in watch.go, and those of
+// the Services that the API server calls in services.go.
 package await
 
 import (
@@ -29,17 +29,17 @@ import (
 
 // Options define what ready means.
 type Options struct {
-	Release    string                                 // the value of the label that its objects have
-	Standard   func(*payload.Manifest) ready.Standard // by which an object is awaited
+	Release    string                                 // the value of the release label of objects
+	Standard   func(*payload.Manifest) ready.Standard // the standard for the readiness of an object
 	Installing bool
 }
 
 // A Handler handles what a Tracker observes.
 type Handler struct {
-	// Extended is called when a definition or an APIService is ready, before those who wait for it go on. It
-	// must not call the Tracker.
+	// Extended is called when a definition or an APIService is ready, before its waiters are called. It must not
+	// call the Tracker.
 	Extended func(object *unstructured.Unstructured)
-	// Ready is called with the time that it took.
+	// Ready is called with an object that has become ready, and how long that took.
 	Ready func(m *payload.Manifest, waited time.Duration)
 	// Finished is called with a Job that has succeeded.
 	Finished func(job *payload.Manifest, uid types.UID)
@@ -49,19 +49,18 @@ type Handler struct {
 	Missing func(kinds.ID)
 }
 
-// An Object is what is known of one.
+// An Object is a tracked object as it was last seen.
 type Object struct {
 	Manifest *payload.Manifest
 	Resource cluster.Resource
-	Live     *unstructured.Unstructured // as it was last seen, without what readiness does not depend on; nil if it was not
+	Live     *unstructured.Unstructured // without fields that readiness does not depend on; nil if it was not seen
 	Verdict  ready.Verdict
 	Since    time.Time // when it was first not ready, by this machine's clock
-	// CallsServices is true if it is ready only while Services are that the API server calls for it.
+	// CallsServices is true if the object is ready only while the Services are that the API server calls for it.
 	CallsServices bool
 }
 
-// A Tracker knows how the objects of a release stand, from when they are waited for until it is closed: what
-// was ready once may break.
+// A Tracker tracks the objects of a release until it is closed, also those that were ready once: they may break.
 type Tracker struct {
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -70,16 +69,16 @@ type Tracker struct {
 	handler Handler
 
 	mu                sync.Mutex
-	objects           map[kinds.ID]*tracked // by what they are on the cluster
-	known             map[kinds.ID]*tracked // as manifests name them
+	objects           map[kinds.ID]*tracked // by their names on the cluster
+	known             map[kinds.ID]*tracked // by their names in manifests
 	watches           map[watchKey]*watch
-	narrow            map[schema.GroupVersionResource]bool // those that may only be watched namespace by namespace
-	services          map[types.NamespacedName]*service    // that the API server calls for objects of the release
+	narrow            map[schema.GroupVersionResource]bool // resources that may only be watched namespace by namespace
+	services          map[types.NamespacedName]*service    // called by the API server for objects of the release
 	timers            []*time.Timer
-	hasChanges        bool     // something was changed since: see Changed
+	hasChanges        bool     // see Changed
 	toleratesFailures bool     // see TolerateFailures
-	simulates         answer   // whether no pods run at all: see settle
-	calls             []func() // of handlers and waiters, for as soon as nothing is locked
+	simulates         answer   // whether the nodes are simulated: see settle
+	calls             []func() // of handlers and waiters, run after the lock is released
 	running           sync.WaitGroup
 }
 
@@ -94,7 +93,7 @@ func New(ctx context.Context, c *cluster.Cluster, options Options, handler Handl
 	return t
 }
 
-// Close ends all watches, and those that begin because another one has just reported something.
+// Close ends all watches, and waits for their goroutines.
 func (t *Tracker) Close() {
 	t.stop()
 	t.mu.Lock()
@@ -110,7 +109,7 @@ func (t *Tracker) Close() {
 	t.running.Wait()
 }
 
-// do changes something, and then calls those who are to know.
+// do runs a change under the lock, and then the calls that it has queued.
 func (t *Tracker) do(change func()) {
 	t.mu.Lock()
 	change()
@@ -122,9 +121,9 @@ func (t *Tracker) do(change func()) {
 	}
 }
 
-// Expect begins to track an object that is about to be applied, or found not to need it. It may be ready
-// before the answer is here: whatever is seen of it until then counts. It does nothing for an object whose
-// readiness does not matter.
+// Expect begins to track an object before its apply, or before the apply is found to be unnecessary. The object
+// may become ready before the API server has answered, so a watch may show it earlier. Objects whose readiness
+// does not matter are ignored.
 func (t *Tracker) Expect(m *payload.Manifest, resource cluster.Resource) {
 	standard := t.options.Standard(m)
 	if !ready.Awaits(m.Object(), standard) {
@@ -145,7 +144,7 @@ func (t *Tracker) Expect(m *payload.Manifest, resource cluster.Resource) {
 	})
 }
 
-// Applied notes that an object was applied, as the server has returned it.
+// Applied notes that an object was applied. Live is the server's answer.
 func (t *Tracker) Applied(m *payload.Manifest, live *unstructured.Unstructured) {
 	t.do(func() {
 		o := t.known[m.ID()]
@@ -160,8 +159,8 @@ func (t *Tracker) Applied(m *payload.Manifest, live *unstructured.Unstructured) 
 	})
 }
 
-// Assume notes that an object needs not be applied. One that was ready before, and was not written since, is
-// taken for ready; the watch shows the state of others.
+// Assume notes that an object needs no apply. If it was ready before, and was not written since, it is taken for
+// ready; otherwise its watch shows its state.
 func (t *Tracker) Assume(m *payload.Manifest, wasReady bool) {
 	t.do(func() {
 		o := t.known[m.ID()]
@@ -183,16 +182,16 @@ func (t *Tracker) Assume(m *payload.Manifest, wasReady bool) {
 	})
 }
 
-// Changed notes that something was changed, which may matter to objects that were taken for ready.
+// Changed notes that the run has changed an object: objects that were taken for ready are watched again.
 func (t *Tracker) Changed() { t.do(func() { t.hasChanges = true }) }
 
 // TolerateFailures makes objects that have failed count as not ready yet.
 func (t *Tracker) TolerateFailures() { t.do(func() { t.toleratesFailures = true }) }
 
-// Notify calls a function once, when some objects are all ready at the same time, or when some of
-// them have failed, which it is given. It may be called at once. The function that is returned ends that.
-// By the standard of the cluster-version operator, an install goes on beyond a degraded ClusterOperator, and is not
-// complete before that is well: isEnd is true if the objects are waited for at its end.
+// Notify calls a function once, when some objects are all ready at the same time, or with those that have failed. The
+// function may be called at once, and is not called after cancel.
+// By the standard of the cluster-version operator, an install goes on past a degraded ClusterOperator, but is not
+// complete before the operator has recovered: isEnd is true for the wait at the end of the apply.
 func (t *Tracker) Notify(ids []kinds.ID, isEnd bool, call func(failed []Object)) (cancel func()) {
 	w := &waiter{call: call, isEnd: isEnd}
 	var objects []*tracked
@@ -215,8 +214,8 @@ func (t *Tracker) Notify(ids []kinds.ID, isEnd bool, call func(failed []Object))
 type waiter struct {
 	objects         []*tracked
 	waiting, failed int
-	isEnd           bool                  // of the apply
-	call            func(failed []Object) // nil once it was called
+	isEnd           bool                  // see Notify
+	call            func(failed []Object) // nil after the call
 }
 
 func (w *waiter) count(state ready.ReadyState, by int) {
@@ -228,7 +227,7 @@ func (w *waiter) count(state ready.ReadyState, by int) {
 	}
 }
 
-// check calls a waiter if there is nothing to wait for any more.
+// check calls a waiter if its objects are ready, or one has failed.
 func (w *waiter) check(t *Tracker) {
 	if w.call == nil || w.failed == 0 && w.waiting > 0 {
 		return
@@ -244,7 +243,7 @@ func (w *waiter) check(t *Tracker) {
 	w.drop()
 }
 
-// drop makes a waiter one that waits no more.
+// drop ends the wait of a waiter.
 func (w *waiter) drop() {
 	w.call = nil
 	for _, o := range w.objects {
@@ -265,8 +264,8 @@ func (t *Tracker) Ready() []Object {
 	return all
 }
 
-// Waiting returns the objects that are waited for, in the order of the payload. Of one that can't be seen,
-// the verdict has the reason.
+// Waiting returns the watched objects that are not ready, in the order of the payload. If an object can't be
+// watched, its verdict has the reason.
 func (t *Tracker) Waiting() []Object {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -288,7 +287,7 @@ func (t *Tracker) IsWaiting(id kinds.ID) bool {
 	return o != nil && o.state != expected && o.verdict.State != ready.Ready
 }
 
-// reported returns an object as it is reported. If it can't be watched, the reason for that replaces what it waits for.
+// reported returns an object for a report. If it can't be watched, the reason for that replaces its message.
 func (t *Tracker) reported(o *tracked) Object {
 	reported := o.export()
 	if why := t.whyUnwatched(o); why != "" && o.verdict.State == ready.Waiting {
@@ -297,12 +296,12 @@ func (t *Tracker) reported(o *tracked) Object {
 	return reported
 }
 
-// isUnlabelled reports whether an object has not the label of the release.
+// isUnlabelled reports whether an object lacks the label of the release.
 func (t *Tracker) isUnlabelled(object *unstructured.Unstructured) bool {
 	return object.GetLabels()[objectmeta.ReleaseLabel] != t.options.Release
 }
 
-// counts returns what the verdict on an object is to a waiter.
+// counts returns the state of an object as a waiter counts it.
 func (t *Tracker) counts(o *tracked, verdict ready.Verdict, w *waiter) ready.ReadyState {
 	if t.toleratesFailures && verdict.State == ready.Failed {
 		return ready.Waiting

@@ -20,14 +20,14 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// A watchKey is what one watch is about.
+// A watchKey selects the objects of one watch.
 type watchKey struct {
 	resource           schema.GroupVersionResource
 	namespace          string // "" for all
 	labels, fieldsOnly string // selectors
 }
 
-// named selects the one object of a name.
+// named returns the field selector for an object.
 func named(name string) string {
 	return fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 }
@@ -40,27 +40,27 @@ type watch struct {
 	stop    context.CancelFunc
 
 	// These are guarded by the tracker.
-	err        error                                   // why nothing is seen with it
-	isReported bool                                    // of that
-	isListed   bool                                    // it has shown all that there is
-	early      map[kinds.ID]*unstructured.Unstructured // what it has shown of objects that are not expected yet
+	err        error                                   // why the watch has failed
+	isReported bool                                    // err was reported
+	isListed   bool                                    // its first list is complete
+	early      map[kinds.ID]*unstructured.Unstructured // objects that it has shown before they were expected
 }
 
-// A watchHandler handles what a watch shows.
+// A watchHandler handles the events of a watch.
 type watchHandler interface {
-	// seen is called with an object, or with its last state when it is gone from the watch.
+	// seen is called with an object, or with its last state when it has left the watch.
 	seen(object *unstructured.Unstructured, exists bool)
-	// listed is called with all objects, by a version of the resource.
+	// listed is called with all objects, at a version of the resource.
 	listed(objects []*unstructured.Unstructured, version string)
 }
 
 // isOlder reports whether a version of a resource is older than another one.
 func isOlder(version, than string) bool { return resourcewatch.IsOlder(version, than) }
 
-// longestPause is how long a watch that broke may wait before it is begun again.
+// longestPause is the longest pause before a broken watch is restarted.
 const longestPause = time.Second
 
-// start begins a watch, unless there is one.
+// start returns the watch for a key, and begins it if it is new.
 func (t *Tracker) start(key watchKey, handler watchHandler) *watch {
 	if s := t.watches[key]; s != nil {
 		return s
@@ -76,27 +76,27 @@ func (t *Tracker) start(key watchKey, handler watchHandler) *watch {
 	return s
 }
 
-// OnChange passes on what a watch sees.
+// OnChange passes an object on to the handler.
 func (s *watch) OnChange(object *unstructured.Unstructured, exists bool) {
 	trim(object)
 	s.handler.seen(object, exists)
 }
 
-// OnList passes on all that there is.
+// OnList passes a list on to the handler.
 func (s *watch) OnList(objects []*unstructured.Unstructured, version string) {
 	s.tracker.do(func() { s.err = nil })
 	s.handler.listed(objects, version)
 }
 
-// trimAny is for what is held until a list is complete.
+// trimAny trims objects that are held until their list is complete.
 func trimAny(object any) {
 	if object, ok := object.(*unstructured.Unstructured); ok {
 		trim(object)
 	}
 }
 
-// watchObject watches an object, together with all others of its resource and release. One
-// without our label, which was there before and is create-only, has a watch of its own.
+// watchObject watches an object, together with all others of its resource and release. An existing
+// create-only object may lack the label of the release: it has a watch alone.
 func (t *Tracker) watchObject(o *tracked, alone bool) {
 	namespace := ""
 	if o.resource.Namespaced {
@@ -113,9 +113,8 @@ func (t *Tracker) watchObject(o *tracked, alone bool) {
 	t.catchUp(o)
 }
 
-// catchUp takes in what the watch of an object has shown of it before it was expected: it
-// shows that once only. What it has not shown may have lost its label, and has a watch of
-// its own.
+// catchUp observes an object that its watch has shown before it was expected, since a watch shows it
+// only once. An object that a complete list lacks may have lost its label: it gets a watch alone.
 func (t *Tracker) catchUp(o *tracked) {
 	id := o.manifest.ID()
 	if !o.resource.Namespaced {
@@ -132,7 +131,7 @@ func (t *Tracker) catchUp(o *tracked) {
 	}
 }
 
-// An objectHandler takes in what a watch sees of tracked objects.
+// An objectHandler is the watchHandler of tracked objects.
 type objectHandler struct {
 	tracker *Tracker
 	kind    schema.GroupKind
@@ -143,7 +142,7 @@ func (h objectHandler) id(object *unstructured.Unstructured) kinds.ID {
 	return kinds.ID{Group: h.kind.Group, Kind: h.kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// find is the object of the run that is meant.
+// find returns the tracked object; nil if the watch has shown another one.
 func (h objectHandler) find(object *unstructured.Unstructured) *tracked {
 	o := h.tracker.objects[h.id(object)]
 	if o == nil || o.resource.GroupVersionResource != h.key.resource {
@@ -152,8 +151,8 @@ func (h objectHandler) find(object *unstructured.Unstructured) *tracked {
 	return o
 }
 
-// seen takes in an object. One that is out of sight may have lost its label only, so it is
-// looked at on its own from then on.
+// seen observes an object. If it has left the watch, it may only have lost its label, so it gets a
+// watch alone.
 func (h objectHandler) seen(object *unstructured.Unstructured, exists bool) {
 	h.tracker.do(func() {
 		o := h.find(object)
@@ -164,7 +163,7 @@ func (h objectHandler) seen(object *unstructured.Unstructured, exists bool) {
 			h.forget(object)
 		case !exists && h.key.labels == "":
 			h.tracker.observeAbsence(o, object.GetResourceVersion())
-		case !exists && isOlder(object.GetResourceVersion(), o.version): // another one of its name, before this one
+		case !exists && isOlder(object.GetResourceVersion(), o.version): // an earlier object of the same name
 		default:
 			h.tracker.observe(o, object)
 			if !exists && o.state != expected && !o.isDone {
@@ -193,10 +192,10 @@ func (h objectHandler) listed(objects []*unstructured.Unstructured, version stri
 			by.isListed = true
 			clear(by.early)
 		}
-		there := map[*tracked]bool{}
+		found := map[*tracked]bool{}
 		for _, object := range objects {
 			if o := h.find(object); o != nil {
-				there[o] = true
+				found[o] = true
 				h.tracker.observe(o, object)
 			} else {
 				h.keep(object)
@@ -207,7 +206,7 @@ func (h objectHandler) listed(objects []*unstructured.Unstructured, version stri
 				continue
 			}
 			switch {
-			case there[o] || isOlder(version, o.version):
+			case found[o] || isOlder(version, o.version):
 			case h.key.labels == "":
 				h.tracker.observeAbsence(o, version)
 			case (o.live != nil || o.state == unseen) && !o.isDone:
@@ -217,14 +216,14 @@ func (h objectHandler) listed(objects []*unstructured.Unstructured, version stri
 	})
 }
 
-// broke takes in an error of a watch. The watch itself tries again. One that is forbidden in the whole cluster may be
-// allowed in the namespaces of the objects.
+// broke notes an error of a watch, which is retried by itself. A watch that is forbidden in the whole cluster is replaced
+// by watches in the namespaces of the objects.
 func (t *Tracker) broke(s *watch, err error) {
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err) {
 		return
 	}
 	t.do(func() {
-		isNew := !s.isReported && !apierrors.IsNotFound(err) // which one of several servers may answer for a new kind, for a moment
+		isNew := !s.isReported && !apierrors.IsNotFound(err) // one of several API servers may not know a new kind yet
 		s.err, s.isReported = err, s.isReported || isNew
 		for _, o := range t.objects {
 			switch {
@@ -241,7 +240,7 @@ func (t *Tracker) broke(s *watch, err error) {
 	})
 }
 
-// whyUnwatched returns why an object, or a Service that it calls, can't be watched; nothing if it can.
+// whyUnwatched returns why an object, or a Service that it calls, can't be watched; "" if both can.
 func (t *Tracker) whyUnwatched(o *tracked) string {
 	if o.watch != nil && o.watch.err != nil {
 		return cantSee("it", o.watch)
@@ -256,7 +255,7 @@ func (t *Tracker) whyUnwatched(o *tracked) string {
 	return ""
 }
 
-// cantSee returns which right is missing, if that is the reason.
+// cantSee returns the message about a watch that has failed, with the missing right if that is the reason.
 func cantSee(what string, s *watch) string {
 	if !apierrors.IsForbidden(s.err) {
 		return fmt.Sprintf("how %s stands is not known, since it can't be watched: %s", what, printable.Line(s.err.Error()))
@@ -268,8 +267,8 @@ func cantSee(what string, s *watch) string {
 	return fmt.Sprintf("how %s stands is not known, since it may not be watched: allow this user to list and watch %s %s", what, s.key.resource.GroupResource(), where)
 }
 
-// trimmedCopy returns an object without what readiness does not depend on: its managed fields, and the template of its
-// pods, unless an expression of the release defines when it is ready. The object that is given stays whole.
+// trimmedCopy returns a copy of an object without fields that readiness does not depend on: its managed fields, and the
+// template of its pods, unless an expression of the release defines when it is ready.
 func trimmedCopy(object *unstructured.Unstructured) *unstructured.Unstructured {
 	kept := &unstructured.Unstructured{Object: maps.Clone(object.Object)}
 	for _, field := range []string{"metadata", "spec"} {

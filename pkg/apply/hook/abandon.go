@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 )
 
-// Abandon ends the rollouts that an earlier version has begun, of Deployments that the release has no more.
+// Abandon ends rollouts that an earlier version has begun, of Deployments that the release no longer has.
 func (s Settings) Abandon(isKept func(kinds.ID) bool) {
 	var all []record.DeploymentHooks
 	s.Journal.Read(func(known *record.Record) { all = slices.Clone(known.Hooks) })
@@ -26,7 +26,7 @@ func (s Settings) Abandon(isKept func(kinds.ID) bool) {
 		if hooks.Rollout != "" {
 			err = s.newRunner(hooks.ID, nil, deploymenthook.Rollout{}).abandon(s.Requests, hooks.Replicas)
 		}
-		if err == nil { // it has hooks again if it comes back
+		if err == nil { // its hooks start anew if it comes back
 			err = s.saveState(hooks.ID, deploymenthook.State{})
 		}
 		if err != nil {
@@ -35,12 +35,12 @@ func (s Settings) Abandon(isKept func(kinds.ID) bool) {
 	}
 }
 
-// abandon deletes the pods of the Deployment's hooks that have not ended, and scales a Deployment back that was scaled to
-// 0 for its mid hook.
+// abandon deletes the unfinished pods of the Deployment's hooks, and restores the replicas of a Deployment that was scaled
+// to 0 for its mid hook.
 func (r *runner) abandon(ctx context.Context, replicas *int32) error {
 	live, err := r.Cluster.Client.AppsV1().Deployments(r.id.Namespace).Get(ctx, r.id.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil // its pods go with it
+		return nil // the garbage collector deletes its pods
 	}
 	if err != nil {
 		return err

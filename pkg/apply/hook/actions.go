@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
-// WhyRefused is why a hook does not run if the API server refuses its Deployment.
+// WhyRefused is the message of a hook that does not run because the API server refuses its Deployment.
 const WhyRefused = "the Deployment is refused"
 
 // A refusal is an error of the Deployment itself, before a hook has run.
@@ -26,7 +26,6 @@ type refusal struct{ error }
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// do does one action.
 func (r *runner) do(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) error {
 	switch action.Do {
 	case deploymenthook.Compare:
@@ -52,8 +51,8 @@ func (r *runner) do(ctx context.Context, stage deploymenthook.Stage, seen deploy
 	}
 }
 
-// create creates the pod of a hook. That the cluster refuses it is for the sequence to judge, unless the cluster does not
-// answer. A pod of that name that was not seen may be seen the next time: a process that was killed has created it.
+// create creates the pod of a hook. A final refusal is noted for the next decision, without an error. If a pod of the same
+// name exists, a killed process has created it, and the next look may show it.
 func (r *runner) create(ctx context.Context, pod *corev1.Pod) error {
 	_, err := r.Cluster.Client.CoreV1().Pods(r.id.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: deploymenthook.FieldManager})
 	switch {
@@ -70,10 +69,10 @@ func (r *runner) create(ctx context.Context, pod *corev1.Pod) error {
 	if r.refused.IsFinal {
 		return nil
 	}
-	return fmt.Errorf("its pod can't be created: %w", err) // and so it is tried again after a pause
+	return fmt.Errorf("its pod can't be created: %w", err)
 }
 
-// delete deletes a pod, and none of the same name.
+// delete deletes a pod, and no other of the same name.
 func (r *runner) delete(ctx context.Context, pod *corev1.Pod) error {
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
 	err := r.Cluster.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
@@ -103,8 +102,8 @@ func (r *runner) save(ctx context.Context, stage deploymenthook.Stage, seen depl
 	return nil
 }
 
-// clearCondition sets the condition to False: no hook has failed, once the one that did has another result, or the rollout is over. It is
-// done before the state is saved: a process that is killed in between does both again. A failure that is ignored stays.
+// clearCondition sets the condition to False when the failed hook has another result, or the rollout is over. It runs
+// before the state is saved, so that a process that is killed in between does both again. An ignored failure stays.
 func (r *runner) clearCondition(ctx context.Context, live *appsv1.Deployment, next deploymenthook.State, result deploymenthook.HookResult) error {
 	isOver := next.Rollout == ""
 	if live == nil || !hasFailed(live) || next.HasIgnored() || result == "" && !isOver {
@@ -129,7 +128,7 @@ func (r *runner) write(ctx context.Context, live *appsv1.Deployment, action depl
 // patchState writes the state of an action to the Deployment, and scales it.
 func (r *runner) patchState(ctx context.Context, live *appsv1.Deployment, action deploymenthook.HookAction) error {
 	body := map[string]any{"metadata": map[string]any{"uid": live.UID, "annotations": map[string]any{deploymenthook.StateAnnotation: annotation(*action.State)}}}
-	if action.Replicas != nil { // of a Deployment that was just seen: a process that has slept scales nothing
+	if action.Replicas != nil { // a process that has slept must not scale the Deployment
 		body["metadata"].(map[string]any)["resourceVersion"] = live.ResourceVersion
 		body["spec"] = map[string]any{"replicas": *action.Replicas}
 	}
@@ -140,7 +139,7 @@ func (r *runner) patchState(ctx context.Context, live *appsv1.Deployment, action
 	return err
 }
 
-// annotation returns the value of the annotation with a state: none, if there is nothing to remember.
+// annotation returns the value of the annotation with a state; nil removes it.
 func annotation(state deploymenthook.State) any {
 	if state.IsEmpty() {
 		return nil
@@ -148,7 +147,6 @@ func annotation(state deploymenthook.State) any {
 	return state.Text()
 }
 
-// patch patches the Deployment.
 func (r *runner) patch(ctx context.Context, how types.PatchType, body map[string]any, subresources ...string) (*appsv1.Deployment, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -157,7 +155,7 @@ func (r *runner) patch(ctx context.Context, how types.PatchType, body map[string
 	return r.Cluster.Client.AppsV1().Deployments(r.id.Namespace).Patch(ctx, r.id.Name, how, text, metav1.PatchOptions{FieldManager: deploymenthook.FieldManager}, subresources...)
 }
 
-// report reports an attempt that has failed: by an event and a condition of the Deployment, and to the settings.
+// report reports a failed attempt: by an event and a condition of the Deployment, and to Settings.Failed.
 func (r *runner) report(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) error {
 	r.logs.drain()
 	r.log = nil
@@ -173,7 +171,7 @@ func (r *runner) report(ctx context.Context, stage deploymenthook.Stage, seen de
 		return err
 	}
 	r.refused = nil
-	if r.rollout.Hooks.Of(stage).Policy() != deploymenthook.Abort { // else the end of the step reports it
+	if r.rollout.Hooks.Of(stage).Policy() != deploymenthook.Abort { // with Abort, the result of the step reports it
 		r.Failed(r.nameOf(stage), action.Reason, fmt.Sprintf("attempt %d failed: %s", action.Attempt, action.Message), indented(r.log))
 	}
 	return nil
@@ -191,10 +189,10 @@ func (r *runner) reportFailure(ctx context.Context, live *appsv1.Deployment, why
 	return nil
 }
 
-// mostEvent is how long the message of an event may be.
+// mostEvent is the longest message that an event may have.
 const mostEvent = 1024
 
-// eventText returns the text of an event: a message, and as many of the last lines of a log as there is room for.
+// eventText returns the text of an event: a message, and as many of the last log lines as fit.
 func eventText(message string, log []string) string {
 	for i := range log {
 		if whole := strings.Join(append([]string{message}, log[i:]...), "\n"); len(whole) <= mostEvent {
@@ -204,7 +202,7 @@ func eventText(message string, log []string) string {
 	return message
 }
 
-// recordEvent writes an event about the Deployment. It is no failure that it can't be written.
+// recordEvent writes an event about the Deployment, and logs why it can't be written.
 func (r *runner) recordEvent(ctx context.Context, live *appsv1.Deployment, why, message string) {
 	news := cluster.ObjectEvent{ID: r.id, UID: live.UID, Reason: why, IsWarning: true, Message: message}
 	if err := r.Cluster.RecordEvent(ctx, news); err != nil {
@@ -212,8 +210,8 @@ func (r *runner) recordEvent(ctx context.Context, live *appsv1.Deployment, why, 
 	}
 }
 
-// setCondition sets the condition for hooks that have failed. Its list is merged by type, so that it stays
-// when the deployment controller writes others. It is no failure that the user may not set it.
+// setCondition sets the condition for failed hooks. The list of conditions is merged by type, so that the
+// deployment controller keeps it. If the user may not set it, that is no error.
 func (r *runner) setCondition(ctx context.Context, live *appsv1.Deployment, status corev1.ConditionStatus, why, message string) error {
 	now := metav1.NewTime(r.Cluster.Now())
 	condition := appsv1.DeploymentCondition{
@@ -233,7 +231,7 @@ func (r *runner) setCondition(ctx context.Context, live *appsv1.Deployment, stat
 	return err
 }
 
-// hasFailed reports whether a Deployment has the condition that a hook has failed.
+// hasFailed reports whether the condition for failed hooks of a Deployment is True.
 func hasFailed(live *appsv1.Deployment) bool {
 	for _, condition := range live.Status.Conditions {
 		if condition.Type == FailedCondition && condition.Status == corev1.ConditionTrue {
@@ -243,7 +241,7 @@ func hasFailed(live *appsv1.Deployment) bool {
 	return false
 }
 
-// giveUp ends the rollout. What has not been reported as the failure of an attempt, is reported now.
+// giveUp ends the rollout. It reports the failure, unless it was reported as a failed attempt.
 func (r *runner) giveUp(ctx context.Context, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) error {
 	r.logs.drain()
 	if err := r.write(ctx, seen.Live, action); err != nil {

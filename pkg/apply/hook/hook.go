@@ -1,9 +1,10 @@
-// Package hook has the steps of Deployments with lifecycle hooks. What to do next is decided by package deploymenthook, of what
-// this package has looked at; it does that on the cluster, and looks again.
+// Package hook has the steps of Deployments with lifecycle hooks. It gathers facts from the cluster, lets package
+// deploymenthook decide on the next action, does that action, and gathers the facts again.
 //
 // Settings.Steps is the call to start from. The steps are in step.go, and the loop of looks and actions in run.go.
-// observe.go and workload.go gather what there is, actions.go has the actions, wait.go what wakes a hook that waits, and
-// logs.go the logs of pods.
+// observe.go and workload.go gather the facts, actions.go has the actions, wait.go the events that wake a waiting hook,
+// and logs.go the logs
+// of pods.
 package hook
 
 import (
@@ -25,10 +26,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// FailedCondition is the condition of a Deployment whose hook has failed. It is False again when the hook has succeeded.
+// FailedCondition is the condition of a Deployment whose hook has failed. It becomes False when the hook succeeds.
 const FailedCondition = "LifecycleHookFailed"
 
-// Settings are what the hooks of a run, or of a preview, share.
+// Settings are shared by the hooks of a run or a preview.
 type Settings struct {
 	Requests  context.Context
 	Cluster   *cluster.Cluster
@@ -36,12 +37,12 @@ type Settings struct {
 	Journal   *object.Journal
 	Release   string
 	Overrides map[kinds.ID]deploymenthook.Override
-	Pause     time.Duration // how long a rollout is left alone that a hook has stopped; not at all if it is 0
+	Pause     time.Duration // before a rollout that a hook has stopped is tried again; none if it is 0
 	IsPreview bool
 
-	// Failed is called with an attempt that has failed, and the last lines of its pod, unless the end of the step reports it.
+	// Failed is called with a failed attempt and the last lines of its pod, unless the result of the step reports them.
 	Failed func(step object.StepID, reason, message string, log []string)
-	// Logged is called with each line that the pod of a hook logs; logs are not followed if it is nil.
+	// Logged is called with each log line of the pod of a hook; logs are not followed if it is nil.
 	Logged func(step object.StepID, line string)
 }
 
@@ -49,20 +50,20 @@ type Settings struct {
 type runner struct {
 	Settings
 	id       kinds.ID
-	manifest *payload.Manifest // nil of a Deployment that the release has no more
+	manifest *payload.Manifest // nil if the release no longer has the Deployment
 	rollout  deploymenthook.Rollout
 
 	masker      *strings.Replacer // of values of environment variables
 	workload    workload
 	scaled      *appsv1.Deployment
 	running     sync.Mutex
-	isOverruled atomic.Bool // it is asked while another step runs
-	isChecked   bool        // whether the Deployment is another release's
+	isOverruled atomic.Bool // read while another step runs
+	isChecked   bool        // the Deployment is not another release's
 	isChanged   *bool
 	refused     *deploymenthook.Refusal
-	lastState   string // of the pod that is waited for
+	lastState   string // of the pod that the hook waits for
 	ran         map[deploymenthook.Stage]deploymenthook.HookResult
-	log         []string // the last lines of the pod that has failed last
+	log         []string // the last lines of the last failed pod
 	logs        *podLogs
 	previewed   preview
 }
@@ -80,12 +81,12 @@ func (s Settings) newRunner(id kinds.ID, m *payload.Manifest, rollout deployment
 	return r
 }
 
-// runnerOf returns a runner for the Deployment of a manifest; nil if that has no hooks, and nothing is left of earlier ones.
+// runnerOf returns a runner for the Deployment of a manifest; nil if it has no hooks and no state of earlier hooks.
 func (s Settings) runnerOf(m *payload.Manifest) *runner {
 	if m.IsTombstone() || m.GroupVersionKind().GroupKind() != kinds.Deployment {
 		return nil
 	}
-	hooks, _ := deploymenthook.Parse(m.Object()) // their problems were reported when the release was read
+	hooks, _ := deploymenthook.Parse(m.Object()) // problems were reported when the release was read
 	if hooks == nil && !s.isRemembered(m) {
 		return nil
 	}
@@ -99,8 +100,7 @@ func (s Settings) runnerOf(m *payload.Manifest) *runner {
 	})
 }
 
-// isRemembered reports whether earlier hooks of a Deployment are remembered: by the record, or, if that was lost, by the
-// Deployment itself.
+// isRemembered reports whether the record, or, if that was lost, the Deployment has the state of earlier hooks.
 func (s Settings) isRemembered(m *payload.Manifest) bool {
 	if _, exists := s.stateOf(m.ID()); exists {
 		return true
@@ -113,13 +113,13 @@ func (s Settings) isRemembered(m *payload.Manifest) bool {
 	return exists
 }
 
-// isBeingCreated reports whether a rollout is under way that has created a Deployment.
+// isBeingCreated reports whether the present rollout of a Deployment has created it.
 func (s Settings) isBeingCreated(m *payload.Manifest) bool {
 	state, _ := s.stateOf(m.ID())
 	return state.Rollout != "" && state.IsInstall
 }
 
-// stateOf returns what the record has of the hooks of a Deployment.
+// stateOf returns the recorded state of the hooks of a Deployment.
 func (s Settings) stateOf(id kinds.ID) (state deploymenthook.State, exists bool) {
 	s.Journal.Read(func(known *record.Record) { state, exists = known.FindHooks(id) })
 	return state, exists

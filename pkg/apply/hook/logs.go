@@ -14,10 +14,10 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// How much of a log is shown when a hook fails, and how long the end of a followed one is waited for.
+// Limits of the log that is shown when a hook fails, and of the wait for the end of a followed log.
 const (
 	lastLines = 20
-	mostBytes = 1 << 20 // of those lines: more than they have, as the server would drop the last ones
+	mostBytes = 1 << 20 // more than those lines have, since the server would drop the last ones
 	mostLine  = 1000
 	lastWords = 2 * time.Second
 )
@@ -32,11 +32,11 @@ type stream struct {
 type podLogs struct {
 	client  kubernetes.Interface
 	hooks   *deploymenthook.Hooks
-	logged  func(stage deploymenthook.Stage, line string) // nil if they are not followed
-	streams map[types.UID]*stream                         // by pod, also those that have ended
+	logged  func(stage deploymenthook.Stage, line string) // nil if logs are not followed
+	streams map[types.UID]*stream                         // by pod, including those that have ended
 }
 
-// follow passes on the log of a pod that runs, or has succeeded before it was seen to run.
+// follow passes on the log of a pod that runs, or has succeeded before the hook saw it run.
 func (l *podLogs) follow(ctx context.Context, stage deploymenthook.Stage, pod *corev1.Pod) {
 	if l.logged == nil || pod == nil || l.streams[pod.UID] != nil || pod.Status.Phase != corev1.PodRunning && pod.Status.Phase != corev1.PodSucceeded {
 		return
@@ -48,7 +48,7 @@ func (l *podLogs) follow(ctx context.Context, stage deploymenthook.Stage, pod *c
 		defer close(s.ended)
 		body, err := l.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: l.container(stage), Follow: true}).Stream(ctx)
 		if err != nil {
-			return // its last lines are reported if it fails
+			return // if the pod fails, its last lines are reported
 		}
 		defer body.Close()
 		lines := bufio.NewScanner(body)
@@ -63,7 +63,7 @@ func (l *podLogs) container(stage deploymenthook.Stage) string {
 	return l.hooks.Of(stage).ExecNewPod.ContainerName
 }
 
-// drain ends what is followed, once what was written last has come.
+// drain ends all streams, after a moment for their last lines.
 func (l *podLogs) drain() {
 	for _, s := range l.streams {
 		timer := time.NewTimer(lastWords)
@@ -77,7 +77,7 @@ func (l *podLogs) drain() {
 	}
 }
 
-// lastLines returns the end of the log of a pod: as the kubelet has it, or as the status of the pod does.
+// lastLines returns the end of the log of a pod, from the kubelet or else from the status of the pod.
 func (l *podLogs) lastLines(ctx context.Context, stage deploymenthook.Stage, pod *corev1.Pod) []string {
 	options := &corev1.PodLogOptions{Container: l.container(stage), TailLines: new(int64(lastLines)), LimitBytes: new(int64(mostBytes))}
 	text, err := l.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).DoRaw(ctx)

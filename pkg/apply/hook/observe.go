@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 )
 
-// look gathers what the next action of a stage depends on.
+// look gathers the facts for the next action of a stage.
 func (r *runner) look(ctx context.Context, stage deploymenthook.Stage) (deploymenthook.RolloutFacts, error) {
 	seen := deploymenthook.RolloutFacts{
 		Now: r.Cluster.Now(), IsOverruled: r.isOverruled.Load(), IsChanged: r.isChanged, LastState: r.lastState, Refused: r.refused,
@@ -37,7 +37,7 @@ func (r *runner) look(ctx context.Context, stage deploymenthook.Stage) (deployme
 	return seen, err
 }
 
-// state returns the state of the hooks: the Deployment's counts, and the record follows it.
+// state returns the state of the hooks. If the Deployment and the record differ, the Deployment's counts, and is recorded.
 func (r *runner) state(live *appsv1.Deployment) (deploymenthook.State, error) {
 	recorded, _ := r.stateOf(r.id)
 	if live == nil {

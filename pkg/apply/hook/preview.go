@@ -14,15 +14,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A preview is which hooks of a Deployment would run.
+// A preview has the hooks of a Deployment that would run.
 type preview struct {
 	once    sync.Once
 	stages  []deploymenthook.Stage
-	refused map[deploymenthook.Stage]error // the error of the cluster for their pods
+	refused map[deploymenthook.Stage]error // errors of dry runs of their pods
 	err     error
 }
 
-// Preview returns what would come of the hook. All hooks of a Deployment are looked at together.
+// Preview returns the result that the hook would have. All hooks of a Deployment are previewed together.
 func (s *StageStep) Preview() (object.Change, error) {
 	p := &s.previewed
 	p.once.Do(func() { p.err = p.find(s.Requests, s.runner) })
@@ -37,7 +37,7 @@ func (s *StageStep) Preview() (object.Change, error) {
 		return object.Change{Action: object.NotChecked, Message: printable.Line(p.err.Error())}, nil
 	case !slices.Contains(p.stages, s.stage):
 		return object.Change{Action: object.NotNeeded}, nil
-	case refused != nil && isRetryable(refused): // what it lacks may come with the release
+	case refused != nil && isRetryable(refused): // the release may bring what the pod lacks
 		return object.Change{Action: object.NotChecked, Message: printable.Line(refused.Error())}, nil
 	case refused != nil:
 		return object.Change{}, refused
@@ -46,7 +46,7 @@ func (s *StageStep) Preview() (object.Change, error) {
 	}
 }
 
-// find finds out which hooks an apply would run, and asks the cluster whether it would take their pods.
+// find finds out which hooks an apply would run, and tries their pods by dry runs.
 func (p *preview) find(ctx context.Context, r *runner) error {
 	facts, err := r.look(ctx, "")
 	if err != nil {
@@ -66,8 +66,8 @@ func (p *preview) find(ctx context.Context, r *runner) error {
 	return nil
 }
 
-// tryPod returns why the cluster would not take the pod of a hook. Of a namespace that does not exist yet, it returns
-// that, unless the pod would be refused in any.
+// tryPod returns why the cluster would refuse the pod of a hook. If its namespace does not exist yet, it returns that
+// error, unless the pod would be refused in every namespace.
 func tryPod(ctx context.Context, r *runner, pod *corev1.Pod) error {
 	try := func() error {
 		_, err := r.Cluster.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{

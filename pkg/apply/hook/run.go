@@ -12,19 +12,19 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// isDue reports whether the template is not known to be rolled out with its hooks. It sends no request.
+// isDue reports whether the template may still have to be rolled out with its hooks. It sends no request.
 func (r *runner) isDue() bool {
 	state, _ := r.stateOf(r.id)
 	return !state.IsRolledOut(r.rollout.Template) || !r.rollout.Override.IsEmpty() && !r.isOverruled.Load()
 }
 
-// mostConflicts is how often a Deployment is looked at again because another client has just written it.
+// mostConflicts is how often an action is retried because another client has just written the Deployment.
 const mostConflicts = 10
 
-// run does one action after the other, until the next step may follow or one has to be waited for. Its error is a *givenUp
-// if the rollout is to stop; another call may fix any other.
+// run does one action after the other, until the next step may follow or an action has to wait. Its error is a *givenUp
+// if the rollout has to stop; any other error may be retried.
 func (r *runner) run(ctx context.Context, stage deploymenthook.Stage, next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) (object.TryResult, error) {
-	r.running.Lock() // the Deployment may be applied again while its post hook runs
+	r.running.Lock() // the Deployment may be applied again during its post hook
 	defer r.running.Unlock()
 	if !r.isDue() {
 		return object.TryResult{Change: object.Change{Action: object.NotNeeded, Message: "the pod template is not new"}}, nil
@@ -58,7 +58,7 @@ func (r *runner) run(ctx context.Context, stage deploymenthook.Stage, next func(
 	}
 }
 
-// scaleBack scales the Deployment back that was scaled to 0 for its mid hook.
+// scaleBack restores the replicas of a Deployment that was scaled to 0 for its mid hook.
 func (r *runner) scaleBack(ctx context.Context) error {
 	r.running.Lock()
 	defer r.running.Unlock()
@@ -73,7 +73,7 @@ func (r *runner) scaleBack(ctx context.Context) error {
 	return r.write(ctx, seen.Live, deploymenthook.HookAction{State: state, Replicas: replicas})
 }
 
-// takeScaled returns the Deployment as it was when it was scaled back last, once; nil if it was not.
+// takeScaled returns, once, the Deployment as it was scaled back last; nil if it was not.
 func (r *runner) takeScaled() *unstructured.Unstructured {
 	r.running.Lock()
 	defer r.running.Unlock()
@@ -84,12 +84,12 @@ func (r *runner) takeScaled() *unstructured.Unstructured {
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
-		return nil // its watch shows it as well
+		return nil // its watch shows the Deployment as well
 	}
 	return &unstructured.Unstructured{Object: object}
 }
 
-// change returns the result of the hook of a stage, with the reason why it has not run, or a message.
+// change returns the result of the hook of a stage, with the reason if it has not run.
 func (r *runner) change(stage deploymenthook.Stage, proceed deploymenthook.HookAction) object.Change {
 	switch r.ran[stage] {
 	case deploymenthook.Succeeded:
@@ -100,15 +100,15 @@ func (r *runner) change(stage deploymenthook.Stage, proceed deploymenthook.HookA
 		return object.Change{Action: object.NotNeeded, Message: "it was skipped"}
 	case deploymenthook.NotNeeded:
 		return object.Change{Action: object.NotNeeded, Message: "none of the Deployment's pods runs yet"}
-	default: // nothing in this apply
+	default: // the hook did nothing in this apply
 		return object.Change{Action: object.NotNeeded, Message: proceed.Message}
 	}
 }
 
-// A givenUp is why a rollout stops.
+// A givenUp is the error of a rollout that stops.
 type givenUp struct {
 	err *reason.Error
-	log []string // the last lines of the pod that has failed
+	log []string // the last lines of the failed pod
 }
 
 func (g *givenUp) Error() string { return g.err.Error() }

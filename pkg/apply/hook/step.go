@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Steps returns the steps of a task whose Deployment has hooks; none if it has none. Needs are what the first one needs.
+// Steps returns the steps of a task whose Deployment has hooks; nil if it has none. Needs are the tasks that the first step needs.
 func (s Settings) Steps(task int, m *payload.Manifest, needs []int) (steps []object.WalkStep) {
 	r := s.runnerOf(m)
 	if r == nil {
@@ -42,7 +42,7 @@ type StageStep struct {
 	stage deploymenthook.Stage
 }
 
-// Needs returns what the step needs: nothing, if its hook does not run.
+// Needs returns the tasks that the step needs: none if its hook does not run.
 func (s *StageStep) Needs() []int {
 	isLeft := s.rollout.IsCreateOnly && !s.isBeingCreated(s.manifest)
 	if s.stage == deploymenthook.Post && (isLeft || !s.isDue()) {
@@ -51,7 +51,7 @@ func (s *StageStep) Needs() []int {
 	return s.After
 }
 
-// Do goes on with the hook, until it has come to its end or has to wait.
+// Do continues the hook, until it has finished or has to wait.
 func (s *StageStep) Do(context.Context) object.TryResult {
 	return s.try(s.ID(), s.stage, func(seen deploymenthook.RolloutFacts) deploymenthook.HookAction { return s.rollout.Next(s.stage, seen) })
 }
@@ -60,7 +60,7 @@ func (s *StageStep) Do(context.Context) object.TryResult {
 type applyStep struct {
 	object.StepBase
 	*runner
-	did *object.Change // what came of the apply, while what follows it has failed
+	did *object.Change // the result of the apply, kept while AfterApply is retried
 }
 
 func (s *applyStep) Do(context.Context) object.TryResult {
@@ -103,7 +103,7 @@ func (s *applyStep) apply(isDue bool) object.TryResult {
 	return applied
 }
 
-// try does actions until the next step may follow, or one has to be waited for, and returns what came of them.
+// try does actions until the next step may follow, or an action has to wait, and returns the result.
 func (r *runner) try(id object.StepID, stage deploymenthook.Stage, next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) object.TryResult {
 	did, err := r.checked(stage, next)
 	did.StepID = id

@@ -12,15 +12,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// How long a hook waits at most before it looks again: what its watch shows comes at once, but it shows only the pods of
-// hooks, and may be forbidden.
+// How long a hook waits at most before it looks again: its watch wakes it at once, but covers only the pods of hooks, and
+// may be forbidden.
 const (
 	lookEvery    = 10 * time.Second
 	lookOften    = 500 * time.Millisecond // for old pods, and for a new ReplicaSet
-	longestPause = 30 * time.Second       // of a watch that is refused
+	longestPause = 30 * time.Second       // between tries of a watch that is refused
 )
 
-// waitFor returns what an action waits for.
+// waitFor returns the wait of an action.
 func (r *runner) waitFor(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) *object.StepWait {
 	until := seen.Now.Add(lookEvery)
 	if len(seen.OldPods) > 0 || stage == deploymenthook.Post && seen.ReplicaSet == nil {
@@ -45,8 +45,8 @@ func (r *runner) waitFor(ctx context.Context, stage deploymenthook.Stage, seen d
 	return wait
 }
 
-// wakeBy calls a function, once, when it is time to look again: a pod of a hook has another version than was seen, or time
-// is up. The function that it returns ends that.
+// wakeBy calls a function once, when a pod of a hook has another version than was seen, or at a time. It is not called
+// after cancel.
 func (r *runner) wakeBy(ctx context.Context, until time.Time, versions map[string]string, wake func()) (cancel func()) {
 	ctx, stop := context.WithCancel(ctx)
 	once := sync.OnceFunc(wake)
@@ -65,10 +65,10 @@ func (r *runner) watch(ctx context.Context, to *waker) {
 		List:   pods.List,
 		Watch:  pods.Watch,
 		Client: r.Cluster.Client, Labels: r.hookPods(),
-	}, to, longestPause, func(error) {}) // it looks again from time to time as well
+	}, to, longestPause, func(error) {}) // the hook looks again without the watch as well
 }
 
-// A waker wakes when pods are not as they were seen.
+// A waker calls wake when pods differ from the versions that were seen.
 type waker struct {
 	seen map[string]string
 	wake func()

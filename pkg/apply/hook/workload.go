@@ -9,16 +9,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// revisionAnnotation has the number of a rollout, at a Deployment and at its ReplicaSets.
+// revisionAnnotation has the number of a rollout, on a Deployment and on its ReplicaSets.
 const revisionAnnotation = "deployment.kubernetes.io/revision"
 
-// A workload is what Deployments of a namespace have made.
+// A workload reads the ReplicaSets and pods of Deployments in a namespace.
 type workload struct {
 	client    kubernetes.Interface
 	namespace string
 }
 
-// pods lists pods.
 func (w workload) pods(ctx context.Context, selector string) ([]*corev1.Pod, error) {
 	list, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -46,7 +45,7 @@ func (w workload) replicaSets(ctx context.Context, of *appsv1.Deployment) ([]app
 	return owned, nil
 }
 
-// newReplicaSet returns the ReplicaSet of a Deployment's present template; nil if there is none yet.
+// newReplicaSet returns the ReplicaSet of a Deployment's present template; nil if it does not exist yet.
 func (w workload) newReplicaSet(ctx context.Context, of *appsv1.Deployment) (*appsv1.ReplicaSet, error) {
 	owned, err := w.replicaSets(ctx, of)
 	if err != nil {
@@ -60,7 +59,7 @@ func (w workload) newReplicaSet(ctx context.Context, of *appsv1.Deployment) (*ap
 	return nil, nil
 }
 
-// oldPods returns the names of a Deployment's pods that are there, and may still run.
+// oldPods returns the names of a Deployment's pods that may still run.
 func (w workload) oldPods(ctx context.Context, of *appsv1.Deployment) ([]string, error) {
 	owned, err := w.replicaSets(ctx, of)
 	if err != nil {
@@ -72,7 +71,7 @@ func (w workload) oldPods(ctx context.Context, of *appsv1.Deployment) ([]string,
 	}
 	var names []string
 	for _, replicaSet := range owned {
-		if replicaSet.Status.Replicas > 0 || replicaSet.Spec.Replicas != nil && *replicaSet.Spec.Replicas > 0 { // a pod may be on its way
+		if replicaSet.Status.Replicas > 0 || replicaSet.Spec.Replicas != nil && *replicaSet.Spec.Replicas > 0 { // it may be creating a pod
 			names = append(names, "those of ReplicaSet "+replicaSet.Name)
 		}
 		for _, pod := range pods {

@@ -11,68 +11,68 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// mutated returns the fields of an object that are not as they were sent: admission, a mutating policy or a webhook,
-// has changed them, and leaves no trace when it is gone. Of the metadata only labels and annotations count, and the
-// status does not, which controllers write. A field ends in "?" that the server may only have written in its own way:
-// it has another type, is absent, or is a list.
+// mutated returns the fields of an object that differ from what was sent: a mutating policy or webhook has changed them,
+// and leaves no trace in the object. Of the metadata only labels and annotations are compared. The status is not, since
+// controllers write it. A field ends in "?" if the server may only have converted or defaulted it: it has another type,
+// is absent, or is a list.
 func mutated(live, sent *unstructured.Unstructured) []string {
-	var found []string
+	var changed []string
 	for field, value := range sent.Object {
 		switch field {
 		case "apiVersion", "kind", "status":
 		case "metadata":
 			for _, part := range []string{"labels", "annotations"} {
-				there, _, _ := unstructured.NestedFieldNoCopy(live.Object, field, part)
+				found, _, _ := unstructured.NestedFieldNoCopy(live.Object, field, part)
 				wanted, _, _ := unstructured.NestedFieldNoCopy(sent.Object, field, part)
-				found = append(found, differences("."+field+"."+part, there, wanted)...)
+				changed = append(changed, differences("."+field+"."+part, found, wanted)...)
 			}
 		default:
-			found = append(found, differences("."+field, live.Object[field], value)...)
+			changed = append(changed, differences("."+field, live.Object[field], value)...)
 		}
 	}
-	slices.Sort(found)
-	return found
+	slices.Sort(changed)
+	return changed
 }
 
-// differences returns the fields in which a value has not all that was sent. Lists may have more items, in another
-// order, and servers leave out what is false, zero or empty.
-func differences(path string, there, sent any) []string {
-	var found []string
+// differences returns the fields in which a live value lacks what was sent. Lists may have more items, in another order,
+// and servers leave out what is false, zero or empty.
+func differences(path string, live, sent any) []string {
+	var changed []string
 	switch sent := sent.(type) {
 	case map[string]any:
-		fields, isMapping := there.(map[string]any)
-		if !isMapping && (there != nil || len(sent) > 0) {
+		fields, isMapping := live.(map[string]any)
+		if !isMapping && (live != nil || len(sent) > 0) {
 			return []string{path + "?"}
 		}
 		for name, value := range sent {
-			found = append(found, differences(path+"."+name, fields[name], value)...)
+			changed = append(changed, differences(path+"."+name, fields[name], value)...)
 		}
 	case []any:
-		items, isList := there.([]any)
+		items, isList := live.([]any)
 		isMissing := func(item any) bool {
 			return !slices.ContainsFunc(items, func(other any) bool { return len(differences("", other, item)) == 0 })
 		}
-		if !isList && there != nil || slices.ContainsFunc(sent, isMissing) {
+		if !isList && live != nil || slices.ContainsFunc(sent, isMissing) {
 			return []string{path + "?"}
 		}
 	default:
-		if isSameValue(there, sent) {
+		if isSameValue(live, sent) {
 			return nil
 		}
-		if reflect.TypeOf(number(there)) != reflect.TypeOf(number(sent)) {
+		if reflect.TypeOf(number(live)) != reflect.TypeOf(number(sent)) {
 			path += "?"
 		}
 		return []string{path}
 	}
-	return found
+	return changed
 }
 
-// isSameValue reports whether a value is the one that was sent, written in another way at most.
-func isSameValue(there, sent any) bool {
-	if sent == nil || number(there) == number(sent) || there == nil && reflect.ValueOf(sent).IsZero() {
+// isSameValue reports whether a live value is equal to the sent one, whatever their notation.
+func isSameValue(live, sent any) bool {
+	if sent == nil || number(live) == number(sent) || live == nil && reflect.ValueOf(sent).IsZero() {
 		return true
 	}
-	is, want := fmt.Sprint(there), fmt.Sprint(sent)
+	is, want := fmt.Sprint(live), fmt.Sprint(sent)
 	if quantity, err := resource.ParseQuantity(is); err == nil {
 		other, err := resource.ParseQuantity(want)
 		return err == nil && quantity.Cmp(other) == 0
@@ -86,7 +86,7 @@ func isSameValue(there, sent any) bool {
 	return err == nil && otherErr == nil && item.Equal(other)
 }
 
-// number returns a value as it is compared: whole numbers are read as either kind.
+// number returns a value for a comparison: parsers return whole numbers as int64 or float64.
 func number(value any) any {
 	if whole, isWhole := value.(int64); isWhole {
 		return float64(whole)
@@ -94,8 +94,7 @@ func number(value any) any {
 	return value
 }
 
-// warnOfAdmission warns of fields that admission has changed: no apply can change them back, so each would find them
-// again.
+// warnOfAdmission warns of fields that admission has changed: no apply can change them back.
 func (w writer) warnOfAdmission(o *liveObject, sent, now *unstructured.Unstructured) {
 	if holdsSecrets(o.Manifest) {
 		return

@@ -1,13 +1,13 @@
 // Package object brings single objects of a cluster to the state in the manifests of a release: it applies and deletes
 // them, previews that, and repairs them. There is one code path for every kind.
 //
-// It knows nothing of an order, waits for nothing and tries nothing again: what a failure means for another try
-// is in failures.go. What a run does with an object, or with anything else, is a WalkStep, in step.go.
+// It knows no order, does not wait and does not retry: failures.go has which failures another try may fix. A run
+// does its work on an object, or on a hook, as a WalkStep, in step.go.
 //
-// An Applier is where to start: Apply, in apply.go, looks at what is known of an object and decides what to do;
-// live_object.go and delete.go do it, with scaled.go, leftovers.go and immutable.go for what servers do not take as it
-// is. definitions.go and the fingerprints of the record show what needs no apply. A Previewer, in
-// preview.go, returns what an Applier would do, and a Repairer, in repair.go, keeps an object as it is.
+// An Applier is where to start: Apply, in apply.go, gathers the facts about an object and decides what to do;
+// live_object.go and delete.go do it, with scaled.go, leftovers.go and immutable.go for objects that servers
+// refuse as they are. definitions.go and the fingerprints of the record show which objects need no apply. A
+// Previewer, in preview.go, returns what an Applier would do, and a Repairer, in repair.go, applies objects again.
 package object
 
 import (
@@ -36,69 +36,68 @@ import (
 
 // Annotations of manifests for how they are applied.
 const (
-	// RecreateAnnotation allows to delete an object and make it again, where it has to
-	// change and can't.
+	// RecreateAnnotation allows to delete an object and create it again, if an immutable field
+	// has to change.
 	RecreateAnnotation = "runlevel.dev/recreate"
 )
 
-// LookCounts is how long what was seen of the cluster before the first apply counts. Objects that a long update comes
-// to later are applied, whatever was seen.
+// LookCounts is how long the metadata from before the run counts. Later in a long update, all objects are applied.
 const LookCounts = 30 * time.Second
 
 // Options are how to apply.
 type Options struct {
-	Release  string     // the value of the label that objects get
+	Release  string     // the value of the release label of objects
 	Version  string     // of the payload, for the record
 	Mode     graph.Mode // deletes only in an update
 	Standard ready.Standard
-	// DropUnknownFields leaves out what the cluster's schema does not have.
+	// DropUnknownFields leaves out fields that the cluster's schema does not have.
 	DropUnknownFields bool
 	// Full applies each object, also those that can't have changed since they were applied.
 	Full bool
-	// AdoptFrom are managers whose fields become ours when an object is applied for the first time.
+	// AdoptFrom are field managers whose fields the first apply of an object takes over.
 	AdoptFrom []string
-	// Manifests are those of the release.
+	// Manifests are the manifests of the release.
 	Manifests []*payload.Manifest
-	// LookCounts is how long what was seen before counts.
+	// LookCounts is how long the metadata from before the run counts.
 	LookCounts time.Duration
 	Journal    *Journal
 	Lock       *lock.Hold // of a Repairer
-	// Fingerprints are where those of applied objects go.
+	// Fingerprints collects the fingerprints of applied objects.
 	Fingerprints *fingerprint.Cache
 }
 
 // A Handler is called with what an Applier finds.
 type Handler struct {
 	Readiness Readiness
-	Warned    func(m *payload.Manifest, warnings []string) // by the server
-	Adopted   func(m *payload.Manifest, managers []string) // whose fields were taken over
+	Warned    func(m *payload.Manifest, warnings []string) // warnings of the server
+	Adopted   func(m *payload.Manifest, managers []string) // managers whose fields were adopted
 }
 
 // A Readiness tracks objects whose readiness may matter.
 type Readiness interface {
-	// Expect is called with an object that is about to be applied, or found not to need it.
+	// Expect is called with an object before its apply, or before the apply is found to be unnecessary.
 	Expect(m *payload.Manifest, resource cluster.Resource)
-	// Assume is called with one that needs no apply.
+	// Assume is called with an object that needs no apply.
 	Assume(m *payload.Manifest, wasReady bool)
-	// Applied is called with one as the server has returned it.
+	// Applied is called with the server's answer to a write.
 	Applied(m *payload.Manifest, live *unstructured.Unstructured)
 }
 
-// ignored is the Readiness of objects that are not waited for.
+// ignored is the Readiness of a run that does not wait.
 type ignored struct{}
 
 func (ignored) Expect(*payload.Manifest, cluster.Resource)            {}
 func (ignored) Assume(*payload.Manifest, bool)                        {}
 func (ignored) Applied(*payload.Manifest, *unstructured.Unstructured) {}
 
-// An Applier applies objects of one release. It may be used by many at once, but not for the same object.
+// An Applier applies objects of one release. Goroutines may share it, but not for the same object.
 type Applier struct {
 	*knowledge
 	writer  writer
 	deleter deleter
 }
 
-// knowledge is what is known of objects: from before, and since.
+// knowledge is the known state of the cluster and the release's objects, from before the run and since.
 type knowledge struct {
 	requests     context.Context
 	cluster      *cluster.Cluster
@@ -109,12 +108,12 @@ type knowledge struct {
 	scaling      *scaling
 	known        *fingerprint.Cache // from before
 	fingerprints *fingerprint.Cache
-	written      sync.Map // by group whose definition was written: when, or when it became ready
-	outdated     sync.Map // objects of which nothing counts that was seen before: see ForgetBefore
+	written      sync.Map // the time when a definition or APIService was written or became ready, by group
+	outdated     sync.Map // objects whose metadata from before the run no longer counts: see ForgetBefore
 	isRepairing  bool     // the Applier is a Repairer's, which lives long
 }
 
-// New returns an Applier. The context is that of all requests, and before what the cluster had until then.
+// New returns an Applier. All requests have the context. Before has the objects of the cluster before the run.
 func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, options Options, handler Handler) *Applier {
 	if handler.Readiness == nil {
 		handler.Readiness = ignored{}
@@ -133,12 +132,12 @@ func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, o
 	return &Applier{knowledge: k, writer: writer{k}, deleter: deleter{k}}
 }
 
-// Begin notes which objects the release has, for those who ask the record, and looks which of them are scaled.
+// Begin notes the objects of the release in the fingerprints, and finds out which of them are scaled.
 func (a *Applier) Begin() {
 	for _, m := range a.options.Manifests {
 		switch {
 		case m.IsTombstone():
-		case m.IsCreateOnly(): // how an apply has left it does not matter any more
+		case m.IsCreateOnly(): // its later state does not matter
 			a.fingerprints.AddExpected(a.fingerprints, m.ID())
 		default:
 			a.fingerprints.AddExpected(a.known, m.ID())
@@ -163,7 +162,7 @@ func (k *knowledge) IsThere(m *payload.Manifest) (bool, error) {
 	return exists, err
 }
 
-// IsPrerequisite reports whether other objects can't be without those of a kind.
+// IsPrerequisite reports whether other objects can't exist without objects of a kind.
 func IsPrerequisite(kind schema.GroupKind) bool {
 	return kind == kinds.CustomResourceDefinition || kind == kinds.Namespace
 }
@@ -181,14 +180,14 @@ func (k *knowledge) Extended(live *unstructured.Unstructured) {
 	}
 }
 
-// NoteReady notes in which version an object was ready.
+// NoteReady notes the version in which an object was ready.
 func (k *knowledge) NoteReady(m *payload.Manifest, resource cluster.Resource, live *unstructured.Unstructured) {
 	if text, isKnown := k.text(m, resource); isKnown {
 		k.fingerprints.AddReady(objectmeta.Of(resource, live), text, k.standard())
 	}
 }
 
-// Before returns the metadata that an object had before the run; nil if it was not there, or was not looked for.
+// Before returns the metadata of an object from before the run; nil if it did not exist, or was not listed.
 func (k *knowledge) Before(m *payload.Manifest) metav1.Object {
 	head, exists := k.before.Find(m.ID())
 	if !exists {
@@ -197,8 +196,8 @@ func (k *knowledge) Before(m *payload.Manifest) metav1.Object {
 	return head.Object()
 }
 
-// KeepFingerprint keeps the fingerprint of an object that was not applied. It has what the object was applied as
-// before, and not how it is now, so it does not matter how long ago the object was seen.
+// KeepFingerprint keeps the fingerprint of an object that was not applied. It is about the last apply, and not about the
+// present state, so the age of the object's metadata does not matter.
 func (k *knowledge) KeepFingerprint(m *payload.Manifest) {
 	head, exists := k.before.Find(m.ID())
 	if !exists {
@@ -209,20 +208,20 @@ func (k *knowledge) KeepFingerprint(m *payload.Manifest) {
 	}
 }
 
-// servedGroup returns the API group that a definition or an APIService brings.
+// servedGroup returns the API group that a definition or an APIService adds.
 func servedGroup(object *unstructured.Unstructured) string {
 	group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
 	return group
 }
 
-// logUnwritten logs that an event of Kubernetes can't be written, which is no failure.
+// logUnwritten logs that a Kubernetes event can't be written, which fails no step.
 func (k *knowledge) logUnwritten(id kinds.ID, err error) {
 	if err != nil {
 		klog.FromContext(k.requests).V(1).Info("an event could not be written", "object", id.String(), "err", err)
 	}
 }
 
-// RememberJob notes in the record that a Job has run to its end.
+// RememberJob notes in the record that a Job has finished.
 func (k *knowledge) RememberJob(job *payload.Manifest, uid types.UID) error {
 	return k.options.Journal.Note(k.requests, func(known *record.Record) {
 		known.RememberJob(record.Job{ID: job.ID(), UID: uid, Sum: sumOf(job)})

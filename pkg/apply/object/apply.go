@@ -19,13 +19,13 @@ import (
 // inNoNamespace is the failure of a namespaced object whose manifest names no namespace.
 var inNoNamespace = refusal{ResourceInvalid, "it is in no namespace: write metadata.namespace"}
 
-// hasFinished is the message of a Job that has run to its end, and is gone.
+// hasFinished is the message of a Job that has finished, and is gone.
 const hasFinished = "it has finished before, and is not run again"
 
 // Delete deletes the object of a tombstone, in an update, and waits for nothing.
 func (a *Applier) Delete(m *payload.Manifest) (Change, error) { return a.deleter.Delete(m) }
 
-// Apply applies the manifest of an object. What was seen of the object before the run counts once.
+// Apply applies the manifest of an object. The metadata from before the run counts for its first apply only.
 func (a *Applier) Apply(m *payload.Manifest) (Change, error) {
 	resource, err := a.place(m)
 	if err != nil {
@@ -54,7 +54,7 @@ func (a *Applier) Apply(m *payload.Manifest) (Change, error) {
 	return change, nil
 }
 
-// ForgetBefore makes what was seen of an object before the run not count any more: it has been written since.
+// ForgetBefore drops the metadata of an object from before the run, since the object has been written.
 func (k *knowledge) ForgetBefore(m *payload.Manifest) { k.outdated.Store(m.ID(), true) }
 
 // place returns the resource of a manifest's object.
@@ -66,7 +66,7 @@ func (k *knowledge) place(m *payload.Manifest) (cluster.Resource, error) {
 	return resource, err
 }
 
-// putKnown is put for an object whose metadata is known.
+// putKnown creates, applies or keeps an object whose metadata is known.
 func (a *Applier) putKnown(o *liveObject) (Change, error) {
 	f := a.gather(o, true)
 	what := decide(f)
@@ -87,7 +87,7 @@ func (a *Applier) putKnown(o *liveObject) (Change, error) {
 	}
 }
 
-// kept returns what came of an object that was not written.
+// kept returns the change of an object that was not written.
 func kept(what decision, head objectmeta.LiveMetadata) Change {
 	switch what {
 	case skip:
@@ -95,11 +95,11 @@ func kept(what decision, head objectmeta.LiveMetadata) Change {
 	case keepDone:
 		return Change{Action: Kept, Message: hasFinished}
 	default:
-		return Change{Action: Kept, UID: head.UID, Message: wasThere}
+		return Change{Action: Kept, UID: head.UID, Message: createOnlyExists}
 	}
 }
 
-// otherOwner returns the other release that has an object; "" if none has.
+// otherOwner returns the other release that owns an object; "" if none does.
 func (k *knowledge) otherOwner(head objectmeta.LiveMetadata) string {
 	if owner, isOthers := head.OtherOwner(k.options.Release); isOthers {
 		return owner
@@ -107,7 +107,7 @@ func (k *knowledge) otherOwner(head objectmeta.LiveMetadata) string {
 	return ""
 }
 
-// refuseOwned refuses to touch what another release has.
+// refuseOwned returns an error if another release owns the object.
 func (k *knowledge) refuseOwned(head objectmeta.LiveMetadata) error {
 	if owner := k.otherOwner(head); owner != "" {
 		return ownedBy(owner)
@@ -119,7 +119,7 @@ func ownedBy(owner string) error {
 	return refusal{ResourceConflict, "it is of release " + owner + ": only one release may have an object"}
 }
 
-// find returns the resource of a kind. A kind that came up since discovery is looked for once more.
+// find returns the resource of a kind. Discovery is repeated for a kind that may be new.
 func (k *knowledge) find(kind schema.GroupVersionKind) (cluster.Resource, error) {
 	resource, err := k.cluster.Find(k.requests, kind)
 	if errors.Is(err, cluster.ErrNotServed) && k.hasWritten(kind.Group) || errors.As(err, new(*cluster.UnknownKind)) {
@@ -129,14 +129,14 @@ func (k *knowledge) find(kind schema.GroupVersionKind) (cluster.Resource, error)
 	return resource, err
 }
 
-// head returns the metadata of an object as it was before the run. The server is only asked where the object could not
-// be listed, or was written since.
+// head returns the metadata of an object from before the run. It sends a request only if the object could not be listed,
+// or has been written since.
 func (k *knowledge) head(resource cluster.Resource, id kinds.ID) (objectmeta.LiveMetadata, bool, error) {
 	if _, isOutdated := k.outdated.Load(id); isOutdated {
 		return k.headNow(resource, id)
 	}
 	if !resource.Namespaced {
-		id.Namespace = "" // which manifests may have all the same
+		id.Namespace = "" // manifests of cluster-scoped objects may have one
 	}
 	if head, found := k.before.Find(id); found || k.before.Covers(id) {
 		return head, found, nil
@@ -144,7 +144,7 @@ func (k *knowledge) head(resource cluster.Resource, id kinds.ID) (objectmeta.Liv
 	return k.headNow(resource, id)
 }
 
-// headNow asks the server for the metadata of an object.
+// headNow requests the metadata of an object.
 func (k *knowledge) headNow(resource cluster.Resource, id kinds.ID) (objectmeta.LiveMetadata, bool, error) {
 	object, err := k.cluster.GetMetadata(k.requests, resource, id.Namespace, id.Name)
 	if apierrors.IsNotFound(err) {
@@ -156,11 +156,11 @@ func (k *knowledge) headNow(resource cluster.Resource, id kinds.ID) (objectmeta.
 	return objectmeta.Of(resource, object), true, nil
 }
 
-// wasThere is the message of a create-only object that is kept.
-const wasThere = "it is create-only, and was there"
+// createOnlyExists is the message of a create-only object that is kept.
+const createOnlyExists = "it is create-only, and was there"
 
-// create makes a create-only object, if it is not there. An object that was there when the run began may be gone, and
-// one may have been made since.
+// create creates a create-only object, if it does not exist. The object may have been created or deleted since the run
+// began.
 func (a *Applier) create(o *liveObject) (Change, error) {
 	draft := ownership.Draft(o.Object(), objectmeta.ReleaseLabel, a.options.Release)
 	if !o.exists {
@@ -190,10 +190,10 @@ func (a *Applier) create(o *liveObject) (Change, error) {
 		return Change{}, err
 	}
 	a.settled(o, live)
-	return Change{Action: Kept, UID: live.GetUID(), Message: wasThere}, nil
+	return Change{Action: Kept, UID: live.GetUID(), Message: createOnlyExists}, nil
 }
 
-// settled takes in an object as the apply has left it.
+// settled notes an object after its apply.
 func (a *Applier) settled(o *liveObject, now *unstructured.Unstructured) {
 	o.now = now
 	a.handler.Readiness.Applied(o.Manifest, now)

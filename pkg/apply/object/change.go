@@ -19,92 +19,91 @@ import (
 // An Action is what was done to an object.
 type Action string
 
-// The actions. The first five are about objects that are to be there, the next about
-// tombstones.
+// The actions. The first five are about objects of the release, the next about tombstones.
 const (
 	Created    Action = "created"
-	Configured Action = "configured" // it was there, and is not as it was
+	Configured Action = "configured" // it existed, and was changed
 	Unchanged  Action = "unchanged"
-	Recreated  Action = "recreated" // deleted and made again
-	Kept       Action = "kept"      // it is not to be touched: create-only, or a Job that has finished
+	Recreated  Action = "recreated" // deleted and created again
+	Kept       Action = "kept"      // it is not written: create-only, or a finished Job
 
-	Deleted    Action = "deleted"    // it is gone, by us
-	Pending    Action = "pending"    // its end was asked for, and it is still there
-	Absent     Action = "absent"     // it was not there
-	Reappeared Action = "reappeared" // it is there again, and not deleted again by this run
-	Left       Action = "left"       // it is there, and this run does not delete it
+	Deleted    Action = "deleted"    // this release has deleted it
+	Pending    Action = "pending"    // its delete was requested, and it still exists
+	Absent     Action = "absent"     // it did not exist
+	Reappeared Action = "reappeared" // it was created again, and this run does not delete it
+	Left       Action = "left"       // it exists, and this run does not delete it
 
 	Failed  Action = "failed"
-	NotDone Action = "not done" // it was never its turn
+	NotDone Action = "not done" // the run did not get to it
 
 	NotChecked Action = "not checkable" // of previews only: Message is the reason
 
 	// Of lifecycle hooks.
 	Ran       Action = "ran"
-	Ignored   Action = "ignored"    // it has failed, and its failure policy lets the rollout go on
-	NotNeeded Action = "not needed" // nothing of the Deployment changes
+	Ignored   Action = "ignored"    // it has failed, and its failure policy is Ignore
+	NotNeeded Action = "not needed" // the rollout does not need it
 )
 
-// HasChanged reports whether an action may have changed something that other objects need.
+// HasChanged reports whether an action may have changed an object on which others depend.
 func (a Action) HasChanged() bool {
 	return a == Created || a == Configured || a == Recreated || a == Deleted || a == Pending || a == Ran || a == Ignored
 }
 
-// A StepID names a step of a run: the object that it is about, and where the release asks for it.
+// A StepID names a step of a run: its object, and the place of the manifest in the release.
 type StepID struct {
 	ID   kinds.ID
 	Path string // of the file
 	Line int
 	Node string // the level and the component, from the name of the file
-	Hook string // the stage of the object's lifecycle hook that the step runs; "" if it is about the object itself
+	Hook string // the stage of the lifecycle hook that the step runs; "" if it applies or deletes the object
 }
 
-// Name returns the name of the step in words.
+// Name names the object or hook of the step.
 func (s StepID) Name() string { return s.ID.OrHook(s.Hook) }
 
-// StepOf returns the name of the step that a manifest asks for.
+// StepOf returns the StepID of a manifest.
 func StepOf(m *payload.Manifest) StepID {
 	return StepID{ID: m.ID(), Path: m.Path, Line: m.Line, Node: graph.ParseName(m.File()).Words()}
 }
 
-// A Change is what came of one step.
+// A Change is the result of one step.
 type Change struct {
 	StepID
 	Action  Action
-	UID     types.UID // of the object, if it is there
-	Version string    // its resourceVersion, as the run left it
-	Message string    // more about it: what holds a delete, why an object was kept
-	Err     *Failure  // of what failed
+	UID     types.UID // of the object, if it exists
+	Version string    // its resourceVersion after the step
+	Message string    // details: what holds a delete, why an object was kept
+	Err     *Failure  // of a failed step
 
-	Look    *Look                // of a preview; nil where nothing would change
-	Adopted []string             // managers whose fields have become ours
-	Lost    []ownership.Conflict // fields that others had set otherwise
+	Look    *Look                // of a preview; nil if nothing would change
+	Adopted []string             // managers whose fields were adopted
+	Lost    []ownership.Conflict // overwritten fields of other managers
 }
 
-// A Look is what a preview has seen of an object that would change.
+// A Look has the states of an object that would change, in a preview.
 type Look struct {
-	Live *unstructured.Unstructured // as it is; nil if it is not there
-	// Would is what it would be: as the server returns it, or, without an answer, as
-	// the release does.
+	Live *unstructured.Unstructured // the present state; nil if it does not exist
+	// Would is the state after the apply: the server's answer to a dry run, or, without one, the manifest
+	// merged over Live.
 	Would *unstructured.Unstructured
-	// Unchecked is why the server could not be asked; "" if it was.
+	// Unchecked is why the server could not validate Would; "" if it did.
 	Unchecked string
 }
 
 // A Failure is why a step could not be done. It is a reason.Error for errors.As, reason.Of and reason.EffectOf.
 type Failure struct {
 	StepID
-	Reason string // upstream's, such as UpdatePayloadResourceInvalid
+	Reason string // a reason of the cluster-version operator, such as UpdatePayloadResourceInvalid
 	Effect reason.Effect
 	Err    error
-	Why    []string // what keeps its pods, and their last log lines
+	Why    []string // why its pods do not become ready, and their last log lines
 
-	IsFinal bool // trying it again does not help
+	IsFinal bool // another try does not help
 }
 
 func (f *Failure) Error() string { return f.Text(0) }
 
-// Text returns the failure in words, and that more objects have failed for the same cause.
+// Text returns the failure in words, with the number of other objects that have failed for the same cause.
 func (f *Failure) Text(more int) string {
 	where := fmt.Sprintf("%s:%d", f.Path, f.Line)
 	if f.Node != "" {
@@ -119,7 +118,7 @@ func (f *Failure) Text(more int) string {
 	return strings.Join(append(lines, f.Why...), "\n  ")
 }
 
-// Cause returns what failures have in common that are the same but for the names of their objects.
+// Cause returns the text that failures share if they differ only in the names of their objects.
 func (f *Failure) Cause() string {
 	return strings.Join(append([]string{f.Hook, f.Reason, f.ID.Without(oneLine(f.Err))}, f.Why...), "\n")
 }
@@ -129,12 +128,12 @@ func (f *Failure) Unwrap() error {
 	return &reason.Error{Reason: f.Reason, Effect: f.Effect, Err: f.Err}
 }
 
-// NewFailure returns the failure of what a manifest asks for, without what the error may quote of a Secret.
+// NewFailure returns the failure of a manifest's step, without values that the error may quote from a Secret.
 func NewFailure(m *payload.Manifest, err error) *Failure {
 	failure := FailureOf(StepOf(m), err)
 	failure.Err = masked(m, err)
 	if tooLarge(err) {
-		failure.Err = fmt.Errorf("it is too large: %w", failure.Err) // the message of etcd is only for those who know it
+		failure.Err = fmt.Errorf("it is too large: %w", failure.Err) // etcd's message alone does not mention the size
 	}
 	return failure
 }

@@ -7,28 +7,27 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// What is done about a manifest is decided here, of facts and without requests, for Appliers, Previewers and Repairers
-// alike.
+// This file decides what to do about a manifest, by facts and without requests, for Appliers, Previewers and Repairers.
 
-// A decision is what is to be done about an object.
+// A decision is what to do about an object.
 type decision string
 
 const (
-	refuse   decision = "refuse"    // another release has it
+	refuse   decision = "refuse"    // another release owns it
 	skip     decision = "skip"      // it needs no apply
-	keepDone decision = "keep done" // a Job that has run
-	keep     decision = "keep"      // it is there, and only ever made
+	keepDone decision = "keep done" // a Job that has finished
+	keep     decision = "keep"      // it is create-only, and exists
 	create   decision = "create"
 	set      decision = "set" // apply its manifest
 )
 
-// facts are what is known of an object before anything is done about it.
+// facts are the facts about an object for a decision.
 type facts struct {
-	owner        string // the other release that has it
+	owner        string // the other release that owns it
 	exists       bool
-	isTrusted    bool // what was seen before the first apply is its current state
-	isUntouched  bool // it was applied from the same manifest, and not written since
-	hasFinished  bool // it is a Job that has run to its end, and is gone
+	isTrusted    bool // its metadata from before the run is current
+	isUntouched  bool // it was applied from the same manifest, and has not been written since
+	hasFinished  bool // it is a Job that has finished, and is gone
 	isCreateOnly bool
 }
 
@@ -49,8 +48,8 @@ func decide(f facts) decision {
 	}
 }
 
-// gather finds out the facts of an object that was looked at. Whether it is untouched does not count where its
-// definition will be another one.
+// gather returns the facts about an object. isUntouchedEnough is false if its definition is about to change: then it
+// never counts as untouched.
 func (a *Applier) gather(o *liveObject, isUntouchedEnough bool) facts {
 	if owner := a.otherOwner(o.head); owner != "" {
 		return facts{owner: owner}
@@ -62,46 +61,46 @@ func (a *Applier) gather(o *liveObject, isUntouchedEnough bool) facts {
 	}
 }
 
-// A deletion is what is to be done about the object of a tombstone.
+// A deletion is what to do about the object of a tombstone.
 type deletion string
 
 const (
-	nothingThere   deletion = "nothing there"
-	noteGone       deletion = "note gone"     // a delete that was asked for is done
+	alreadyAbsent  deletion = "nothing there"
+	noteGone       deletion = "note gone"     // a requested delete is done
 	leaveUnknown   deletion = "leave unknown" // it can't be read, and this run would not delete it
-	lookAgain      deletion = "look again"    // it can't be read, and this run is to delete it
-	refuseDeletion deletion = "refuse"        // another release has it
+	lookAgain      deletion = "look again"    // it can't be read, and this run has to delete it
+	refuseDeletion deletion = "refuse"        // another release owns it
 	awaitGone      deletion = "await gone"    // it is terminating
-	deleteNow      deletion = "delete"        // its end is asked for
-	leaveRemade    deletion = "leave remade"  // it was deleted, and made again
+	deleteNow      deletion = "delete"        // request its delete
+	leaveRemade    deletion = "leave remade"  // it was deleted, and created again
 	leaveUnreached deletion = "leave unreached"
 	leaveForUpdate deletion = "leave for the next update"
 )
 
-// deletionFacts are what is known of the object of a tombstone.
+// deletionFacts are the facts about the object of a tombstone.
 type deletionFacts struct {
 	seen       tombstone.Observation
-	asked      record.Tombstone // the delete that the record knows of
+	requested  record.Tombstone // the recorded delete
 	hasDeleted bool             // the version that was applied last has deleted it
-	wasLeft    bool             // an install has left it to be deleted by the next apply, or if it can't be read, one of its name
-	owner      string           // the other release that has it
+	wasLeft    bool             // an install has left it, or if it can't be read, an object of its name, to the next apply
+	owner      string           // the other release that owns it
 	mode       graph.Mode
 }
 
-// isRemade reports whether the object was deleted before, and made again.
+// isRemade reports whether the object was deleted before, and created again.
 func (f deletionFacts) isRemade() bool {
-	return f.seen.State == tombstone.Reappeared || f.asked.IsBack || f.hasDeleted
+	return f.seen.State == tombstone.Reappeared || f.requested.IsBack || f.hasDeleted
 }
 
-// deletes reports whether the run deletes the object if it is there.
+// deletes reports whether the run deletes the object if it exists.
 func (f deletionFacts) deletes() bool {
 	return f.mode == graph.Update || f.mode == graph.Reconcile && f.wasLeft
 }
 
 func decideDeletion(f deletionFacts) deletion {
 	switch {
-	case f.seen.State == tombstone.Absent && f.asked.UID == "":
-		return nothingThere
+	case f.seen.State == tombstone.Absent && f.requested.UID == "":
+		return alreadyAbsent
 	case f.seen.State == tombstone.Absent:
 		return noteGone
 	case f.seen.State == tombstone.Unknown && f.deletes() && !f.hasDeleted:
@@ -116,7 +115,7 @@ func decideDeletion(f deletionFacts) deletion {
 		return deleteNow
 	case f.isRemade():
 		return leaveRemade
-	case f.asked.Sent:
+	case f.requested.Sent:
 		return leaveUnreached
 	default:
 		return leaveForUpdate

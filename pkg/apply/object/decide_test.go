@@ -40,7 +40,7 @@ func TestDecideDeletion(t *testing.T) {
 		inUpdate   deletion
 		otherwise  deletion
 	}{
-		"absent":                    {state: tombstone.Absent, inUpdate: nothingThere, otherwise: nothingThere},
+		"absent":                    {state: tombstone.Absent, inUpdate: alreadyAbsent, otherwise: alreadyAbsent},
 		"gone, as was asked":        {state: tombstone.Absent, asked: sent, inUpdate: noteGone, otherwise: noteGone},
 		"unknown":                   {state: tombstone.Unknown, inUpdate: lookAgain, otherwise: leaveUnknown},
 		"unknown, and never sent":   {state: tombstone.Unknown, asked: asked, inUpdate: lookAgain, otherwise: leaveUnknown},
@@ -53,9 +53,9 @@ func TestDecideDeletion(t *testing.T) {
 		"terminating":               {state: tombstone.Terminating, asked: sent, inUpdate: awaitGone, otherwise: awaitGone},
 		"of another release":        {state: tombstone.Present, owner: "shop", inUpdate: refuseDeletion, otherwise: refuseDeletion},
 		"terminating, of another":   {state: tombstone.Terminating, owner: "shop", inUpdate: refuseDeletion, otherwise: refuseDeletion},
-		"gone, whoever's it may be": {state: tombstone.Absent, owner: "shop", inUpdate: nothingThere, otherwise: nothingThere},
+		"gone, whoever's it may be": {state: tombstone.Absent, owner: "shop", inUpdate: alreadyAbsent, otherwise: alreadyAbsent},
 	} {
-		f := deletionFacts{seen: tombstone.Observation{State: c.state}, asked: c.asked, hasDeleted: c.hasDeleted, owner: c.owner}
+		f := deletionFacts{seen: tombstone.Observation{State: c.state}, requested: c.asked, hasDeleted: c.hasDeleted, owner: c.owner}
 		for mode, want := range map[graph.Mode]deletion{graph.Update: c.inUpdate, graph.Install: c.otherwise, graph.Reconcile: c.otherwise} {
 			if f.mode = mode; decideDeletion(f) != want {
 				t.Errorf("%s, %s: %s, want %s", name, mode, decideDeletion(f), want)

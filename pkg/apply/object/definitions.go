@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// definitions distinguish versions of CustomResourceDefinitions, as far as custom resources may notice.
+// definitions are the versions of CustomResourceDefinitions, as far as they matter to custom resources.
 type definitions struct {
 	*knowledge
 
@@ -19,14 +19,13 @@ type definitions struct {
 	known map[string]definition // by name
 }
 
-// A definition is what is known of one.
+// A definition is the known version of a CustomResourceDefinition.
 type definition struct {
 	version string
-	isKnown bool // else the user may not read it
+	isKnown bool // false if the user may not read it
 }
 
-// note takes in an object that was applied, if it is a definition, and reports whether it is another than the one that
-// was known.
+// note notes the version of an object, if it is a definition, and reports whether it differs from the known version.
 func (d *definitions) note(id kinds.ID, object metav1.Object) (isNew bool) {
 	if id.GroupKind() != kinds.CustomResourceDefinition {
 		return false
@@ -38,8 +37,8 @@ func (d *definitions) note(id kinds.ID, object metav1.Object) (isNew bool) {
 	return before.isKnown && before.version != version
 }
 
-// versionOf returns the version of the definition of a resource; nothing if it has none. The server is only asked where
-// definitions were not listed, and once, unless it gives no answer.
+// versionOf returns the version of the definition of a resource; "" if it has none. If the definition was not listed, it
+// is requested once, or until the server answers.
 func (d *definitions) versionOf(resource cluster.Resource) (version string, isKnown bool) {
 	if kinds.ScopeOf(resource.GroupKind()) != kinds.Unknown {
 		return "", true
@@ -57,7 +56,7 @@ func (d *definitions) versionOf(resource cluster.Resource) (version string, isKn
 	return found.version, found.isKnown
 }
 
-// find looks a definition up, and reports whether the server has answered.
+// find finds a definition, and reports whether the server has answered.
 func (d *definitions) find(name string) (found definition, isAnswered bool) {
 	id := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: name}
 	if head, isListed := d.before.Find(id); isListed {

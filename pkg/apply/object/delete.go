@@ -18,17 +18,17 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A deleter deletes objects, and notes in the record what it asks for.
+// A deleter deletes objects, and records the deletes that it requests.
 type deleter struct{ *knowledge }
 
 // Delete deletes the object of a tombstone, in an update, and waits for nothing.
 func (d deleter) Delete(m *payload.Manifest) (Change, error) {
 	f := d.gather(m)
 	switch what := decideDeletion(f); what {
-	case nothingThere:
+	case alreadyAbsent:
 		return Change{Action: Absent}, nil
 	case noteGone:
-		return d.isGone(m.ID(), f.asked.UID)
+		return d.isGone(m.ID(), f.requested.UID)
 	case leaveUnknown, awaitGone:
 		return d.pending(m, f.seen)
 	case lookAgain:
@@ -63,23 +63,23 @@ func ownedByOnly(owner string) error {
 	return refusal{ResourceConflict, "it is of release " + owner + ": only that one may delete it"}
 }
 
-// didNotReach is the message of an object that is there although its delete was asked for.
+// didNotReach is the message of an object that exists although its delete was requested.
 const didNotReach = "its delete was asked for, and did not reach it: the next update will ask again"
 
-// leaves are the messages of objects that no update has come to yet, by mode.
+// leaves are the messages of objects that the next update deletes, by mode.
 var leaves = map[graph.Mode]string{
 	graph.Install:   "an install deletes nothing: the next apply will",
 	graph.Reconcile: "a reconcile deletes nothing: the next update will",
 }
 
-// deleteNow deletes the object that was seen, and no other.
+// deleteNow deletes the observed object, and no other of the same name.
 func (d deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isBack bool) (Change, error) {
 	id := m.ID()
 	if isBack {
 		d.report(id, seen.UID, tombstone.ReasonReappeared, madeAnew(seen))
 	}
-	// Whatever happens now, the record knows what was asked for.
-	if err := d.ask(m, seen.UID); err != nil {
+	// The record has the request whatever happens next.
+	if err := d.recordRequest(m, seen.UID); err != nil {
 		return Change{}, err
 	}
 	d.options.Journal.send(id, seen.UID)
@@ -94,7 +94,7 @@ func (d deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isBa
 	switch {
 	case after.State == tombstone.Absent:
 		return d.isGone(id, seen.UID)
-	case after.State == tombstone.Reappeared: // at once, or before our request came
+	case after.State == tombstone.Reappeared: // at once, or before the request arrived
 		return d.isBack(id, after), nil
 	case after.State == tombstone.Unknown && !isHit: // nothing has confirmed the delete
 		return Change{}, d.unknown(m, after)
@@ -110,18 +110,18 @@ func (d deleter) isGone(id kinds.ID, uid types.UID) (Change, error) {
 	return Change{Action: Deleted}, nil
 }
 
-// unknown returns the failure of an object that this run is to delete, and that can't be read. An object that is not seen is
-// not deleted, so that the step is not done: it is tried again like others. Until then, the record has what is asked for.
+// unknown returns the failure of an object that this run has to delete, but can't read. The object is not deleted unread:
+// the step fails, and is retried like others. Until then, the record has the request.
 func (d deleter) unknown(m *payload.Manifest, seen tombstone.Observation) error {
-	if d.options.Mode == graph.Update { // else the record has what an install has left
-		if err := d.ask(m, seen.Requested); err != nil {
+	if d.options.Mode == graph.Update { // otherwise the record has the object as left by an install
+		if err := d.recordRequest(m, seen.Requested); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("it is not known whether it is still there, so it is not deleted yet: %w", seen.Err)
 }
 
-// pending returns the change of an object that is terminating, or of which nothing is known.
+// pending returns the change of an object that is terminating, or whose state is unknown.
 func (d deleter) pending(m *payload.Manifest, seen tombstone.Observation) (Change, error) {
 	change := Change{Action: Pending, UID: seen.UID, Message: seen.Describe(d.cluster.Now())}
 	if seen.State == tombstone.Terminating {
@@ -130,25 +130,25 @@ func (d deleter) pending(m *payload.Manifest, seen tombstone.Observation) (Chang
 	if seen.State != tombstone.Terminating || d.options.Mode != graph.Update {
 		return change, nil
 	}
-	if err := d.ask(m, seen.UID); err != nil {
+	if err := d.recordRequest(m, seen.UID); err != nil {
 		return change, err
 	}
-	d.options.Journal.send(m.ID(), seen.UID) // by another client, perhaps
+	d.options.Journal.send(m.ID(), seen.UID) // perhaps another client has sent it
 	return change, nil
 }
 
-// isBack returns the change of an object that was made again, and that this run does not delete again.
+// isBack returns the change of an object that was created again, and that this run does not delete again.
 func (d deleter) isBack(id kinds.ID, seen tombstone.Observation) Change {
 	d.report(id, seen.UID, tombstone.ReasonReappeared, madeAnew(seen))
 	return Change{Action: Reappeared, UID: seen.UID, Message: isBackUntilNext(seen)}
 }
 
-// isBackUntilNext returns the message of an object that was made again.
+// isBackUntilNext returns the message of an object that was created again.
 func isBackUntilNext(seen tombstone.Observation) string {
 	return madeAnew(seen) + ": the next update deletes it again"
 }
 
-// report writes an event of Kubernetes about an object that is to go.
+// report writes a Kubernetes event about an object that the release deletes.
 func (d deleter) report(id kinds.ID, uid types.UID, what tombstone.EventReason, message string) {
 	d.logUnwritten(id, d.cluster.RecordEvent(d.requests, tombstone.Event(id, uid, what, message)))
 }
@@ -157,19 +157,20 @@ func madeAnew(seen tombstone.Observation) string {
 	return "it was deleted, and is there again, made by " + seen.MadeBy
 }
 
-// ask notes in the record that the end of an object is asked for, if the record does not have it yet.
-func (d deleter) ask(m *payload.Manifest, uid types.UID) error {
-	if asked, isAsked := d.options.Journal.asked(m.ID()); isAsked && asked.UID == uid && m.ID().GroupKind() != kinds.Job {
+// recordRequest records the requested delete of an object, if the record does not have it yet.
+func (d deleter) recordRequest(m *payload.Manifest, uid types.UID) error {
+	requested, isRequested := d.options.Journal.requestedDelete(m.ID())
+	if isRequested && requested.UID == uid && m.ID().GroupKind() != kinds.Job {
 		return nil
 	}
 	return d.options.Journal.Note(d.requests, func(known *record.Record) {
-		known.ForgetJob(m.ID()) // should it ever come back, it runs again
+		known.ForgetJob(m.ID()) // if it is ever created again, it runs again
 		known.RequestDelete(record.Tombstone{ID: m.ID(), UID: uid, Version: d.options.Version, RequestedAt: metav1.NewTime(d.cluster.Now().Truncate(time.Second))})
 	})
 }
 
-// delete requests the delete of the object with a UID, and returns whether it hit it. That it is
-// gone already, or another one has come in its place, is as good.
+// delete requests the delete of the object with a UID, and reports whether the server has accepted it.
+// If the object is gone, or another one has its name, that is no error.
 func (d deleter) delete(id kinds.ID, uid types.UID) (isHit bool, err error) {
 	resource, err := d.cluster.FindKind(d.requests, id.GroupKind())
 	if errors.Is(err, cluster.ErrNotServed) {
@@ -185,8 +186,8 @@ func (d deleter) delete(id kinds.ID, uid types.UID) (isHit bool, err error) {
 	return err == nil, err
 }
 
-// terminating returns the failure of an object that is being deleted, with what holds it. It is tried again like
-// others. The text has no age in it: it is shown beside that of the wait, and would be older each time.
+// terminating returns the failure of an object that is being deleted, with what holds the delete. Its text has no age,
+// since it is shown beside the age of the wait, and has to stay the same with each try.
 func (d deleter) terminating(m *payload.Manifest, uid types.UID) error {
 	seen := tombstone.Observe(d.requests, d.cluster, m.ID(), uid)
 	return terminating{"it is being deleted, and can only be recreated when it is gone: " + seen.DescribeSince()}
@@ -195,9 +196,9 @@ func (d deleter) terminating(m *payload.Manifest, uid types.UID) error {
 // gather finds out the facts of the object of a tombstone.
 func (d deleter) gather(m *payload.Manifest) (f deletionFacts) {
 	id := m.ID()
-	f.asked, _ = d.options.Journal.asked(id)
+	f.requested, _ = d.options.Journal.requestedDelete(id)
 	f.mode, f.hasDeleted = d.options.Mode, d.options.Journal.HasDeleted(id)
-	f.seen = tombstone.Observe(d.requests, d.cluster, id, f.asked.UID)
+	f.seen = tombstone.Observe(d.requests, d.cluster, id, f.requested.UID)
 	if f.seen.State == tombstone.Absent {
 		return f
 	}

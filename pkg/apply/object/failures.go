@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 )
 
-// Why an object could not be applied, in the words of the cluster-version operator.
+// Reasons for which an object could not be applied, as the cluster-version operator names them.
 const (
 	ResourceNotFound    = "UpdatePayloadResourceNotFound"
 	ResourceConflict    = "UpdatePayloadResourceConflict"
@@ -28,20 +28,20 @@ const (
 	ResourceTypeMissing = "UpdatePayloadResourceTypeMissing"
 	PayloadFailed       = "UpdatePayloadFailed"
 	MultipleErrors      = "MultipleErrors"
-	WorkloadFailed      = "WorkloadFailed" // of ours: a Job has failed, a rollout was given up
+	WorkloadFailed      = "WorkloadFailed" // Runlevel's own: a Job has failed, or a rollout has stalled
 )
 
-// A refusal is a failure that this package has found itself, and that another try does not fix.
+// A refusal is a failure that this package itself has found. It is not retried.
 type refusal struct{ reason, message string }
 
 func (r refusal) Error() string { return r.message }
 
-// A terminating is the failure of an object that is being deleted: only when it is gone, it can be made again.
+// A terminating is the failure of an object that is being deleted, and can only be created again when it is gone.
 type terminating struct{ message string }
 
 func (t terminating) Error() string { return t.message }
 
-// A CutOff is a request that was given up in its midst, as the lock is lost for example.
+// A CutOff is the error of a request that was interrupted, for example by the loss of the lock.
 type CutOff struct{ Cause error }
 
 func (c CutOff) Error() string {
@@ -58,18 +58,18 @@ type cause struct {
 	retry  retry
 }
 
-// A retry is when another try may succeed.
+// A retry is the condition under which another try may succeed.
 type retry string
 
 const (
 	never     retry = "never"
 	later     retry = "later"
-	whileNew  retry = "if this run has written the definition" // which not all of a cluster's servers may know yet
+	whileNew  retry = "if this run has written the definition" // some of the cluster's API servers may not know it yet
 	justAfter retry = "if this run has just written the definition"
 )
 
-// causes is looked through from the top: the first row that fits, counts. Rows that distinguish
-// one cause from others with the same code come before those.
+// causes are matched from the top: the first matching row counts. A row for a special case comes
+// before the general row with the same code.
 var causes = []cause{
 	{"ours", func(err error) bool { return errors.As(err, new(refusal)) }, "", never},
 	{"kind that is not served", func(err error) bool { return errors.Is(err, cluster.ErrNotServed) }, ResourceTypeMissing, whileNew},
@@ -86,12 +86,12 @@ var causes = []cause{
 	{"forbidden", apierrors.IsForbidden, ResourceForbidden, never},
 	{"not logged in", apierrors.IsUnauthorized, ClusterUnauthorized, never},
 	{"too large", tooLarge, ResourceInvalid, never},
-	{"invalid", apierrors.IsInvalid, ResourceInvalid, justAfter}, // by the schema that was, perhaps
+	{"invalid", apierrors.IsInvalid, ResourceInvalid, justAfter}, // perhaps by the former schema
 	{"malformed", isBadRequest, ResourceInvalid, never},
 	{"another client wrote at the same time", apierrors.IsConflict, ResourceConflict, later},
 	{"made by another client at the same time", apierrors.IsAlreadyExists, ResourceNotFound, later},
 	{"too many requests", func(err error) bool { return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) }, ClusterOverloaded, later},
-	{"namespace that is not there", IsNoNamespace, ResourceNotFound, later}, // an operator may make it, which was applied before
+	{"namespace that is not there", IsNoNamespace, ResourceNotFound, later}, // an operator applied before may create it
 	{"not found", apierrors.IsNotFound, ResourceNotFound, whileNew},
 	{"server that is not up", func(err error) bool {
 		return apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnexpectedServerError(err)
@@ -103,7 +103,7 @@ var causes = []cause{
 	{"server error", func(err error) bool { return status(err).Code >= http.StatusInternalServerError }, ClusterError, later},
 }
 
-// causeOf returns the row that fits a failure. A failure that no row knows is not tried again.
+// causeOf returns the first matching row for a failure. A failure without a row is not retried.
 func causeOf(err error) cause {
 	for _, row := range causes {
 		if row.is(err) {
@@ -113,7 +113,7 @@ func causeOf(err error) cause {
 	return cause{name: "unknown", reason: PayloadFailed, retry: never}
 }
 
-// hasMessage finds failures that only their messages distinguish.
+// hasMessage matches failures that only their messages distinguish.
 func hasMessage(parts ...string) func(error) bool {
 	return func(err error) bool {
 		text := err.Error()
@@ -130,12 +130,12 @@ func both(a, b func(error) bool) func(error) bool {
 	return func(err error) bool { return a(err) && b(err) }
 }
 
-// isDeniedByWebhook reports whether a webhook has refused an object: the message of the server is then the webhook's.
+// isDeniedByWebhook reports whether a webhook has refused an object: the message is then the webhook's.
 func isDeniedByWebhook(err error) bool {
 	return hasMessage("admission webhook", "denied the request")(err)
 }
 
-// status returns the status in the error of the server.
+// status returns the status in an error of the server.
 func status(err error) metav1.Status {
 	var apiStatus apierrors.APIStatus
 	if errors.As(err, &apiStatus) {
@@ -149,19 +149,19 @@ func isInTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// IsNoNamespace reports whether the namespace of an object is not there.
+// IsNoNamespace reports whether the namespace of an object does not exist.
 func IsNoNamespace(err error) bool {
 	details := status(err).Details
 	return apierrors.IsNotFound(err) && details != nil && details.Kind == "namespaces"
 }
 
-// tooLarge reports whether an object is larger than the API server or etcd takes.
+// tooLarge reports whether an object is too large for the API server or etcd.
 func tooLarge(err error) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) || hasMessage("etcdserver: request is too large")(err) || hasMessage("trying to send message larger than max")(err)
 }
 
-// isBadRequest reports whether the server can't read an object. An apply whose object is not as its
-// schema wants it is such a request, too, but is answered with 500 and without a reason.
+// isBadRequest reports whether the server can't decode an object. An apply that violates its schema
+// counts as well, but the server answers it with 500 and without a reason.
 func isBadRequest(err error) bool {
 	return apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) ||
 		hasMessage("failed to create typed patch object")(err) || hasMessage("unable to convert unstructured object")(err)
@@ -173,7 +173,7 @@ func IsInterruption(err error) bool { return errors.Is(err, context.Canceled) }
 // unknownField is the message of the API server for a field that a schema lacks.
 var unknownField = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): field not declared in schema`)
 
-// unknownFields returns the fields that an apply was refused for since the schema lacks them.
+// unknownFields returns the fields that the schema lacks, if an apply was refused for them.
 func unknownFields(err error) []string {
 	if err == nil || !strings.Contains(err.Error(), "field not declared in schema") {
 		return nil

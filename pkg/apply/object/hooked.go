@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// drafted returns the target of a workload that is applied beside the usual order, and what an apply of it sends.
+// drafted returns a workload that is applied apart from its step, and the draft of its apply.
 func (a *Applier) drafted(m *payload.Manifest) (*liveObject, *unstructured.Unstructured, error) {
 	resource, err := a.place(m)
 	if err != nil {
@@ -22,8 +22,8 @@ func (a *Applier) drafted(m *payload.Manifest) (*liveObject, *unstructured.Unstr
 	return o, draft, err
 }
 
-// CreatePaused makes a Deployment that is not there, paused: none of its pods starts before it is applied. A
-// Deployment that is there stays as it is.
+// CreatePaused creates a paused Deployment: none of its pods starts before it is applied. An existing Deployment
+// stays as it is.
 func (a *Applier) CreatePaused(m *payload.Manifest) error {
 	o, draft, err := a.drafted(m)
 	if err != nil {
@@ -39,7 +39,7 @@ func (a *Applier) CreatePaused(m *payload.Manifest) error {
 	return err
 }
 
-// Unpause applies a create-only Deployment that CreatePaused has made. No other apply changes it.
+// Unpause applies a create-only Deployment that CreatePaused has created. No other apply changes it.
 func (a *Applier) Unpause(m *payload.Manifest) (Change, error) {
 	o, draft, err := a.drafted(m)
 	if err != nil {
@@ -52,7 +52,7 @@ func (a *Applier) Unpause(m *payload.Manifest) (Change, error) {
 	return Change{Action: Created, UID: applied.Object.GetUID()}, nil
 }
 
-// ChangesTemplate reports whether an apply changes the pod template of a workload that is there.
+// ChangesTemplate reports whether an apply changes the pod template of an existing workload.
 func (a *Applier) ChangesTemplate(m *payload.Manifest) (bool, error) {
 	o, draft, err := a.drafted(m)
 	if err != nil {
@@ -79,7 +79,7 @@ func templateOf(workload *unstructured.Unstructured) any {
 	return template
 }
 
-// CheckOwner refuses an object that another release has.
+// CheckOwner returns an error if another release owns the object.
 func (a *Applier) CheckOwner(m *payload.Manifest) error {
 	resource, err := a.place(m)
 	if err != nil {
@@ -95,7 +95,7 @@ func (a *Applier) CheckOwner(m *payload.Manifest) error {
 // Warn passes on a warning about the object of a manifest.
 func (a *Applier) Warn(m *payload.Manifest, text string) { a.handler.Warned(m, []string{text}) }
 
-// Observe takes in an object as the server has returned it to another write than an apply.
+// Observe notes the server's answer to a write of an object other than an apply.
 func (a *Applier) Observe(m *payload.Manifest, live *unstructured.Unstructured) {
 	a.handler.Readiness.Applied(m, live)
 }

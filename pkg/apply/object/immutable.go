@@ -13,16 +13,16 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// immutableMessages are the words with which API servers refuse to change a field that
-// is set for good. There is no reason for it in what they answer.
+// immutableMessages are the messages with which API servers refuse to change an immutable field:
+// their answers have no reason of their own for it.
 var immutableMessages = []string{
 	"immutable", "may not change once set", "cannot change roleRef", "may not be changed", "cannot be changed",
 	"updates to statefulset spec for fields other than", "pod updates may not change fields other than",
 	"updates to provisioner are forbidden", "updates to parameters are forbidden",
 }
 
-// immutableFields returns the fields that a server refused to change; none if it refused for
-// something else.
+// immutableFields returns the fields that a server refused to change; none if it refused the
+// object for another cause as well.
 func immutableFields(err error) []string {
 	if !apierrors.IsInvalid(err) {
 		return nil
@@ -35,7 +35,7 @@ func immutableFields(err error) []string {
 	for _, cause := range details.Causes {
 		isFixed := slices.ContainsFunc(immutableMessages, func(words string) bool { return strings.Contains(cause.Message, words) })
 		if !isFixed {
-			return nil // to make the object again would not help
+			return nil // creating the object again would not help
 		}
 		if !slices.Contains(fixed, cause.Field) {
 			fixed = append(fixed, cause.Field)
@@ -66,8 +66,8 @@ func isPrecious(kind schema.GroupKind) bool {
 	return IsPrerequisite(kind) || kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
 }
 
-// mayRecreate returns why an object that can't be changed must not be deleted and made again either: which fields can't
-// be changed, and what to do.
+// mayRecreate returns an error if an object with changed immutable fields must not be deleted and created again: which
+// fields can't be changed, and what to do.
 func mayRecreate(resource cluster.Resource, m *payload.Manifest, fixed []string) error {
 	switch {
 	case m.Object().GetAnnotations()[RecreateAnnotation] != "true":
@@ -78,7 +78,7 @@ func mayRecreate(resource cluster.Resource, m *payload.Manifest, fixed []string)
 	return nil
 }
 
-// recreate deletes an object that can't be changed and makes it again, if its manifest allows it.
+// recreate deletes an object that can't be changed and creates it again, if its manifest allows that.
 func (a *Applier) recreate(o *liveObject, fixed []string) (Change, error) {
 	m, resource := o.Manifest, o.resource
 	if err := mayRecreate(resource, m, fixed); err != nil {

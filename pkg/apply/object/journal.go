@@ -29,7 +29,7 @@ func NewJournal(store *record.Store, known *record.Record) *Journal {
 	return &Journal{store: store, record: known}
 }
 
-// Note changes the record, and returns when the cluster has it. Only the holder of the release's lock writes the record.
+// Note changes the record, and saves it in the cluster. Only the holder of the release's lock writes the record.
 // An administrator may have edited it by hand all the same, and those changes stay.
 func (j *Journal) Note(ctx context.Context, change func(*record.Record)) error {
 	j.mu.Lock()
@@ -43,32 +43,32 @@ func (j *Journal) Note(ctx context.Context, change func(*record.Record)) error {
 		}
 		theirs, _, err := j.store.Load(ctx)
 		if err != nil {
-			return err // what we know stays: the next note may meet a record that can be read
+			return err // the change stays in memory: the next note may be able to load the record
 		}
-		for _, left := range j.record.Left { // which leave has noted since the last write
+		for _, left := range j.record.Left { // noted by leave since the last write
 			theirs.Leave(left)
 		}
 		j.record = theirs
 	}
 }
 
-// forget drops a delete that is done. The next note writes it, so that many deletes don't write a record
-// each; until then the next apply would find the object gone, too.
+// forget drops a delete that is done. The next note saves that, so that each of many deletes doesn't write the
+// record; if the run is killed before, the next apply finds the object gone as well.
 func (j *Journal) forget(id kinds.ID, uid types.UID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.record.ForgetDelete(id, uid)
 }
 
-// send notes that the delete of an object is sent. The next note writes it: of a run that is killed before, the
-// object is terminating, or no delete has reached it.
+// send notes that the delete of an object is sent. The next note saves that: if the run is killed before, the object
+// is terminating, or the delete has not reached it.
 func (j *Journal) send(id kinds.ID, uid types.UID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.record.MarkSent(id, uid)
 }
 
-// leave notes that an install has found an object that is to be deleted. The next note writes it.
+// leave notes that an install has found an object that the release deletes. The next note saves that.
 func (j *Journal) leave(id kinds.ID, uid types.UID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -82,13 +82,13 @@ func (j *Journal) Read(look func(*record.Record)) {
 	look(j.record)
 }
 
-// fingerprints returns those of what was applied before.
+// fingerprints returns the recorded fingerprints of applied objects.
 func (j *Journal) fingerprints() (known *fingerprint.Cache) {
 	j.Read(func(r *record.Record) { known = fingerprint.Read(r.Fingerprints) })
 	return known
 }
 
-// hasFinished reports whether the Job of a manifest, as it is now, has run to its end.
+// hasFinished reports whether the Job of the present manifest has finished.
 func (j *Journal) hasFinished(m *payload.Manifest) (finished bool) {
 	j.Read(func(r *record.Record) {
 		job, found := r.FindJob(m.ID())
@@ -97,20 +97,20 @@ func (j *Journal) hasFinished(m *payload.Manifest) (finished bool) {
 	return finished
 }
 
-// asked returns the delete of an object that is noted, if one is.
-func (j *Journal) asked(id kinds.ID) (asked record.Tombstone, isAsked bool) {
+// requestedDelete returns the recorded delete of an object, if one is pending.
+func (j *Journal) requestedDelete(id kinds.ID) (requested record.Tombstone, isRequested bool) {
 	j.Read(func(r *record.Record) {
 		if at := slices.IndexFunc(r.Tombstones, func(tombstone record.Tombstone) bool { return tombstone.ID == id }); at >= 0 {
-			asked, isAsked = r.Tombstones[at], true
+			requested, isRequested = r.Tombstones[at], true
 		}
 	})
-	return asked, isAsked
+	return requested, isRequested
 }
 
-// HasDeleted reports whether the version that was applied last has deleted an object, and has
-// seen it go. An install carries tombstones, too, and deletes nothing.
+// HasDeleted reports whether the version that was applied last has deleted an object completely. An
+// install has tombstones as well, and deletes nothing.
 func (j *Journal) HasDeleted(id kinds.ID) (hasDeleted bool) {
-	_, isPending := j.asked(id)
+	_, isPending := j.requestedDelete(id)
 	j.Read(func(r *record.Record) {
 		applied := r.Applied()
 		hasDeleted = !isPending && applied != nil && applied.Mode == string(graph.Update) && slices.Contains(applied.Tombstones, id)

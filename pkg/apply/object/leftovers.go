@@ -13,11 +13,11 @@ import (
 )
 
 // A manifest may choose a member of a union, such as the strategy of a Deployment, the source of a volume or the handler
-// of a probe, where the live object has another member, by a default or by another manager. Server-side apply leaves that
-// one where it is, and the server refuses both together. The same holds for fields that exclude each other.
+// of a probe, while the live object has another member, by a default or by another manager. Server-side apply keeps the
+// other member, and the server refuses both together. The same holds for fields that exclude each other.
 
-// applyOver applies a draft. If the server refuses it since the live object has fields that the draft contradicts, it
-// removes those: as few as dry runs show to be enough.
+// applyOver applies a draft. If the server refuses it because the live object has fields that exclude fields of the draft,
+// it removes those: as few as dry runs show to be enough.
 func (w writer) applyOver(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	applied, refused := w.applySeen(o, draft, how)
 	details := status(refused).Details
@@ -52,7 +52,7 @@ func (w writer) applyOver(o *liveObject, draft *unstructured.Unstructured, how c
 		_, err := would(removed)
 		return err == nil
 	})
-	if len(removed) == 0 { // dry runs don't find out what the apply is refused for
+	if len(removed) == 0 { // dry runs do not reproduce the refusal
 		return applied, refused
 	}
 	o.removed = maskedLosses(o.Manifest, o.ofOthers(ownership.HeldBy(live, removed)))
@@ -67,7 +67,7 @@ func (w writer) applyOver(o *liveObject, draft *unstructured.Unstructured, how c
 	return w.applySeen(o, draft, how)
 }
 
-// fewest returns the fewest of some fields that have to be removed beside others.
+// fewest returns the fewest of some fields to remove, in addition to others, so that isEnough holds.
 func fewest(others, some []fieldpath.Path, isEnough func([]fieldpath.Path) bool) []fieldpath.Path {
 	with := func(more []fieldpath.Path) []fieldpath.Path { return append(slices.Clone(others), more...) }
 	switch {

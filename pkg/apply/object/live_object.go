@@ -22,19 +22,19 @@ import (
 type liveObject struct {
 	*payload.Manifest
 	resource  cluster.Resource
-	head      objectmeta.LiveMetadata // as it was before, if it was there
+	head      objectmeta.LiveMetadata // before the apply, if the object existed
 	exists    bool
-	isMade    bool                 // by this run, in a request whose answer was lost
-	isPartial bool                 // fields were left out that the cluster does not know
-	lost      []ownership.Conflict // fields that others had set otherwise
-	removed   []ownership.Conflict // fields that others had set, and that the manifest contradicts
-	adopts    []string             // managers who would have no fields any more: of previews only
-	added     []any                // to a list that others add to, beside the apply
+	isMade    bool                 // this run has created it, by a request whose answer was lost
+	isPartial bool                 // fields that the cluster does not know were left out
+	lost      []ownership.Conflict // fields that other managers had set to other values
+	removed   []ownership.Conflict // fields of other managers that exclude fields of the manifest
+	adopts    []string             // managers whose fields would be adopted; in previews only
+	added     []any                // items that were added to a list shared with other managers
 	sent      *unstructured.Unstructured
-	now       *unstructured.Unstructured // as it is once it has been dealt with
+	now       *unstructured.Unstructured // after the apply
 }
 
-// version returns the resourceVersion of an object that was dealt with.
+// version returns the resourceVersion after the apply.
 func (o *liveObject) version() string {
 	if o.now != nil {
 		return o.now.GetResourceVersion()
@@ -42,9 +42,9 @@ func (o *liveObject) version() string {
 	return o.head.ResourceVersion
 }
 
-// text returns what an object is applied from. Its definition is part of that: what the server
-// makes of a custom resource changes with it, and leaves no trace in the object. Where the
-// definition is not known, neither is the text.
+// text returns the inputs of an apply, for its fingerprint. The definition is one of them: when it
+// changes, so does the result for custom resources, without a trace in them. The text is not known
+// if the definition is not.
 func (k *knowledge) text(m *payload.Manifest, resource cluster.Resource) (text fingerprint.AppliedFrom, isKnown bool) {
 	definition, isKnown := k.definitions.versionOf(resource)
 	text = fingerprint.AppliedFrom{Sum: m.Sum(), Metadata: m.Object(), Note: definition}
@@ -70,37 +70,35 @@ func (k *knowledge) isUntouched(m *payload.Manifest, head objectmeta.LiveMetadat
 	return isUntouched
 }
 
-// wasReady reports whether an object was ready, and was not written since.
+// wasReady reports whether an object was ready and has not been written since.
 func (k *knowledge) wasReady(m *payload.Manifest, head objectmeta.LiveMetadata) bool {
 	text, isKnown := k.text(m, head.Resource)
 	return isKnown && k.fingerprints.CarryOverReady(k.known, head, text, k.standard())
 }
 
-// standard returns what readiness depends on, beside the object: by upstream's, some of it does
-// not matter in an install.
+// standard names the rules for readiness: the upstream standard has other rules for an install.
 func (k *knowledge) standard() string {
 	return fmt.Sprint(k.options.Standard, k.options.Standard == ready.Upstream && k.options.Mode == graph.Install)
 }
 
-// countsChanges reports whether the generation of a resource's objects counts each change of
-// their bodies.
+// countsChanges reports whether the generation of a resource's objects counts every change of
+// their content.
 func (k *knowledge) countsChanges(resource cluster.Resource) bool {
 	return kinds.CountsChanges(resource.GroupKind()) || k.isCustom(resource)
 }
 
-// trusts reports whether what was seen of an object before is its current state.
+// trusts reports whether the metadata from before the run counts as the current state of an object.
 func (k *knowledge) trusts(head objectmeta.LiveMetadata) bool {
 	return !k.options.Full && k.before.Age() < k.options.LookCounts && head.Release == k.options.Release && head.IsApplied && !head.Terminating
 }
 
-// isCustom reports whether the objects of a resource are custom resources. Those of other
-// servers may do as they like.
+// isCustom reports whether the objects of a resource are custom resources. Aggregated API servers
+// need not follow the conventions for generations.
 func (k *knowledge) isCustom(resource cluster.Resource) bool {
 	isCustom, err := k.cluster.IsCustom(k.requests, resource)
 	return err == nil && isCustom
 }
 
-// set applies an object.
 func (a *Applier) set(o *liveObject) (Change, error) {
 	began := a.cluster.Now()
 	applied, err := a.applyFirst(o)
@@ -117,7 +115,7 @@ func (a *Applier) set(o *liveObject) (Change, error) {
 	return a.applied(o, applied, after, a.action(o, applied, after, began)), nil
 }
 
-// applied takes in what came of an object.
+// applied notes the result of an apply, and returns the change.
 func (a *Applier) applied(o *liveObject, applied cluster.WriteResult, head objectmeta.LiveMetadata, action Action) Change {
 	a.settled(o, applied.Object)
 	a.definitions.note(o.ID(), applied.Object)
@@ -130,9 +128,8 @@ func (a *Applier) applied(o *liveObject, applied cluster.WriteResult, head objec
 	return Change{Action: action, UID: applied.Object.GetUID(), Lost: o.lost}
 }
 
-// applyFirst applies an object. One that is not known of is made; if it is there all the
-// same, another client has made it, and the fields of its tool are adopted first: a field that
-// the tool has set, and the release does not, is to go.
+// applyFirst creates or applies an object. If another client has created it meanwhile, the fields
+// of that tool are adopted first, so that the apply removes those that the release does not set.
 func (a *Applier) applyFirst(o *liveObject) (cluster.WriteResult, error) {
 	if !o.exists {
 		applied, refused := a.apply(o, cluster.CreateOnly|cluster.Force)
@@ -143,7 +140,7 @@ func (a *Applier) applyFirst(o *liveObject) (cluster.WriteResult, error) {
 		if o.head, o.exists, err = a.headNow(o.resource, o.ID()); err != nil {
 			return cluster.WriteResult{}, err
 		}
-		if !o.exists { // it is gone, or what is counted with it was written, such as a quota
+		if !o.exists { // it is gone, or the conflict was about another object, such as a quota
 			return cluster.WriteResult{}, refused
 		}
 		if err := a.refuseOwned(o.head); err != nil {
@@ -157,13 +154,13 @@ func (a *Applier) applyFirst(o *liveObject) (cluster.WriteResult, error) {
 	return a.apply(o, cluster.NoForce)
 }
 
-// adopt makes the fields of other tools ours, before we apply an object for the first time.
+// adopt takes over the fields of other tools before the first apply of an object.
 func (a *Applier) adopt(o *liveObject) error {
 	if !o.head.IsNeverApplied() || o.head.Terminating {
 		return nil
 	}
 	now, adopted, err := ownership.Adopt(a.requests, a.cluster, o.resource, o.head.Object(), a.options.AdoptFrom)
-	if apierrors.IsNotFound(err) { // it was just deleted, and the apply makes it
+	if apierrors.IsNotFound(err) { // it was just deleted, and the apply creates it
 		o.head, o.exists = objectmeta.LiveMetadata{}, false
 		return nil
 	}
@@ -177,7 +174,6 @@ func (a *Applier) adopt(o *liveObject) error {
 	return nil
 }
 
-// apply applies an object.
 func (a *Applier) apply(o *liveObject, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	draft, err := a.draft(o)
 	if err != nil {
@@ -186,7 +182,7 @@ func (a *Applier) apply(o *liveObject, how cluster.ApplyMode) (cluster.WriteResu
 	return a.writer.apply(o, draft, how)
 }
 
-// draft returns what an apply sends.
+// draft returns the object that an apply sends.
 func (a *Applier) draft(o *liveObject) (*unstructured.Unstructured, error) {
 	draft := ownership.Draft(o.Object(), objectmeta.ReleaseLabel, a.options.Release)
 	var live metav1.Object
@@ -200,7 +196,7 @@ func (a *Applier) draft(o *liveObject) (*unstructured.Unstructured, error) {
 	return draft, a.scaling.scale(o, draft)
 }
 
-// action returns what an apply has done that was begun at a time, by the server's clock.
+// action returns what an apply has done. Began is the time before the apply, by the server's clock.
 func (a *Applier) action(o *liveObject, applied cluster.WriteResult, after objectmeta.LiveMetadata, began time.Time) Action {
 	before := o.head
 	switch {
@@ -215,9 +211,9 @@ func (a *Applier) action(o *liveObject, applied cluster.WriteResult, after objec
 	if before.ResourceVersion == after.ResourceVersion {
 		return Unchanged
 	}
-	// It was written since the look: by this apply, or its status by a controller, for example. An
-	// apply that changes anything renews our entry, to the second: where the entry was that
-	// young already, only the generation and the metadata may show it.
+	// The object was written since it was read: by this apply, or by a controller that wrote its
+	// status, for example. An apply that changes anything updates the time of our entry, which has
+	// whole seconds: for a young entry, only the generation and the metadata show a change.
 	if !before.Entry.Same(after.Entry) {
 		return Configured
 	}
@@ -228,6 +224,6 @@ func (a *Applier) action(o *liveObject, applied cluster.WriteResult, after objec
 	return Configured
 }
 
-// entryDoubt is how old an entry must be to show whether it was renewed: it has whole
-// seconds, and what we know of the server's clock may be two seconds off.
+// entryDoubt is the age from which the time of an entry shows whether this apply has updated it:
+// the time has whole seconds, and the estimate of the server's clock may be two seconds off.
 const entryDoubt = 4 * time.Second

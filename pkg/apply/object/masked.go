@@ -17,8 +17,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// masked is an error without what it may quote of a Secret, or of the hooks of a Deployment. Servers quote the values that
-// they refuse, and so do webhooks: in the message, in the reason, and in the causes, all of which are theirs to choose.
+// masked returns an error without values that it may quote from a Secret, or from the hooks of a Deployment. Servers and
+// webhooks quote the values that they refuse: in the message, in the reason, and in the causes.
 func masked(m *payload.Manifest, err error) error {
 	if !holdsSecrets(m) {
 		return withoutHookValues(m, err)
@@ -60,7 +60,7 @@ func refusedFields(err error, status metav1.Status) []string {
 	return parts
 }
 
-// serverReasons are those of the API server itself. Any other one is the text of a webhook.
+// serverReasons are the reasons of the API server itself. Any other reason is the text of a webhook.
 var serverReasons = []metav1.StatusReason{
 	metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound, metav1.StatusReasonAlreadyExists,
 	metav1.StatusReasonConflict, metav1.StatusReasonGone, metav1.StatusReasonInvalid, metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout,
@@ -82,7 +82,7 @@ func withoutHookValues(m *payload.Manifest, err error) error {
 	return hidden{text, err}
 }
 
-// A hidden error is one whose text has lost what must not be shown.
+// A hidden error has a text without secret values.
 type hidden struct {
 	text string
 	err  error
@@ -91,15 +91,15 @@ type hidden struct {
 func (h hidden) Error() string { return h.text }
 func (h hidden) Unwrap() error { return h.err }
 
-// misfit is the message of a server for a value of another type than that of its field.
+// misfit matches a server's message for a value that has not the type of its field.
 var misfit = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): expected ([a-z]+)\b`)
 
-// holdsSecrets reports whether a manifest is a Secret, or has some in it. A Secret without values may have some on the cluster.
+// holdsSecrets reports whether a manifest is or has a Secret. A Secret without values may have some on the cluster.
 func holdsSecrets(m *payload.Manifest) bool {
 	return m.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Secret"} || fields.HoldsSecrets(m.Object().Object)
 }
 
-// maskedWarnings are a server's, without those that may quote a Secret.
+// maskedWarnings returns a server's warnings, without those that may quote a Secret.
 func maskedWarnings(m *payload.Manifest, warnings []string) []string {
 	if len(warnings) == 0 || !holdsSecrets(m) {
 		return warnings
@@ -107,8 +107,8 @@ func maskedWarnings(m *payload.Manifest, warnings []string) []string {
 	return []string{"the server warns of a Secret; its message is not shown, since it may quote it"}
 }
 
-// maskedLosses are fields that others had set otherwise, without what the path of one may
-// quote of a Secret: an item of a list goes by its value.
+// maskedLosses returns conflicts without values that their paths may quote from a Secret: the path
+// of a list item may have its value.
 func maskedLosses(m *payload.Manifest, lost []ownership.Conflict) []ownership.Conflict {
 	if !holdsSecrets(m) {
 		return lost

@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Previewer finds out what an Applier would do, by dry runs on the server. An object that depends on others which are
-// not there yet is reported as not checked, or checked against the definition that the payload itself brings.
+// A Previewer finds out what an Applier would do, by dry runs on the server. An object that depends on missing objects is
+// reported as not checked, or validated against the definition in the payload itself.
 type Previewer struct {
 	*Applier
 	payload *payload.Payload
@@ -22,27 +22,27 @@ type Previewer struct {
 	asker   diagnosis.Diagnoser
 }
 
-// NewPreviewer returns one for the manifests of a payload.
+// NewPreviewer returns a Previewer for the manifests of a payload.
 func NewPreviewer(a *Applier, release *payload.Payload) *Previewer {
 	p := &Previewer{Applier: a, payload: release, asker: diagnosis.Diagnoser{Cluster: a.cluster}}
 	p.coming = p.comingDefinitions()
 	return p
 }
 
-// Preview returns what would come of a manifest.
+// Preview returns the change that an apply of a manifest would make.
 func (p *Previewer) Preview(m *payload.Manifest) (Change, error) {
 	if m.IsTombstone() {
 		return p.withRetries(func() (Change, error) { return p.tombstone(m) })
 	}
 	for _, definition := range p.coming {
 		if definition.manifest == m {
-			return definition.preview() // which custom resources may have asked for before
+			return definition.preview() // custom resources may have previewed it before
 		}
 	}
 	return p.withRetries(func() (Change, error) { return p.object(m) })
 }
 
-// withRetries tries a preview again that has failed because the server is overloaded, or does not answer.
+// withRetries retries a preview that has failed because the server is overloaded, or does not answer.
 func (p *Previewer) withRetries(try func() (Change, error)) (Change, error) {
 	const tries = 4
 	pause := Backoff()
@@ -54,11 +54,11 @@ func (p *Previewer) withRetries(try func() (Change, error)) (Change, error) {
 	}
 }
 
-// tombstone returns what would come of the object of a tombstone.
+// tombstone returns the change of the object of a tombstone.
 func (p *Previewer) tombstone(m *payload.Manifest) (Change, error) {
 	f := p.deleter.gather(m)
 	switch what := decideDeletion(f); what {
-	case nothingThere, noteGone:
+	case alreadyAbsent, noteGone:
 		return Change{Action: Absent}, nil
 	case leaveUnknown, lookAgain:
 		return Change{Action: NotChecked, Message: f.seen.Describe(p.cluster.Now())}, nil
@@ -73,8 +73,8 @@ func (p *Previewer) tombstone(m *payload.Manifest) (Change, error) {
 	}
 }
 
-// tryDelete asks the server whether an object may be deleted. An aggregated API is not asked: it might delete the object
-// all the same.
+// tryDelete tries the delete of an object by a dry run. An aggregated API is not tried, since it might ignore the dry run
+// and delete the object.
 func (p *Previewer) tryDelete(id kinds.ID, seen tombstone.Observation) (Change, error) {
 	change := Change{Action: Deleted, UID: seen.UID}
 	resource, err := p.cluster.FindKind(p.requests, id.GroupKind())
@@ -96,7 +96,7 @@ func (p *Previewer) tryDelete(id kinds.ID, seen tombstone.Observation) (Change, 
 	}
 	err = p.cluster.DryRunDelete(p.requests, resource, id.Namespace, id.Name, seen.UID)
 	switch {
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // gone, or another one, since
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // the object is gone since, or another one has its name
 		return change, nil
 	case err != nil && hasMessage(noDryRun)(err):
 		return Change{Action: NotChecked, UID: seen.UID, Message: webhookWithoutDryRun}, nil

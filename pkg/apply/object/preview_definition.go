@@ -14,11 +14,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A comingDefinition is a CustomResourceDefinition of the payload: custom resources can be checked against it before
-// the cluster has it. Nil is one that the payload does not have.
+// A comingDefinition is a CustomResourceDefinition of the payload: custom resources can be validated against it before
+// the cluster has it. It is nil if the payload has no definition of a kind.
 type comingDefinition struct {
 	manifest *payload.Manifest
-	preview  func() (Change, error) // what would come of it
+	preview  func() (Change, error) // its change
 	prepare  func() (*crd.Definition, error)
 }
 
@@ -31,7 +31,7 @@ func (p *Previewer) comingDefinitions() map[schema.GroupKind]*comingDefinition {
 		}
 		kind, _ := cluster.DefinedKind(m.Object())
 		if kinds.ScopeOf(kind) != kinds.Unknown {
-			continue // it claims to define a kind of Kubernetes itself
+			continue // it defines a built-in kind of Kubernetes
 		}
 		all[kind] = &comingDefinition{
 			manifest: m,
@@ -49,8 +49,8 @@ func (p *Previewer) definitionOf(m *payload.Manifest) *comingDefinition {
 	return p.coming[m.GroupVersionKind().GroupKind()]
 }
 
-// isChanged reports whether the cluster would go by another definition after the apply, so that
-// its result for custom resources before is not enough.
+// isChanged reports whether the apply would change the definition, so that dry runs of custom
+// resources against the present definition are not enough.
 func (d *comingDefinition) isChanged() bool {
 	if d == nil {
 		return false
@@ -65,7 +65,7 @@ func (d *comingDefinition) isChanged() bool {
 	}
 }
 
-// isNamespaced reports whether the objects of a kind whose definition is sound will be in namespaces.
+// isNamespaced reports whether a definition is valid and namespaced.
 func (d *comingDefinition) isNamespaced() bool {
 	if d == nil {
 		return false
@@ -74,8 +74,8 @@ func (d *comingDefinition) isNamespaced() bool {
 	return err == nil && prepared.Scope() == "Namespaced"
 }
 
-// validateChanged is validate for an object that the server takes, if the server has another version of the definition.
-// Live is nil of an object that is not there.
+// validateChanged validates an object that the server accepts, if the server has another version of the definition. Live
+// is nil if the object does not exist.
 func (p *Previewer) validateChanged(definition *comingDefinition, m *payload.Manifest, live, would *unstructured.Unstructured) error {
 	if !definition.isChanged() {
 		return nil
@@ -83,7 +83,7 @@ func (p *Previewer) validateChanged(definition *comingDefinition, m *payload.Man
 	return p.validate(definition, m, live, would)
 }
 
-// validate returns why a definition of the payload does not allow a custom resource.
+// validate returns an error if a definition of the payload does not allow a custom resource.
 func (p *Previewer) validate(definition *comingDefinition, m *payload.Manifest, live, would *unstructured.Unstructured) error {
 	if definition == nil {
 		return nil
@@ -110,8 +110,8 @@ func (p *Previewer) validate(definition *comingDefinition, m *payload.Manifest, 
 	return nil
 }
 
-// problems returns those of a custom resource. If it is there, an apply refuses unknown fields only if the manifest has
-// them, and any other problem of the object as it would be.
+// problems returns the schema problems of a custom resource. If it exists, unknown fields count only in the manifest, and
+// other problems in the object as it would be.
 func (p *Previewer) problems(prepared *crd.Definition, m *payload.Manifest, live, would *unstructured.Unstructured) []crd.SchemaProblem {
 	problems := prepared.Check(p.requests, p.desired(m, nil).Object)
 	if live == nil {
@@ -126,8 +126,8 @@ func (p *Previewer) problems(prepared *crd.Definition, m *payload.Manifest, live
 	return problems
 }
 
-// describe returns what is wrong with a field. Of an object that holds Secrets it only names the field: the sentence
-// may quote the value.
+// describe returns a schema problem in words. If the object holds Secrets, it only names the field, since the message may
+// quote the value.
 func describe(m *payload.Manifest, problem crd.SchemaProblem) string {
 	if holdsSecrets(m) && !problem.Unknown {
 		return strings.Join(problem.Path, ".") + " is wrong; its value is not shown, for it may be a Secret's"

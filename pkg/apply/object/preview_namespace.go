@@ -12,18 +12,17 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// StandIn is the namespace in which an object is tried whose own namespace does not exist yet. API servers create it
-// when they start, and clusters keep next to nothing in it: no quotas, no limits, and no labels that select it for
-// admission.
+// StandIn is the namespace for dry runs of objects whose own namespace does not exist yet. API servers create it when
+// they start, and clusters rarely give it quotas, limits, or labels that select it for admission.
 const StandIn = "kube-public"
 
-// tryElsewhere asks the server about an object whose namespace does not exist yet, by a dry run in another namespace. An
-// error is a refusal that holds for each namespace. Anything else that is refused there is unknown: it may be by the
-// rights, the quotas, the security standard or the webhooks of that namespace.
+// tryElsewhere tries an object whose namespace does not exist yet, by a dry run in another namespace. It returns an error
+// if the object would be refused in every namespace. Other refusals stay unmet: they may be due to the rights, the quotas,
+// the security standard or the webhooks of that namespace.
 func (p *Previewer) tryElsewhere(o *liveObject, lacking unmet) (unmet, error) {
 	resource := o.resource
 	isBuiltIn := kinds.ScopeOf(resource.GroupKind()) != kinds.Unknown
-	if p.definitionOf(o.Manifest).isChanged() || !isBuiltIn && !p.isCustom(resource) { // the server of an aggregated API might create it
+	if p.definitionOf(o.Manifest).isChanged() || !isBuiltIn && !p.isCustom(resource) { // an aggregated API server might ignore the dry run
 		return lacking, nil
 	}
 	err := p.tryIn(StandIn, o, o.ID().Name)
@@ -35,7 +34,7 @@ func (p *Previewer) tryElsewhere(o *liveObject, lacking unmet) (unmet, error) {
 		return lacking, nil
 	}
 	switch needed := p.unmetBy(o.Manifest, err); {
-	case needed.comes: // such as a service account of the same release
+	case needed.comes: // for example a service account of the same release
 		lacking.why += "; " + needed.why
 	case IsAboutObject(err), cluster.IsNoAnswer(err):
 		return lacking, err
@@ -46,10 +45,10 @@ func (p *Previewer) tryElsewhere(o *liveObject, lacking unmet) (unmet, error) {
 	return lacking, nil
 }
 
-// tryIn returns why the server would not create an object in a namespace and by a name that are not its own.
+// tryIn returns why the server would refuse to create an object in another namespace, by another name.
 func (p *Previewer) tryIn(namespace string, o *liveObject, name string) error {
 	draft := p.desired(o.Manifest, nil)
-	if o.sent != nil { // without the fields that are left out
+	if o.sent != nil { // without unknown fields
 		draft = o.sent.DeepCopy()
 	}
 	draft.SetNamespace(namespace)
@@ -63,8 +62,8 @@ func (p *Previewer) tryIn(namespace string, o *liveObject, name string) error {
 	return err
 }
 
-// nameOfItsOwn returns a name that no object has: not longer than that of the manifest, where that is long, since kinds
-// limit the lengths of names.
+// nameOfItsOwn returns an unused name, which is not longer than a long name of the manifest, since kinds limit the
+// lengths of names.
 func nameOfItsOwn(m *payload.Manifest) string {
 	sum := sha256.Sum256([]byte(m.ID().String()))
 	suffix := "-" + hex.EncodeToString(sum[:])[:10]
@@ -72,8 +71,8 @@ func nameOfItsOwn(m *payload.Manifest) string {
 	return strings.TrimRight(name[:max(1, len(name)-len(suffix))], "-.") + suffix
 }
 
-// IsAboutObject reports whether a server finds fault with an object itself, wherever it is. The answer of admission may be
-// about the namespace: webhooks and policies select those that they judge.
+// IsAboutObject reports whether a server refuses an object itself, in whatever namespace. Refusals of admission may be
+// about the namespace, since webhooks and policies select namespaces.
 func IsAboutObject(err error) bool {
 	return causeOf(err).reason == ResourceInvalid
 }

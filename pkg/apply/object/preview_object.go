@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// object returns what would come of an object, by the same decision as put.
+// object returns the change that an apply would make to an object. It decides as putKnown does.
 func (p *Previewer) object(m *payload.Manifest) (Change, error) {
 	resource, err := p.find(m.GroupVersionKind())
 	switch {
@@ -46,8 +46,8 @@ func (p *Previewer) object(m *payload.Manifest) (Change, error) {
 	return p.compareLive(m, resource)
 }
 
-// compareLive compares an object as it is with what the server would make of it. If the object is written in between,
-// it is compared again, for a while.
+// compareLive compares the live object with the server's answer to a dry run. If the object is written in between, both
+// are requested again, up to five times.
 func (p *Previewer) compareLive(m *payload.Manifest, resource cluster.Resource) (Change, error) {
 	const tries = 5
 	for try := 1; ; try++ {
@@ -68,7 +68,7 @@ func (p *Previewer) compareLive(m *payload.Manifest, resource cluster.Resource) 
 	}
 }
 
-// isSameState reports whether what was read is what the server has answered about.
+// isSameState reports whether the live object and the server's answer have the same version.
 func isSameState(live *unstructured.Unstructured, look *Look) bool {
 	if live == nil || look == nil || look.Unchecked != "" {
 		return true
@@ -76,24 +76,24 @@ func isSameState(live *unstructured.Unstructured, look *Look) bool {
 	return live.GetResourceVersion() == look.Would.GetResourceVersion()
 }
 
-// compare returns what would come of an object that is there, or is not if live is nil.
+// compare returns the change of an object. Live is nil if the object does not exist.
 func (p *Previewer) compare(o *liveObject, live *unstructured.Unstructured) (Change, error) {
 	if live == nil {
 		return p.creation(o)
 	}
-	if err := p.refuseOwned(o.head); err != nil { // which may have no label that can be listed
+	if err := p.refuseOwned(o.head); err != nil { // another release may own an object that the label selector misses
 		return Change{}, err
 	}
 	switch {
 	case o.head.Terminating:
 		return Change{Action: NotChecked, UID: o.head.UID, Message: p.deleter.terminating(o.Manifest, o.head.UID).Error()}, nil
 	case o.Manifest.IsCreateOnly():
-		return Change{Action: Kept, UID: o.head.UID, Message: wasThere}, nil
+		return Change{Action: Kept, UID: o.head.UID, Message: createOnlyExists}, nil
 	}
 	return p.update(o, live)
 }
 
-// creation returns what would come of an object that is not there.
+// creation returns the change of an object that does not exist.
 func (p *Previewer) creation(o *liveObject) (Change, error) {
 	var would cluster.WriteResult
 	var err error
@@ -112,7 +112,7 @@ func (p *Previewer) creation(o *liveObject) (Change, error) {
 	return storable(Change{Action: Created, Look: &Look{Would: would.Object}}), nil
 }
 
-// update returns what would come of an object that is there.
+// update returns the change of an existing object.
 func (p *Previewer) update(o *liveObject, live *unstructured.Unstructured) (Change, error) {
 	would, adopted, err := p.wouldBe(o, live)
 	if err == nil {
@@ -124,13 +124,13 @@ func (p *Previewer) update(o *liveObject, live *unstructured.Unstructured) (Chan
 	change := Change{Action: Configured, UID: o.head.UID, Adopted: adopted, Lost: o.lost, Look: &Look{Live: live, Would: would}}
 	isOurs := len(adopted) > 0 || o.head.Entry.Same(objectmeta.Of(o.resource, would).Entry)
 	if isOurs && isSame(live, would) {
-		change.Action, change.Look = Unchanged, nil // there may be a great many
+		change.Action, change.Look = Unchanged, nil // unchanged objects may be many
 		return change, nil
 	}
 	return storable(change), nil
 }
 
-// storable makes a change not checked that makes an object too large for etcd, which no dry run comes to.
+// storable makes a change not checked if the object would be too large for etcd, which a dry run does not reach.
 func storable(change Change) Change {
 	const limit = 3 << 19 // bytes, by default
 	if body, err := json.Marshal(change.Look.Would); err == nil && len(body) > limit {
@@ -140,8 +140,8 @@ func storable(change Change) Change {
 	return change
 }
 
-// wouldBe returns what the server would make of an object that is there, and the managers whose fields would be adopted
-// before. A dry run can't adopt anything: the fields that would go with that are taken out of its answer.
+// wouldBe returns an existing object as an apply would leave it, and the managers whose fields would be adopted before. A
+// dry run can't adopt fields, so those that the apply would then remove are removed from its answer.
 func (p *Previewer) wouldBe(o *liveObject, live *unstructured.Unstructured) (would *unstructured.Unstructured, adopted []string, err error) {
 	isNew := o.head.IsNeverApplied()
 	if isNew {
@@ -160,7 +160,7 @@ func (p *Previewer) wouldBe(o *liveObject, live *unstructured.Unstructured) (wou
 	return would, adopted, err
 }
 
-// tryApply asks the server what an apply would make of an object.
+// tryApply applies an object by a dry run.
 func (p *Previewer) tryApply(o *liveObject, live *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	draft := p.desired(o.Manifest, nil)
 	if live != nil {
@@ -179,7 +179,7 @@ func (p *Previewer) tryApply(o *liveObject, live *unstructured.Unstructured, how
 	return applied, err
 }
 
-// dry sends a dry run. A field that is new in its definition is not dropped because the cluster does not know it yet.
+// dry sends a dry run. Fields that are new in a coming definition are not dropped.
 func (p *Previewer) dry(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	if !p.definitionOf(o.Manifest).isChanged() {
 		return p.writer.apply(o, draft, how)
@@ -189,7 +189,7 @@ func (p *Previewer) dry(o *liveObject, draft *unstructured.Unstructured, how clu
 	return applied, err
 }
 
-// isSame reports whether two states of an object differ in nothing but what is the server's.
+// isSame reports whether two states of an object differ only in fields that the server sets.
 func isSame(a, b *unstructured.Unstructured) bool {
 	return reflect.DeepEqual(fields.WithoutServers(a.Object), fields.WithoutServers(b.Object))
 }

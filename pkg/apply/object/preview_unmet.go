@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// refused returns what it means that the server, or the definition of the payload, does not take an object.
+// refused returns the change of an object that the server, or the definition of the payload, refuses.
 func (p *Previewer) refused(o *liveObject, live *unstructured.Unstructured, err error) (Change, error) {
 	if fixed := immutableFields(err); len(fixed) > 0 && live != nil {
 		if err := mayRecreate(o.resource, o.Manifest, fixed); err != nil {
@@ -52,10 +52,10 @@ func (p *Previewer) refused(o *liveObject, live *unstructured.Unstructured, err 
 	return change, nil
 }
 
-// An unmet is what an object needs before the server can judge it.
+// An unmet is a prerequisite without which the server can't validate an object.
 type unmet struct {
-	why   string // it can't be judged; "" if it was
-	comes bool   // with this release: then the object is expected to match the release
+	why   string // the object can't be validated; "" if it was
+	comes bool   // the release brings the prerequisite: the object is expected to match the release then
 }
 
 // noDryRun is the message of servers for a webhook that can't be called for dry runs.
@@ -64,7 +64,7 @@ const (
 	webhookWithoutDryRun = "a webhook that would be called does not support dry runs"
 )
 
-// unmetBy returns what an object lacks that the server refuses, if that is all that is wrong.
+// unmetBy returns the prerequisite that a refused object lacks, if that is the only cause of the refusal.
 func (p *Previewer) unmetBy(m *payload.Manifest, err error) unmet {
 	definition := p.definitionOf(m)
 	if needed := p.lacks(m, err); needed != nil {
@@ -83,7 +83,7 @@ func (p *Previewer) unmetBy(m *payload.Manifest, err error) unmet {
 	return unmet{}
 }
 
-// explainFor is how long it may take to find out why a webhook or another server has not answered the API server.
+// explainFor is the time limit for finding out why a webhook or another server has not answered the API server.
 const explainFor = 5 * time.Second
 
 // explained returns an error in a line, with why a webhook or another server has not answered the API server.
@@ -94,8 +94,8 @@ func (p *Previewer) explained(m *payload.Manifest, err error) string {
 	return strings.Join(append([]string{oneLine(masked(m, err))}, why...), "; ")
 }
 
-// isTransient reports whether a refusal is about the state of the cluster, and not about the object. That the server
-// gave no answer is no refusal.
+// isTransient reports whether a refusal is about the state of the cluster, and not about the object. A missing answer of
+// the server is no refusal.
 func isTransient(err error) bool {
 	cause := causeOf(err)
 	switch {
@@ -108,19 +108,19 @@ func isTransient(err error) bool {
 	}
 }
 
-// isServersInvalid reports whether the server finds fault with an object itself.
+// isServersInvalid reports whether the server finds the object itself invalid.
 func isServersInvalid(err error) bool {
 	return !errors.As(err, new(refusal)) && (apierrors.IsInvalid(err) || len(unknownFields(err)) > 0 || isBadRequest(err))
 }
 
-// missing are the words of admission for an object that needs another one, by the kind of that.
+// missing matches the messages of admission about an object that is missing, by its kind.
 var missing = map[schema.GroupKind]*regexp.Regexp{
 	{Kind: "ServiceAccount"}:                            regexp.MustCompile(`error looking up service account [^/ ]+/([^: ]+):`),
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: regexp.MustCompile(`no PriorityClass with name (\S+) was found`),
 	{Group: "node.k8s.io", Kind: "RuntimeClass"}:        regexp.MustCompile(`RuntimeClass "([^"]+)" not found`),
 }
 
-// lacks returns the manifest of an object that a server misses; nil if the payload has none.
+// lacks returns the manifest of the object that is missing in the cluster; nil if the payload does not have it.
 func (p *Previewer) lacks(m *payload.Manifest, err error) *payload.Manifest {
 	for kind, text := range missing {
 		if found := text.FindStringSubmatch(err.Error()); found != nil && apierrors.IsForbidden(err) {
@@ -132,7 +132,7 @@ func (p *Previewer) lacks(m *payload.Manifest, err error) *payload.Manifest {
 		return nil
 	}
 	if ref, _, _ := unstructured.NestedStringMap(m.Object().Object, "roleRef"); ref["name"] == details.Name && ref["name"] != "" {
-		role := schema.GroupKind{Group: ref["apiGroup"], Kind: ref["kind"]} // though servers answer that the binding is not found
+		role := schema.GroupKind{Group: ref["apiGroup"], Kind: ref["kind"]} // servers report it as a binding that was not found
 		return p.brings(m, details.Name, func(kind schema.GroupKind) bool { return kind == role })
 	}
 	return p.brings(m, details.Name, func(kind schema.GroupKind) bool {
@@ -141,7 +141,7 @@ func (p *Previewer) lacks(m *payload.Manifest, err error) *payload.Manifest {
 	})
 }
 
-// brings returns the manifest of an object that another one may need, by its name.
+// brings returns the manifest of a needed object, by its name.
 func (p *Previewer) brings(needs *payload.Manifest, name string, isKind func(schema.GroupKind) bool) *payload.Manifest {
 	for _, m := range p.payload.Manifests {
 		isNear := m.Object().GetNamespace() == "" || m.Object().GetNamespace() == needs.Object().GetNamespace()
@@ -152,7 +152,7 @@ func (p *Previewer) brings(needs *payload.Manifest, name string, isKind func(sch
 	return nil
 }
 
-// withoutKind returns what would come of an object of a kind that is not served, or not in this version.
+// withoutKind returns the change of an object whose kind, or its version, is not served.
 func (p *Previewer) withoutKind(m *payload.Manifest, err error) (Change, error) {
 	why := p.kindComes(m)
 	if why == "" {
@@ -167,7 +167,7 @@ func (p *Previewer) withoutKind(m *payload.Manifest, err error) (Change, error) 
 	}
 	change := Change{Action: Created, Message: why, Look: &Look{Would: p.desired(m, nil), Unchecked: why}}
 	resource, err := p.cluster.FindKind(p.requests, m.GroupVersionKind().GroupKind())
-	if err != nil { // no version of it is there, and so no object
+	if err != nil { // no version of the kind is served, so the object does not exist
 		return change, nil
 	}
 	head, exists, err := p.head(resource, m.ID())
@@ -180,7 +180,7 @@ func (p *Previewer) withoutKind(m *payload.Manifest, err error) (Change, error) 
 	return change, err
 }
 
-// kindComes returns how a kind comes to be served with this release; "" if it does not.
+// kindComes returns how this release adds a kind; "" if it does not.
 func (p *Previewer) kindComes(m *payload.Manifest) string {
 	if definition := p.definitionOf(m); definition != nil {
 		return definition.manifest.ID().String() + " is new, too: it was held against that"
@@ -197,7 +197,7 @@ func (p *Previewer) kindComes(m *payload.Manifest) string {
 	return ""
 }
 
-// desired returns an object as the release wants it, over what there is of it.
+// desired returns the draft of a manifest, merged over the live object.
 func (p *Previewer) desired(m *payload.Manifest, live *unstructured.Unstructured) *unstructured.Unstructured {
 	draft := ownership.Draft(m.Object(), objectmeta.ReleaseLabel, p.options.Release)
 	if live == nil {
@@ -206,8 +206,7 @@ func (p *Previewer) desired(m *payload.Manifest, live *unstructured.Unstructured
 	return &unstructured.Unstructured{Object: over(live.Object, draft.Object)}
 }
 
-// keepReplicas gives an object that the server could not be asked about the replicas that it has, if an autoscaler sets
-// them.
+// keepReplicas keeps the replicas of an object that an autoscaler scales, if the server could not validate it.
 func (p *Previewer) keepReplicas(o *liveObject, look *Look) {
 	if look.Live == nil || !p.scaling.has(o.ID()) {
 		return
@@ -217,7 +216,7 @@ func (p *Previewer) keepReplicas(o *liveObject, look *Look) {
 	}
 }
 
-// over returns the fields of one object over those of another. Lists are replaced.
+// over merges the fields of one object over those of another. Lists are replaced.
 func over(below, above map[string]any) map[string]any {
 	both := maps.Clone(below)
 	for key, value := range above {

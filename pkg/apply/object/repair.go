@@ -16,15 +16,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Repairer applies single objects of a payload again, for as long as it is kept in place. It may be used by
-// many at once, but not for the same object.
+// A Repairer applies single objects of a payload again, while the release is kept in place. Goroutines may share
+// it, but not for the same object.
 type Repairer struct {
 	applier *Applier
 	close   context.CancelFunc
 }
 
-// NewRepairer is for a payload that was applied, or is being applied, with the same options: they share the
-// fingerprints. The end of ctx lets requests that are on their way arrive, unless the lock is lost.
+// NewRepairer returns a Repairer for a payload that was applied, or is being applied, with the same options: they
+// share the fingerprints. When ctx ends, pending requests may still complete, unless the lock is lost.
 func NewRepairer(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Repairer {
 	requests, cut := Requests(ctx, options.Lock)
 	options.Manifests = release.Manifests
@@ -34,13 +34,13 @@ func NewRepairer(ctx context.Context, c *cluster.Cluster, release *payload.Paylo
 	return &Repairer{a, cut}
 }
 
-// Learn looks at what all objects of a kind have in common, so that IsUntouched sends no requests.
+// Learn reads the definition of a resource, so that IsUntouched sends no requests.
 func (r *Repairer) Learn(resource cluster.Resource) {
 	r.applier.definitions.versionOf(resource)
 	r.applier.isCustom(resource)
 }
 
-// Close ends the requests that are on their way.
+// Close ends pending requests.
 func (r *Repairer) Close() { r.close() }
 
 // Place returns the resource of a manifest's object.
@@ -62,21 +62,21 @@ func (r *Repairer) IsUntouched(manifest *payload.Manifest, head objectmeta.LiveM
 	return manifest.IsCreateOnly() || a.fingerprints.CarryOver(a.fingerprints, head, text, countsChanges)
 }
 
-// Redefine records a definition as it is now, and reports whether it is another than before: then
-// nothing is known of its objects. That it is to go, changes nothing of them yet.
+// Redefine notes the present version of a definition, and reports whether it has changed: then
+// fingerprints of its objects no longer count. A terminating definition has not changed yet.
 func (r *Repairer) Redefine(definition objectmeta.LiveMetadata) bool {
 	return !definition.Terminating && definition.ID.GroupKind() == kinds.CustomResourceDefinition && r.applier.definitions.note(definition.ID, definition.Object())
 }
 
-// Repaired is what came of an object.
+// Repaired is the result of a repair.
 type Repaired struct {
 	Change
-	Before, Now objectmeta.LiveMetadata // as it was, and as it is; empty if it was not there, or is not
-	IsLooked    bool                    // else how it was is not known
+	Before, Now objectmeta.LiveMetadata // empty if the object did not exist, or does not
+	IsLooked    bool                    // Before is known
 }
 
-// Repair applies the manifest of an object again. If its metadata is not known, the server is asked for it. The
-// failure names the object, and has nothing that is secret; the state before is returned with it.
+// Repair applies the manifest of an object again. If known is nil, it requests the metadata of the object. The
+// failure names the object without quoting Secrets; the state before is returned with it.
 func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMetadata) (Repaired, error) {
 	a := r.applier
 	o, isLooked := &liveObject{Manifest: manifest}, false
@@ -93,7 +93,7 @@ func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMeta
 		return a.putKnown(o)
 	}()
 	if errors.Is(err, cluster.ErrNotServed) {
-		a.cluster.Refresh() // it may be, when this is tried again
+		a.cluster.Refresh() // the next try may find the kind
 	}
 	if err != nil {
 		return Repaired{Before: o.head, IsLooked: isLooked}, NewFailure(manifest, err)
@@ -106,17 +106,17 @@ func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMeta
 	}
 	isSame := repaired.Before.UID == repaired.Now.UID && repaired.Before.Entry.Same(repaired.Now.Entry)
 	if repaired.Action == Configured && isSame && len(repaired.Lost)+len(o.added) == 0 {
-		repaired.Action = Unchanged // others have written it meanwhile, and nothing of ours
+		repaired.Action = Unchanged // another client has written it, and none of our fields
 	}
 	return repaired, nil
 }
 
-// IsUnfinished reports whether a manifest is of a Job that is not known to have run to its end.
+// IsUnfinished reports whether a manifest is of a Job that is not known to have finished.
 func (r *Repairer) IsUnfinished(manifest *payload.Manifest) bool {
 	return manifest.GroupVersionKind().GroupKind() == kinds.Job && !r.applier.options.Journal.hasFinished(manifest)
 }
 
-// NoteFinished notes that a Job has run to its end, if it has.
+// NoteFinished notes in the record that a Job has finished, if it has.
 func (r *Repairer) NoteFinished(job *payload.Manifest) error {
 	a := r.applier
 	resource, err := a.place(job)
@@ -135,8 +135,8 @@ func (r *Repairer) NoteFinished(job *payload.Manifest) error {
 	return a.RememberJob(job, object.GetUID())
 }
 
-// taken returns the fields that others had set otherwise, or, if the server has found no conflict, those that were not
-// the release's any more.
+// taken returns the fields that other managers had set to other values, or, if the server has found no conflict, the
+// fields that the release no longer owned.
 func (a *Applier) taken(o *liveObject, repaired Repaired) []ownership.Conflict {
 	before := repaired.Before.Object()
 	if len(repaired.Lost) > 0 || before == nil || repaired.Before.UID != repaired.Now.UID {

@@ -11,10 +11,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// newFor is how long a failure may come from servers that have not seen yet what this run has written.
+// newFor is how long a failure may come from API servers that have not seen the run's latest writes yet.
 const newFor = time.Minute
 
-// justAfterFor is the same for a failure that is most likely one for good: servers see a changed
+// justAfterFor is newFor for a failure that is most likely permanent: servers see a changed
 // definition after a moment.
 const justAfterFor = 5 * time.Second
 
@@ -32,7 +32,7 @@ func (k *knowledge) IsRetryable(m *payload.Manifest, err error) bool {
 	}
 }
 
-// WantedPause returns how long the server wants to be left alone after a failure.
+// WantedPause returns the pause that the server requests after a failure.
 func WantedPause(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return time.Duration(seconds) * time.Second
@@ -58,19 +58,19 @@ func Pause(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// Backoff returns the pauses after failures: half a second, then longer and longer.
+// Backoff returns the pauses after failures, which grow from half a second.
 func Backoff() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: 15 * time.Second}
 }
 
-// lastAnswers is how long answers are waited for at the end. API servers give up after a minute: what has not
-// come then, never will.
+// lastAnswers is how long pending requests may take after an interruption: API servers give up on a request after a
+// minute.
 const lastAnswers = 70 * time.Second
 
-// Requests returns the context of requests that are sent until another one ends: they may arrive for a while
-// after, unless the lock is lost.
+// Requests returns the context for requests: it outlives ctx for a while, so that pending requests may complete,
+// unless the lock is lost.
 func Requests(ctx context.Context, hold *lock.Hold) (context.Context, context.CancelFunc) {
-	requests, cut := hold.Requests(ctx) // else another applier writes
+	requests, cut := hold.Requests(ctx) // after the loss of the lock, another applier writes
 	context.AfterFunc(ctx, func() {
 		timer := time.NewTimer(lastAnswers)
 		defer timer.Stop()

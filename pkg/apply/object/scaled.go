@@ -15,16 +15,16 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A scaling is which objects autoscalers scale, those of the cluster and those that the payload brings. The server is
-// not asked for it before it matters for an object.
+// A scaling has the objects that autoscalers scale, those of the cluster and those of the payload. It requests the
+// autoscalers when an object first depends on them.
 type scaling struct {
 	*knowledge
 
-	mu        sync.Mutex             // held while the server is asked, so that it is asked once
-	scaled    ownership.ScaleTargets // nil until it was asked for
-	asked     time.Time              // when
-	forbidden error                  // why not all of it is known
-	counts    map[kinds.ID]int64     // replicas of objects that were deleted to be made again
+	mu        sync.Mutex             // held during the request, so that it is sent once
+	scaled    ownership.ScaleTargets // nil before the request
+	askedAt   time.Time              // when scaled was requested
+	forbidden error                  // why some autoscalers are not known
+	counts    map[kinds.ID]int64     // replicas of objects that are being recreated
 }
 
 // has reports whether an object is known to be scaled.
@@ -34,8 +34,8 @@ func (s *scaling) has(id kinds.ID) bool {
 	return s.scaled.Has(id)
 }
 
-// find finds out which objects are scaled, if that matters for any that was seen before the run. A failure is met
-// again when the object is applied.
+// find finds out which objects are scaled, if an object from before the run depends on that. A failure occurs again when
+// the object is applied.
 func (s *scaling) find() {
 	for _, m := range s.options.Manifests {
 		head, _ := s.before.Find(m.ID())
@@ -48,7 +48,7 @@ func (s *scaling) find() {
 	}
 }
 
-// isScaled reports whether an autoscaler scales an object, as far as that matters for it.
+// isScaled reports whether an autoscaler scales an object; false if the object has no replicas.
 func (s *scaling) isScaled(m *payload.Manifest, live metav1.Object) (bool, error) {
 	if !ownership.HasReplicas(m.Object(), live) {
 		return false, nil
@@ -66,12 +66,12 @@ func (s *scaling) isScaled(m *payload.Manifest, live metav1.Object) (bool, error
 	return isScaled, nil
 }
 
-// scalersCount is for how long a Repairer, which lives long, knows which autoscalers there are.
+// scalersCount is how long a Repairer, which lives long, caches the autoscalers.
 const scalersCount = time.Second
 
-// ask asks the server which objects are scaled, unless that is known. The lock is held.
+// ask requests the autoscalers, unless they are known. The caller holds the lock.
 func (s *scaling) ask() error {
-	if s.scaled != nil && (!s.isRepairing || time.Since(s.asked) <= scalersCount) {
+	if s.scaled != nil && (!s.isRepairing || time.Since(s.askedAt) <= scalersCount) {
 		return nil
 	}
 	var namespaces []string
@@ -84,7 +84,7 @@ func (s *scaling) ask() error {
 	if err != nil && !apierrors.IsForbidden(err) {
 		return err
 	}
-	for _, m := range s.options.Manifests { // what the payload does to autoscalers
+	for _, m := range s.options.Manifests { // the payload may add or delete autoscalers
 		switch {
 		case m.IsTombstone() && s.options.Mode == graph.Update: // no other mode deletes
 			scaled.Remove(m.ID())
@@ -92,11 +92,11 @@ func (s *scaling) ask() error {
 			scaled.Add(m.Object())
 		}
 	}
-	s.scaled, s.forbidden, s.asked = scaled, err, time.Now()
+	s.scaled, s.forbidden, s.askedAt = scaled, err, time.Now()
 	return nil
 }
 
-// scale sets the replicas of a draft to those of an object that is scaled. A new one begins with those of the
+// scale sets the replicas of a draft to those of the scaled live object. A new object begins with the replicas of the
 // manifest.
 func (s *scaling) scale(o *liveObject, draft *unstructured.Unstructured) error {
 	s.mu.Lock()
@@ -122,7 +122,7 @@ func (s *scaling) scale(o *liveObject, draft *unstructured.Unstructured) error {
 	return nil
 }
 
-// keep notes the replicas of an object that is deleted to be made again.
+// keep notes the replicas of an object before it is recreated.
 func (s *scaling) keep(o *liveObject) error {
 	if !s.has(o.ID()) {
 		return nil

@@ -8,54 +8,52 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A WalkStep is one thing that a run does, and all that the walk knows of it.
+// A WalkStep is one action of a run, as the walk sees it.
 type WalkStep interface {
 	// ID names the step: events, changes, waits and failures go by it.
 	ID() StepID
 	// Needs returns the tasks whose objects must be ready before this step begins, by their places in the order. It is
-	// asked when it is the step's turn, and whenever the run reports its progress.
+	// called when the step may begin, and whenever the run reports its progress.
 	Needs() []int
-	// Do tries the step once. The context ends when the run has to end, by its deadline or by Ctrl-C; requests that are
-	// to arrive all the same have the run's own.
+	// Do tries the step once. The context ends with the run, by its deadline or by Ctrl-C; requests that may complete
+	// after that have the context of Requests.
 	Do(context.Context) TryResult
 }
 
-// A TryResult is what came of one try of a step.
+// A TryResult is the result of one try of a step.
 type TryResult struct {
-	Change // with an error if it has failed
+	Change // with an error if the try has failed
 
 	IsRetryable bool          // another try may succeed
-	Pause       time.Duration // the least before that
+	Pause       time.Duration // the shortest pause before another try
 
-	Wait *StepWait // the step is not done, and waits; nil if it does not
+	Wait *StepWait // nil if the step does not wait; otherwise it is not done
 }
 
-// A StepWait is what a step waits for, other than an object of the release. It is no failure: the step is tried again as
-// soon as that has come, and no worker is held until then.
+// A StepWait is the wait of a step for an event other than the readiness of an object. It is no failure: the step is
+// tried again on the event, and holds no worker until then.
 type StepWait struct {
 	For    string
-	Since  time.Time // by the server's clock; since the step waits, if it is zero
-	Why    []string  // what keeps its pods
+	Since  time.Time // by the server's clock; the begin of the wait if it is zero
+	Why    []string  // why its pods do not become ready
 	Reason string
 	Effect reason.Effect
 
-	// Until begins to wait, and returns how to end that. What has come since the step was tried has to wake it, too. The
-	// loop calls it, so it must not block. Wake may be called at once, and more than once. Cancel is called once, whether
-	// the step was woken or not.
+	// Until begins the wait, and returns how to cancel it. An event since the try has to wake the step as well. Until is
+	// called by the loop, so it must not block. Wake may be called at once, and more than once. Cancel is called once,
+	// whether the step was woken or not.
 	Until func(wake func()) (cancel func())
 }
 
-// A StepBase is what all steps have: a name, and what comes before them.
+// A StepBase has the fields that all steps have.
 type StepBase struct {
 	Name StepID
 	// After are the tasks that Needs returns.
 	After []int
 }
 
-// ID returns the name of the step.
 func (s StepBase) ID() StepID { return s.Name }
 
-// Needs returns what comes before the step.
 func (s StepBase) Needs() []int { return s.After }
 
 // A manifestStep applies the manifest of an object, or deletes the object of a tombstone.
@@ -77,7 +75,7 @@ func (s manifestStep) Do(context.Context) TryResult {
 	return s.applier.Try(s.manifest, s.applier.Apply)
 }
 
-// Try does something about a manifest, and returns what came of it.
+// Try runs an action on a manifest, and returns its result.
 func (a *Applier) Try(m *payload.Manifest, do func(*payload.Manifest) (Change, error)) TryResult {
 	change, err := do(m)
 	change.StepID = StepOf(m)

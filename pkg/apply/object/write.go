@@ -13,11 +13,11 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/fields"
 )
 
-// A writer sends drafts of objects to the server: without the fields that the cluster does not know, if that
-// is allowed, and without those that are left to other managers.
+// A writer sends drafts of objects to the server: without unknown fields, if Options.DropUnknownFields allows that,
+// and without fields that are left to other managers.
 type writer struct{ *knowledge }
 
-// apply applies a draft, without the fields that the cluster does not know if that is allowed.
+// apply applies a draft, without unknown fields if that is allowed.
 func (w writer) apply(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	applied, err := w.write(o, draft, how)
 	w.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
@@ -42,8 +42,8 @@ func (w writer) apply(o *liveObject, draft *unstructured.Unstructured, how clust
 	return w.apply(o, draft, how)
 }
 
-// allUnknown adds to some unknown fields those that the server names only once these are
-// gone, for it does not look below a mapping that has some.
+// allUnknown adds the unknown fields that the server reports only after the first ones are removed,
+// since it does not look below a mapping with unknown fields.
 func (w writer) allUnknown(resource cluster.Resource, object *unstructured.Unstructured, unknown []string) []string {
 	all, rest := slices.Clone(unknown), object.DeepCopy()
 	for len(unknown) > 0 && removeFields(rest, unknown) {
@@ -55,7 +55,7 @@ func (w writer) allUnknown(resource cluster.Resource, object *unstructured.Unstr
 	return all
 }
 
-// removeFields takes fields out of an object, and reports whether it has found any.
+// removeFields removes fields from an object, and reports whether it has found any.
 func removeFields(object *unstructured.Unstructured, paths []string) bool {
 	removed := false
 	for _, path := range paths {
@@ -64,8 +64,8 @@ func removeFields(object *unstructured.Unstructured, paths []string) bool {
 	return removed
 }
 
-// write applies a draft. Fields that other managers have set otherwise are set again, and reported; but some fields are
-// left to them.
+// write applies a draft. It overwrites and reports fields that other managers have set to other values, but leaves some
+// fields to them.
 func (w writer) write(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	o.sent = draft
 	applied, err := w.applyOver(o, draft, how)
@@ -88,16 +88,16 @@ func (w writer) write(o *liveObject, draft *unstructured.Unstructured, how clust
 	return applied, err
 }
 
-// ofOthers returns those of some fields that count as taken from another manager.
+// ofOthers returns the conflicts that count as fields taken from another manager.
 func (o *liveObject) ofOthers(lost []ownership.Conflict) []ownership.Conflict {
 	return slices.DeleteFunc(lost, func(loss ownership.Conflict) bool {
 		return slices.Contains(o.adopts, loss.Manager) || loss.Manager == deploymenthook.FieldManager
 	})
 }
 
-// applySeen applies a draft to the object that was seen. If that has been written since, it is looked
-// at once more before it is written, so that a request which was held up in a process that slept
-// changes nothing that another applier has done meanwhile.
+// applySeen applies a draft to the version of the object that was read. If the object has been written
+// since, its owner is checked again, so that the delayed request of a process that slept does not
+// overwrite another release.
 func (w writer) applySeen(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	if !o.exists || o.head.ResourceVersion == "" || how&cluster.DryRun != 0 {
 		return w.cluster.Apply(w.requests, o.resource, draft, how)
@@ -116,8 +116,8 @@ func (w writer) applySeen(o *liveObject, draft *unstructured.Unstructured, how c
 	return w.cluster.Apply(w.requests, o.resource, draft, how)
 }
 
-// yield takes those fields out of a draft that are left to others, and reports whether there
-// were any.
+// yield removes the fields from a draft that are left to other managers, and reports whether the draft
+// had any.
 func (w writer) yield(o *liveObject, draft *unstructured.Unstructured, lost []ownership.Conflict, how cluster.ApplyMode) (hasYielded bool, err error) {
 	isScaled := w.scaling.has(o.ID())
 	for _, loss := range lost {
@@ -134,8 +134,8 @@ func (w writer) yield(o *liveObject, draft *unstructured.Unstructured, lost []ow
 	return hasYielded, nil
 }
 
-// share adds to a list that others add to, too, and takes it out of a draft. A dry run adds
-// nothing.
+// share adds items to a list that other managers add to as well, and removes the list from the draft.
+// A dry run adds nothing.
 func (w writer) share(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) error {
 	missing, err := ownership.Unshare(w.requests, w.cluster, o.resource, draft)
 	if err != nil || len(missing) == 0 {

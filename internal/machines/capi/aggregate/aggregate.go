@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// judgedAfter is how old a machine is when it should have a condition UpToDate, if it is to have one.
+	// judgedAfter is the age from which a machine without a condition UpToDate is counted.
 	judgedAfter = 10 * time.Second
-	// stuckAfter is how long a deletion may take without being named.
+	// stuckAfter is how long a deletion may take before its machine is named.
 	stuckAfter = 15 * time.Minute
 	// shownMessages is how many messages of machines a condition has.
 	shownMessages = 10

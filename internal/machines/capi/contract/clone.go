@@ -24,8 +24,8 @@ type TemplateClone struct {
 	Name        string
 	ClusterName string
 	Owner       *metav1.OwnerReference // nil for none
-	Labels      map[string]string      // beside the template's
-	Annotations map[string]string      // beside the template's
+	Labels      map[string]string      // in addition to the template's
+	Annotations map[string]string      // in addition to the template's
 	// Manager owns the fields of the template. A writer of another name keeps the fields that it has set.
 	Manager client.FieldOwner
 }

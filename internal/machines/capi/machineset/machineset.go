@@ -106,7 +106,7 @@ func (r *ClusterMachineSetReconciler) Reconcile(ctx context.Context, request ctr
 		return ctrl.Result{}, err
 	}
 	isChanged, problem := r.remediate(ctx, seen)
-	if !isChanged { // else another pass follows
+	if !isChanged { // a change causes another pass
 		problem = errors.Join(problem, r.propagate(ctx, seen), r.beginUpdates(ctx, seen), r.execute(ctx, seen, seen.plan(r.now())))
 	}
 	return ctrl.Result{}, r.report(ctx, seen, problem)
