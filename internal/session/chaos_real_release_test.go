@@ -46,7 +46,7 @@ func TestARealReleaseTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent := &traffic{}
-	c := connectAs(t, "whole", hook(sent.note).wrap)
+	c := connectAs(t, "whole", sent.note)
 	standIn(t, c, release)
 	labelNodes(t, c)
 	o := options()

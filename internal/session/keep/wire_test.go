@@ -86,35 +86,29 @@ func (w *wire) cut() {
 	}
 }
 
-func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		asked, isKnown := askedFor(request)
+func (w *wire) tap(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+	asked, isKnown := askedFor(request)
+	w.mu.Lock()
+	before := w.before
+	if isKnown {
+		w.sent = append(w.sent, asked)
+	}
+	w.mu.Unlock()
+	if before != nil {
+		if answer, err := before(request, asked); answer != nil || err != nil {
+			return answer, err
+		}
+	}
+	answer, err := send.RoundTrip(request)
+	if err == nil && asked.verb == "watch" && answer.StatusCode == http.StatusOK {
+		seen := &stream{ReadCloser: answer.Body, wire: w}
 		w.mu.Lock()
-		before := w.before
-		if isKnown {
-			w.sent = append(w.sent, asked)
-		}
+		w.watches = append(w.watches, seen)
 		w.mu.Unlock()
-		if before != nil {
-			if answer, err := before(request, asked); answer != nil || err != nil {
-				return answer, err
-			}
-		}
-		answer, err := next.RoundTrip(request)
-		if err == nil && asked.verb == "watch" && answer.StatusCode == http.StatusOK {
-			seen := &stream{ReadCloser: answer.Body, wire: w}
-			w.mu.Lock()
-			w.watches = append(w.watches, seen)
-			w.mu.Unlock()
-			answer.Body = seen
-		}
-		return answer, err
-	})
+		answer.Body = seen
+	}
+	return answer, err
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // A stream is what a watch sees.
 type stream struct {
