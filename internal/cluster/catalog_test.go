@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -185,20 +184,16 @@ func TestRefreshFindsWhatHasCome(t *testing.T) {
 func TestLookingForKindsEndsWithItsContext(t *testing.T) {
 	asked := make(chan struct{})
 	var first sync.Once
-	config := rest.CopyConfig(testbed.Sandbox(t).Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			isFirst := false
-			first.Do(func() { isFirst = true })
-			if !isFirst {
-				return next.RoundTrip(request)
-			}
-			close(asked)
-			<-request.Context().Done() // it is never answered
-			return nil, request.Context().Err()
-		})
-	})
-	c := sandboxtest.Connect(t, config)
+	c := sandboxtest.Connect(t, sandboxtest.Before(testbed.Sandbox(t).Config, func(request *http.Request) error {
+		isFirst := false
+		first.Do(func() { isFirst = true })
+		if !isFirst {
+			return nil
+		}
+		close(asked)
+		<-request.Context().Done() // it is never answered
+		return request.Context().Err()
+	}))
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
 	go func() {

@@ -125,18 +125,11 @@ func TestToTryADeleteSaysSoInItsAddress(t *testing.T) {
 	for _, object := range []*unstructured.Unstructured{configMap(namespace, "a", nil), role} {
 		in, applied := find(t, c, object), apply(t, c, object)
 		asked := ""
-		config := rest.CopyConfig(testbed.Sandbox(t).Config)
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(request *http.Request) (*http.Response, error) {
-				asked = request.Method + " " + request.URL.RawQuery
-				return next.RoundTrip(request)
-			})
-		})
-		other, err := cluster.Connect(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = other.DryRunDelete(t.Context(), in, object.GetNamespace(), object.GetName(), applied.Object.GetUID())
+		other := sandboxtest.Connect(t, sandboxtest.Before(testbed.Sandbox(t).Config, func(request *http.Request) error {
+			asked = request.Method + " " + request.URL.RawQuery
+			return nil
+		}))
+		err := other.DryRunDelete(t.Context(), in, object.GetNamespace(), object.GetName(), applied.Object.GetUID())
 		if err != nil || asked != "DELETE dryRun=All" {
 			t.Errorf("it says %v to %s", err, asked)
 		}
@@ -204,23 +197,15 @@ func TestNowFollowsTheServersClock(t *testing.T) {
 // dated connects to a server of the given time, which has nothing.
 func dated(t *testing.T, now func() time.Time) *cluster.Cluster {
 	t.Helper()
-	c, err := cluster.Connect(&rest.Config{Host: "http://cluster.example", Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
+	return sandboxtest.Connect(t, &rest.Config{Host: "http://cluster.example", Transport: sandboxtest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 		header := http.Header{"Date": {now().UTC().Format(http.TimeFormat)}}
 		return &http.Response{StatusCode: http.StatusNotFound, Header: header, Body: http.NoBody, Request: request}, nil
 	})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 func ask(c *cluster.Cluster, ctx context.Context) {
 	_, _ = c.GetMetadata(ctx, cluster.Resource{GroupVersionResource: pods}, "", "any") // it is not there
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 func find(t *testing.T, c *cluster.Cluster, object *unstructured.Unstructured) cluster.Resource {
 	t.Helper()

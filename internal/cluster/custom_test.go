@@ -120,16 +120,13 @@ func TestWhatIsServedElsewhereIsNotCustom(t *testing.T) {
 
 // asked counts how often a connection asks for APIServices.
 func asked(config *rest.Config) (counted *rest.Config, times *atomic.Int32) {
-	times, counted = new(atomic.Int32), rest.CopyConfig(config)
-	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if strings.HasSuffix(request.URL.Path, "/apiservices") {
-				times.Add(1)
-			}
-			return next.RoundTrip(request)
-		})
-	})
-	return counted, times
+	times = new(atomic.Int32)
+	return sandboxtest.Before(config, func(request *http.Request) error {
+		if strings.HasSuffix(request.URL.Path, "/apiservices") {
+			times.Add(1)
+		}
+		return nil
+	}), times
 }
 
 func TestWhatIsCustomIsAskedForOnce(t *testing.T) {
@@ -187,7 +184,7 @@ func TestWhoMayNotAskDoesNotKnowWhatIsCustom(t *testing.T) {
 func slow(t *testing.T) (c *cluster.Cluster, answer chan int, times *atomic.Int32) {
 	t.Helper()
 	answer = make(chan int)
-	config, times := asked(&rest.Config{Host: "http://cluster.example", Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
+	config, times := asked(&rest.Config{Host: "http://cluster.example", Transport: sandboxtest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 		select {
 		case status := <-answer:
 			body := io.NopCloser(strings.NewReader(`{"kind": "APIServiceList", "apiVersion": "apiregistration.k8s.io/v1", "metadata": {}, "items": [

@@ -172,30 +172,26 @@ func frozen(t *testing.T) *rest.Config {
 		body   []byte
 	}
 	answers := map[string]answer{}
-	config := rest.CopyConfig(testbed.Sandbox(t).Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			path := request.URL.Path
-			if path != "/api" && path != "/apis" {
-				return next.RoundTrip(request)
+	return sandboxtest.Tap(testbed.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+		path := request.URL.Path
+		if path != "/api" && path != "/apis" {
+			return send.RoundTrip(request)
+		}
+		if _, isKnown := answers[path]; !isKnown {
+			response, err := send.RoundTrip(request)
+			if err != nil {
+				return nil, err
 			}
-			if _, isKnown := answers[path]; !isKnown {
-				response, err := next.RoundTrip(request)
-				if err != nil {
-					return nil, err
-				}
-				defer response.Body.Close()
-				body, err := io.ReadAll(response.Body)
-				if err != nil {
-					return nil, err
-				}
-				answers[path] = answer{response.Header, body}
+			defer response.Body.Close()
+			body, err := io.ReadAll(response.Body)
+			if err != nil {
+				return nil, err
 			}
-			is := answers[path]
-			return &http.Response{StatusCode: http.StatusOK, Header: is.header, Body: io.NopCloser(bytes.NewReader(is.body)), Request: request}, nil
-		})
+			answers[path] = answer{response.Header, body}
+		}
+		is := answers[path]
+		return &http.Response{StatusCode: http.StatusOK, Header: is.header, Body: io.NopCloser(bytes.NewReader(is.body)), Request: request}, nil
 	})
-	return config
 }
 
 // aggregate leads an API to a port of this machine.

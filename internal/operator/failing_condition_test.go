@@ -27,7 +27,7 @@ func TestConditionsStayWhileARefusedObjectIsTriedAgain(t *testing.T) {
 	var isHeld bool
 	arrived, release := make(chan struct{}), make(chan struct{})
 	arrive := sync.OnceFunc(func() { close(arrived) })
-	s.run(sandboxtest.Tap(s.sandbox.Config, func(r *http.Request, send http.RoundTripper) (*http.Response, error) {
+	s.run(sandboxtest.Before(s.sandbox.Config, func(r *http.Request) error {
 		mu.Lock()
 		hold := isHeld && r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/services/refused")
 		mu.Unlock()
@@ -38,7 +38,7 @@ func TestConditionsStayWhileARefusedObjectIsTriedAgain(t *testing.T) {
 			case <-r.Context().Done():
 			}
 		}
-		return send.RoundTrip(r)
+		return nil
 	}), s.options)
 	t.Cleanup(func() { close(release) }) // before the operator ends
 	failing := func(v *configv1.ClusterVersion) bool {

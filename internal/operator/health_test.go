@@ -22,55 +22,47 @@ import (
 
 // A troubledTransport is one in which watches of the operator's own are cut, or reads of the record never end.
 type troubledTransport struct {
-	next http.RoundTripper
-
-	mu     *sync.Mutex
-	isDeaf *bool
-	hangs  *chan struct{} // nil if nothing does
-	open   *[]io.Closer
+	mu     sync.Mutex
+	isDeaf bool
+	hangs  chan struct{} // nil if nothing does
+	open   []io.Closer
 }
 
 // troubled returns a connection with a transport whose troubles begin later.
-func (s *stage) troubled() (*rest.Config, troubledTransport) {
-	all := troubledTransport{mu: &sync.Mutex{}, isDeaf: new(bool), hangs: new(chan struct{}), open: &[]io.Closer{}}
-	config := rest.CopyConfig(s.sandbox.Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		transport := all
-		transport.next = next
-		return transport
-	})
-	return config, all
+func (s *stage) troubled() (*rest.Config, *troubledTransport) {
+	transport := &troubledTransport{}
+	return sandboxtest.Tap(s.sandbox.Config, transport.tap), transport
 }
 
 // deafen cuts the watches, or lets them be made again.
-func (t troubledTransport) deafen(isDeaf bool) {
+func (t *troubledTransport) deafen(isDeaf bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	*t.isDeaf = isDeaf
-	for _, closer := range *t.open {
+	t.isDeaf = isDeaf
+	for _, closer := range t.open {
 		_ = closer.Close()
 	}
-	*t.open = nil
+	t.open = nil
 }
 
 // hang has reads of the record never end, until what it returns is called.
-func (t troubledTransport) hang() (end func()) {
+func (t *troubledTransport) hang() (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	until := make(chan struct{})
-	*t.hangs = until
+	t.hangs = until
 	return sync.OnceFunc(func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		*t.hangs = nil
+		t.hangs = nil
 		close(until)
 	})
 }
 
-func (t troubledTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+func (t *troubledTransport) tap(request *http.Request, send http.RoundTripper) (*http.Response, error) {
 	isOwnWatch := request.URL.Query().Get("watch") == "true" && strings.HasSuffix(request.URL.Path, "/clusterversions")
 	t.mu.Lock()
-	isCut, hangs := isOwnWatch && *t.isDeaf, *t.hangs
+	isCut, hangs := isOwnWatch && t.isDeaf, t.hangs
 	t.mu.Unlock()
 	if isCut {
 		return nil, errors.New("cut")
@@ -78,11 +70,11 @@ func (t troubledTransport) RoundTrip(request *http.Request) (*http.Response, err
 	if hangs != nil && request.Method == http.MethodGet && strings.HasSuffix(request.URL.Path, "/configmaps/runlevel-release-default") {
 		<-hangs
 	}
-	answer, err := t.next.RoundTrip(request)
+	answer, err := send.RoundTrip(request)
 	if err == nil && isOwnWatch {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		*t.open = append(*t.open, answer.Body)
+		t.open = append(t.open, answer.Body)
 	}
 	return answer, err
 }

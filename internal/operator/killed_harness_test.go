@@ -10,15 +10,14 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/operator"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // A life is the connection of one operator, until a write kills it. What it is killed by reaches the API server, and the
 // answer is lost.
 type life struct {
-	next    http.RoundTripper
 	kill    context.CancelFunc
 	isDead  *atomic.Bool
 	isFatal func(*http.Request) bool
@@ -27,12 +26,12 @@ type life struct {
 
 var errKilled = errors.New("the process was killed")
 
-// RoundTrip sends a request.
-func (l life) RoundTrip(request *http.Request) (*http.Response, error) {
+// tap sends a request.
+func (l life) tap(request *http.Request, send http.RoundTripper) (*http.Response, error) {
 	if l.isDead.Load() {
 		return nil, errKilled
 	}
-	response, err := l.next.RoundTrip(request)
+	response, err := send.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +61,7 @@ func (s *stage) live(ctx context.Context, isFatal func(*http.Request) bool, skew
 	for ctx.Err() == nil {
 		alive, kill := context.WithCancel(ctx)
 		isDead, ahead := &atomic.Bool{}, skew()
-		config := rest.CopyConfig(s.sandbox.Config)
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return life{next, kill, isDead, isFatal, ahead} })
-		err := operator.Run(alive, config, s.options)
+		err := operator.Run(alive, sandboxtest.Tap(s.sandbox.Config, life{kill, isDead, isFatal, ahead}.tap), s.options)
 		kill()
 		if isDead.Load() { // an administrator who knows that may break the lock, which otherwise has to run out
 			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "runlevel-release-default"}}

@@ -12,38 +12,28 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/operator"
 	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A cable sends requests while it is not cut.
-type cable struct {
-	next  http.RoundTripper
-	isCut *atomic.Bool
-}
-
-// RoundTrip sends a request.
-func (c cable) RoundTrip(request *http.Request) (*http.Response, error) {
-	if c.isCut.Load() {
-		return nil, &url.Error{Op: request.Method, URL: request.URL.String(), Err: syscall.ECONNREFUSED}
-	}
-	return c.next.RoundTrip(request)
-}
-
-// startCuttable starts an operator whose lock is short, and returns its end and a cable that can be cut.
+// startCuttable starts an operator whose lock is short, and returns its end and a switch that cuts its connection.
 func (s *stage) startCuttable(files string) (ended chan error, isCut *atomic.Bool) {
 	s.t.Helper()
 	s.prepare("1.0.0", files)
 	s.options.LockDuration = shortLock
 	isCut, ended = &atomic.Bool{}, make(chan error, 1)
-	config := rest.CopyConfig(s.sandbox.Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return cable{next, isCut} })
+	config := sandboxtest.Before(s.sandbox.Config, func(request *http.Request) error {
+		if isCut.Load() {
+			return &url.Error{Op: request.Method, URL: request.URL.String(), Err: syscall.ECONNREFUSED}
+		}
+		return nil
+	})
 	go func() { ended <- operator.Run(s.t.Context(), config, s.options) }()
 	return ended, isCut
 }

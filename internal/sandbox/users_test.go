@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 func TestRBACRefusesAWeakServiceAccount(t *testing.T) {
@@ -43,25 +44,18 @@ func TestOrdinaryUserMayDoAllButIsThrottled(t *testing.T) {
 func priorityOf(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	var level string
-	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			response, err := next.RoundTrip(request)
-			if err == nil {
-				level = response.Header.Get("X-Kubernetes-PF-PriorityLevel-UID")
-			}
-			return response, err
-		})
+	config = sandboxtest.Tap(config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+		response, err := send.RoundTrip(request)
+		if err == nil {
+			level = response.Header.Get("X-Kubernetes-PF-PriorityLevel-UID")
+		}
+		return response, err
 	})
 	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return level
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 func TestKubeconfigHasBothUsers(t *testing.T) {
 	for _, name := range []string{sandbox.AdminUser, sandbox.OrdinaryUser} {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -134,9 +133,7 @@ func (e *estate) load(b *testing.B) *payload.Payload {
 func (e *estate) connect(b *testing.B) (*cluster.Cluster, *atomic.Int64) {
 	b.Helper()
 	sent := new(atomic.Int64)
-	return connectAs(b, e.name, func(config *rest.Config) {
-		hook(func(*http.Request) error { sent.Add(1); return nil }).wrap(config)
-	}), sent
+	return connectAs(b, e.name, func(*http.Request) error { sent.Add(1); return nil }), sent
 }
 
 // roll applies it as a process of ours does, and says how many requests that takes.

@@ -14,10 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -83,33 +83,19 @@ func TestObjectsAsLargeAsTheServerTakesThem(t *testing.T) {
 	}
 }
 
-// clockOff moves the time that the server says, as if this machine's clock were wrong.
-func clockOff(by time.Duration) func(*rest.Config) {
-	return func(config *rest.Config) {
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(request *http.Request) (*http.Response, error) {
-				answer, err := next.RoundTrip(request)
-				if err == nil {
-					answer.Header.Set("Date", time.Now().Add(by).UTC().Format(http.TimeFormat))
-				}
-				return answer, err
-			})
-		})
-	}
-}
-
 func TestTheClockIsAnHourOff(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			release := "clock-" + name
 			prepare(t, release)
 			var writes atomic.Int64
-			c := connectAs(t, release, hook(func(request *http.Request) error {
+			config := sandboxtest.Before(configOf(t, release), func(request *http.Request) error {
 				if isWrite(request) && writes.Add(1) == 5 {
 					return fmt.Errorf("cut off: %w", syscall.ECONNRESET)
 				}
 				return nil
-			}).wrap, clockOff(off))
+			})
+			c := sandboxtest.Connect(t, sandboxtest.ShiftClock(config, off))
 			retried := 0
 			o := options()
 			o.Apply.OnEvent = func(event apply.Event) {
@@ -239,7 +225,7 @@ func TestThousandsOfObjects(t *testing.T) {
 		count = 5000
 	}
 	sent := &traffic{}
-	release, c := load(t, name, "1.0.0", configMaps(count)), connectAs(t, name, hook(sent.note).wrap)
+	release, c := load(t, name, "1.0.0", configMaps(count)), connectAs(t, name, sent.note)
 	versions := map[graph.Mode]map[string]string{} // of the objects after each run, by name
 	for _, run := range []struct {
 		mode graph.Mode

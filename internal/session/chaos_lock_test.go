@@ -54,7 +54,7 @@ func (s *stopper) look(request *http.Request) error {
 // begin starts an apply that is kept in the middle.
 func (s *stopper) begin(t *testing.T, name, text string) <-chan *session.Outcome {
 	t.Helper()
-	c, release := connectAs(t, name, hook(s.look).wrap), load(t, name, "1.0.0", text)
+	c, release := connectAs(t, name, s.look), load(t, name, "1.0.0", text)
 	o := options()
 	o.Lock = lock.Options{Holder: "first", Duration: 10 * time.Second}
 	ended := make(chan *session.Outcome, 1)

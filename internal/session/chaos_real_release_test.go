@@ -19,6 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -46,7 +47,7 @@ func TestARealReleaseTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent := &traffic{}
-	c := connectAs(t, "whole", hook(sent.note).wrap)
+	c := connectAs(t, "whole", sent.note)
 	standIn(t, c, release)
 	labelNodes(t, c)
 	o := options()
@@ -104,7 +105,7 @@ func TestARealReleaseTwice(t *testing.T) {
 // without a label of ours, and fields that the cluster did not know and that were left out,
 // it may know by now. One definition has a field, anyOf[1].optional, that no definition has,
 // and that servers drop without a word: as if admission had taken it away.
-func mustAskForLittle(t *testing.T, release *payload.Payload, outcome *session.Outcome, sent []asked) {
+func mustAskForLittle(t *testing.T, release *payload.Payload, outcome *session.Outcome, sent []sandboxtest.Request) {
 	t.Helper()
 	leftOut := map[string]bool{}
 	for _, warning := range outcome.Report.Warnings {
@@ -123,10 +124,10 @@ func mustAskForLittle(t *testing.T, release *payload.Payload, outcome *session.O
 		}
 	}
 	for _, item := range sent {
-		if item.verb != "list" && item.verb != "watch" && !item.isUpkeep() && verbs[item.namespace+"/"+item.name] != item.verb {
+		if item.Verb != "list" && item.Verb != "watch" && !isUpkeep(item) && verbs[item.Namespace+"/"+item.Name] != item.Verb {
 			t.Errorf("the %s asks for a single object: %s", outcome.Mode, item)
 		}
-		if item.isUpkeep() && item.resource == "configmaps" && item.verb != "get" {
+		if isUpkeep(item) && item.Resource == "configmaps" && item.Verb != "get" {
 			t.Errorf("the %s writes the record: %s", outcome.Mode, item)
 		}
 	}

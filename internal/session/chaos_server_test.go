@@ -20,6 +20,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -41,7 +42,7 @@ spec:
 	s := test.Sandbox(t)
 	var writes atomic.Int64
 	var restarted sync.WaitGroup
-	c := connectAs(t, name, hook(func(request *http.Request) error {
+	c := connectAs(t, name, func(request *http.Request) error {
 		if isWrite(request) && writes.Add(1) == objects/2 {
 			if err := s.Kill(sandbox.APIServer); err != nil {
 				t.Error(err)
@@ -53,7 +54,7 @@ spec:
 			})
 		}
 		return nil
-	}).wrap)
+	})
 	o := options()
 	o.Lock.Duration = time.Minute
 	retried := 0
@@ -88,12 +89,12 @@ func TestAPIServerStaysAwayForLongerThanTheLock(t *testing.T) {
 	release := load(t, name, "1.0.0", configMaps(objects))
 	s := test.Sandbox(t)
 	var writes atomic.Int64
-	c := connectAs(t, name, hook(func(request *http.Request) error {
+	c := connectAs(t, name, func(request *http.Request) error {
 		if isWrite(request) && writes.Add(1) == objects/2 {
 			return s.Kill(sandbox.APIServer)
 		}
 		return nil
-	}).wrap)
+	})
 	o := options()
 	o.Lock.Duration = outageLock
 	outcome := session.Run(t.Context(), c, release, o)
@@ -171,14 +172,14 @@ func TestARightIsLostHalfWay(t *testing.T) {
 	_, text, _ := strings.Cut(configMaps(20), "metadata: {name: NS}}\n") // the namespace is there
 	release := load(t, namespace, "1.0.0", text)
 	var patches atomic.Int64
-	c := connectAs(t, "half-way", hook(func(request *http.Request) error {
+	config := configOf(t, "half-way")
+	config.Impersonate.UserName = "system:serviceaccount:" + namespace + ":applier"
+	c := sandboxtest.Connect(t, sandboxtest.Before(config, func(request *http.Request) error {
 		if request.Method == http.MethodPatch && patches.Add(1) == 10 {
 			revoke()
 		}
 		return nil
-	}).wrap, func(config *rest.Config) {
-		config.Impersonate.UserName = "system:serviceaccount:" + namespace + ":applier"
-	})
+	}))
 	o := options()
 	o.Namespace, o.Apply.Workers = namespace, 1
 	o.Apply.OnEvent = func(event apply.Event) {

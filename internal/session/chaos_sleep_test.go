@@ -115,7 +115,7 @@ type taker struct {
 func takers() []taker {
 	begin := func(t *testing.T, release string, o session.Options, passes int64) *stopper {
 		s := newStopper(passes)
-		c, newer := connectAs(t, release+"-taker", hook(s.look).wrap), load(t, release, "1.1.1", versioned("1.1.1", sleeperParts))
+		c, newer := connectAs(t, release+"-taker", s.look), load(t, release, "1.1.1", versioned("1.1.1", sleeperParts))
 		ended := make(chan *session.Outcome, 1)
 		go func() { ended <- session.Run(t.Context(), c, newer, o) }()
 		select {

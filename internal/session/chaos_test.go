@@ -65,19 +65,22 @@ const (
 	records = "chaos-records"
 )
 
-// connectAs makes a connection that the audit log knows by a name.
-func connectAs(t testing.TB, name string, change ...func(*rest.Config)) *cluster.Cluster {
+// connectAs makes a connection that the audit log knows by a name, and calls functions before each of its requests.
+func connectAs(t testing.TB, name string, before ...func(*http.Request) error) *cluster.Cluster {
+	t.Helper()
+	config := configOf(t, name)
+	for _, hook := range before {
+		config = sandboxtest.Before(config, hook)
+	}
+	return sandboxtest.Connect(t, config)
+}
+
+// configOf returns the client configuration of a connection that the audit log knows by a name.
+func configOf(t testing.TB, name string) *rest.Config {
 	t.Helper()
 	config := rest.CopyConfig(test.Sandbox(t).Config)
 	config.UserAgent = name
-	for _, fn := range change {
-		fn(config)
-	}
-	c, err := cluster.Connect(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return config
 }
 
 // load reads a version of a release.
@@ -225,24 +228,6 @@ func readAudit(path string) error {
 	}
 	return nil
 }
-
-// A hook looks at requests before they are sent. An error is what becomes of a request.
-type hook func(*http.Request) error
-
-func (h hook) wrap(config *rest.Config) {
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if err := h(request); err != nil {
-				return nil, err
-			}
-			return next.RoundTrip(request)
-		})
-	})
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // configMaps is a release of many ConfigMaps in a namespace of its own.
 func configMaps(count int) string {

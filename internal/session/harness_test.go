@@ -36,31 +36,13 @@ func newRelease(t *testing.T) release {
 
 // through sends its requests through a function.
 func (r release) through(before func(*http.Request) error) release {
-	r.config = rest.CopyConfig(r.config)
-	r.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return wire{next, before} })
+	r.config = sandboxtest.Before(r.config, before)
 	return r
-}
-
-// A wire does something before each request.
-type wire struct {
-	next   http.RoundTripper
-	before func(*http.Request) error
-}
-
-func (w wire) RoundTrip(request *http.Request) (*http.Response, error) {
-	if err := w.before(request); err != nil {
-		return nil, err
-	}
-	return w.next.RoundTrip(request)
 }
 
 func (r release) connect() *cluster.Cluster {
 	r.Helper()
-	c, err := cluster.Connect(r.config)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return c
+	return sandboxtest.Connect(r, r.config)
 }
 
 // load reads a version of it, of files in txtar.

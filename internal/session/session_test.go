@@ -47,13 +47,9 @@ const oneSetting = `
 `
 
 // hold begins a session, which is released at the end of the test.
-func hold(t *testing.T, name string, options lock.Options, change ...hook) *session.Session {
+func hold(t *testing.T, name string, options lock.Options, before ...func(*http.Request) error) *session.Session {
 	t.Helper()
-	c := connectAs(t, name)
-	for _, item := range change {
-		c = connectAs(t, name, item.wrap)
-	}
-	s, err := session.Hold(t.Context(), c, name, records, options)
+	s, err := session.Hold(t.Context(), connectAs(t, name, before...), name, records, options)
 	if err != nil {
 		t.Fatal(err)
 	}

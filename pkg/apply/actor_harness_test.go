@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
@@ -156,26 +156,10 @@ func (a applied) told(namespace string, of ...apply.EventType) string {
 	return text.String()
 }
 
-// A detour is a round tripper that may answer by itself.
-type detour struct {
-	next http.RoundTripper
-	by   func(next http.RoundTripper, request *http.Request) (*http.Response, error)
-}
-
-func (d detour) RoundTrip(request *http.Request) (*http.Response, error) {
-	return d.by(d.next, request)
-}
-
 // connectBy makes a connection whose requests go to a handler, which may pass them on.
-func connectBy(t testing.TB, by func(http.RoundTripper, *http.Request) (*http.Response, error)) *cluster.Cluster {
+func connectBy(t testing.TB, tap func(request *http.Request, send http.RoundTripper) (*http.Response, error)) *cluster.Cluster {
 	t.Helper()
-	config := rest.CopyConfig(test.Sandbox(t).Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return detour{next, by} })
-	c, err := cluster.Connect(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return sandboxtest.Connect(t, sandboxtest.Tap(test.Sandbox(t).Config, tap))
 }
 
 // answered is the answer of a server that does not do what it is asked for.

@@ -151,13 +151,13 @@ func TestAdoptionIsToldThoughTheApplyFailsAtFirst(t *testing.T) {
 	namespace, a := test.Namespace(t), act(t, "helm")
 	a.create(strings.ReplaceAll(ofTheTool, "NS", namespace))
 	failed := false
-	c := connectBy(t, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+	c := connectBy(t, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
 		isOurs := strings.HasSuffix(request.URL.Path, "/configmaps/settings") && request.Method == http.MethodPatch
 		if isOurs && !failed && request.Header.Get("Content-Type") == string(types.ApplyPatchType) && a.owners("ConfigMap", namespace+"/settings", "f:data", "f:old") == "runlevel" {
 			failed = true
 			return answered(request, apierrors.NewServiceUnavailable("a moment")), nil
 		}
-		return next.RoundTrip(request)
+		return send.RoundTrip(request)
 	})
 	did := runOn(t, t.Context(), c, load(t, namespace, namespace, settings), apply.Options{Mode: graph.Install})
 	if did.Err != nil || !failed {

@@ -299,10 +299,10 @@ func TestAnObjectThatCannotBeReadIsNotTakenForGone(t *testing.T) {
 				g.bring(nil)
 				run(t, t.Context(), g.release, apply.Options{Mode: graph.Install})
 				var reads atomic.Int32
-				c := connectBy(t, func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+				c := connectBy(t, func(r *http.Request, send http.RoundTripper) (*http.Response, error) {
 					switch {
 					case r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/configmaps/old") || reads.Add(1) > 1:
-						return next.RoundTrip(r)
+						return send.RoundTrip(r)
 					case failure == nil:
 						return nil, syscall.ECONNREFUSED
 					default:
@@ -322,11 +322,11 @@ func TestAnObjectThatMayNotBeReadFailsTheUpdate(t *testing.T) {
 	t.Parallel()
 	g := newTombstoned(t)
 	uid := g.bring(nil).UID
-	c := connectBy(t, func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	c := connectBy(t, func(r *http.Request, send http.RoundTripper) (*http.Response, error) {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/configmaps/old") {
 			return answered(r, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "old", errors.New("no role allows it"))), nil
 		}
-		return next.RoundTrip(r)
+		return send.RoundTrip(r)
 	})
 	did := runOn(t, t.Context(), c, g.release, apply.Options{Mode: graph.Update})
 	if did.Err == nil || did.Changes[0].Err == nil || did.Changes[0].Err.Reason != object.ResourceForbidden || len(did.record.Tombstones) != 1 {

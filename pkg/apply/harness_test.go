@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/record"
@@ -32,36 +30,13 @@ const patience = 5 * time.Minute
 // connect makes a connection to the control plane.
 func connect(t testing.TB) *cluster.Cluster {
 	t.Helper()
-	c, err := cluster.Connect(test.Sandbox(t).Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// A wire is a connection's round tripper that does something before each request.
-type wire struct {
-	next   http.RoundTripper
-	before func(*http.Request) error
-}
-
-func (w wire) RoundTrip(request *http.Request) (*http.Response, error) {
-	if err := w.before(request); err != nil {
-		return nil, err
-	}
-	return w.next.RoundTrip(request)
+	return test.Connect(t)
 }
 
 // connectThrough makes a connection that does something before each request.
 func connectThrough(t testing.TB, before func(*http.Request) error) *cluster.Cluster {
 	t.Helper()
-	config := rest.CopyConfig(test.Sandbox(t).Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return wire{next, before} })
-	c, err := cluster.Connect(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return sandboxtest.Connect(t, sandboxtest.Before(test.Sandbox(t).Config, before))
 }
 
 // load reads a payload of files in txtar, in which NS stands for a namespace.

@@ -54,20 +54,15 @@ func TestServerThatHasNotReadItsRoles(t *testing.T) {
 	own, err := sandbox.Start(t.Context(), sandbox.Options{Nodes: sandbox.NoNodes})
 	must(t, err)
 	t.Cleanup(func() { must(t, own.Stop()) })
-	config := asDeployer(t, own.Config)
 	var writes atomic.Int64
 	var resumed sync.WaitGroup
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return wire{next, func(r *http.Request) error {
-			if r.Method == http.MethodPatch && writes.Add(1) == 5 {
-				must(t, own.Kill(sandbox.APIServer))
-				resumed.Go(func() { must(t, own.Resume(context.Background(), sandbox.APIServer)) })
-			}
-			return nil
-		}}
-	})
-	c, err := cluster.Connect(config)
-	must(t, err)
+	c := sandboxtest.Connect(t, sandboxtest.Before(asDeployer(t, own.Config), func(r *http.Request) error {
+		if r.Method == http.MethodPatch && writes.Add(1) == 5 {
+			must(t, own.Kill(sandbox.APIServer))
+			resumed.Go(func() { must(t, own.Resume(context.Background(), sandbox.APIServer)) })
+		}
+		return nil
+	}))
 	var files strings.Builder
 	for i := range 60 {
 		fmt.Fprintf(&files, "-- 0000_10_n%d_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: n%d, namespace: NS}}\n", i, i)

@@ -114,21 +114,17 @@ func TestAPreviewCanNotAskAWebhookWithoutDryRun(t *testing.T) {
 // answering connects to a server that refuses some requests: those for which it says why.
 func answering(t *testing.T, refuse func(*http.Request) (code int, why string)) *rest.Config {
 	t.Helper()
-	config := rest.CopyConfig(test.Sandbox(t).Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return tripper(func(request *http.Request) (*http.Response, error) {
-			code, why := refuse(request)
-			if why == "" {
-				return next.RoundTrip(request)
-			}
-			message, reason, _ := strings.Cut(why, ": ")
-			body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`, reason, code, message)
-			return &http.Response{
-				StatusCode: code, Request: request, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
-			}, nil
-		})
+	return sandboxtest.Tap(test.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+		code, why := refuse(request)
+		if why == "" {
+			return send.RoundTrip(request)
+		}
+		message, reason, _ := strings.Cut(why, ": ")
+		body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`, reason, code, message)
+		return &http.Response{
+			StatusCode: code, Request: request, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
+		}, nil
 	})
-	return config
 }
 
 // deny has a policy deny all ConfigMaps of a namespace.
@@ -261,15 +257,12 @@ func TestAPreviewEndsWithTheServer(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	var asked atomic.Int32
-	config := rest.CopyConfig(test.Sandbox(t).Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return tripper(func(request *http.Request) (*http.Response, error) {
-			if request.Method != http.MethodPatch {
-				return next.RoundTrip(request)
-			}
-			asked.Add(1)
-			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-		})
+	config := sandboxtest.Before(test.Sandbox(t).Config, func(request *http.Request) error {
+		if request.Method != http.MethodPatch {
+			return nil
+		}
+		asked.Add(1)
+		return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	})
 	saw := preview(t, t.Context(), config, load(t, namespace, namespace, manyFiles(20)), apply.Options{Workers: 1})
 	text := saw.previewed(namespace)
@@ -317,11 +310,6 @@ func TestAPreviewEndsWhenItsTimeIsUp(t *testing.T) {
 		t.Error(saw.Err, got)
 	}
 }
-
-// A tripper answers requests.
-type tripper func(*http.Request) (*http.Response, error)
-
-func (t tripper) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
 
 // A tombstone's object becomes what a run makes of it.
 func TestAPreviewForeseesWhatBecomesOfATombstone(t *testing.T) {

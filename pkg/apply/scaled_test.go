@@ -332,11 +332,11 @@ func TestNobodyMayListAutoscalers(t *testing.T) {
 	t.Parallel()
 	web, namespace := scaledKinds["Deployment"], test.Namespace(t)
 	key := namespace + "/web"
-	c := connectBy(t, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+	c := connectBy(t, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
 		if strings.HasSuffix(request.URL.Path, "/horizontalpodautoscalers") {
 			return answered(request, apierrors.NewForbidden(schema.GroupResource{Group: "autoscaling", Resource: "horizontalpodautoscalers"}, "", errors.New("no"))), nil
 		}
-		return next.RoundTrip(request)
+		return send.RoundTrip(request)
 	})
 	files := scaledFiles(web.manifest, "3") + "-- 0000_10_web_30_other.yaml --" +
 		strings.NewReplacer("name: web, namespace", "name: other, namespace", "REPLICAS", "replicas: 2,").Replace(web.manifest)
@@ -361,11 +361,11 @@ func TestNobodyMayListAutoscalers(t *testing.T) {
 func TestNobodyMayAskForKinds(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
-	c := connectBy(t, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+	c := connectBy(t, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
 		if strings.HasPrefix(request.URL.Path, "/apis") {
 			return answered(request, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))), nil
 		}
-		return next.RoundTrip(request)
+		return send.RoundTrip(request)
 	})
 	release := load(t, namespace, namespace, scaledFiles(scaledKinds["Deployment"].manifest, "3", onDeployment))
 	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Install, Timeout: time.Second})

@@ -3,7 +3,6 @@ package apply_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -11,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -144,10 +143,7 @@ func TestWaitsAreDatedByTheServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
-			config := rest.CopyConfig(test.Sandbox(t).Config)
-			config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dated{next, wrong} })
-			c, err := cluster.Connect(config)
-			must(t, err)
+			c := sandboxtest.Connect(t, sandboxtest.ShiftClock(test.Sandbox(t).Config, wrong))
 			did := runOn(t, t.Context(), c, load(t, namespace, namespace, last), apply.Options{Timeout: 2 * time.Second, ReportWaits: quickly})
 			told := 0
 			for _, event := range did.events {
@@ -197,18 +193,4 @@ func TestAWaitHasOneAge(t *testing.T) {
 	if len(moments) == 0 {
 		t.Error("it waited for nothing")
 	}
-}
-
-// A dated server has a clock of its own.
-type dated struct {
-	next  http.RoundTripper
-	wrong time.Duration
-}
-
-func (d dated) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := d.next.RoundTrip(request)
-	if err == nil {
-		response.Header.Set("Date", time.Now().Add(d.wrong).UTC().Format(http.TimeFormat))
-	}
-	return response, err
 }

@@ -52,28 +52,18 @@ func gather(t *testing.T, c *cluster.Cluster, input precondition.GatherInput) *p
 	return facts
 }
 
-// counted counts the requests of a client that create something, by its resource.
-type counted struct {
-	next http.RoundTripper
-	mu   *sync.Mutex
-	seen map[string]int
-}
-
-func (c counted) RoundTrip(request *http.Request) (*http.Response, error) {
-	c.mu.Lock()
-	if request.Method == http.MethodPost {
-		c.seen[request.URL.Path[strings.LastIndex(request.URL.Path, "/")+1:]]++
-	}
-	c.mu.Unlock()
-	return c.next.RoundTrip(request)
-}
-
-// counting is a configuration whose requests are counted.
+// counting is a configuration whose requests that create something are counted by its resource.
 func counting(config *rest.Config) (*rest.Config, map[string]int) {
-	config = rest.CopyConfig(config)
-	seen, mu := map[string]int{}, new(sync.Mutex)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{next, mu, seen} })
-	return config, seen
+	var mu sync.Mutex
+	seen := map[string]int{}
+	return sandboxtest.Before(config, func(request *http.Request) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if request.Method == http.MethodPost {
+			seen[request.URL.Path[strings.LastIndex(request.URL.Path, "/")+1:]]++
+		}
+		return nil
+	}), seen
 }
 
 // account makes a service account that has some rights in a namespace, and is its

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record"
@@ -225,19 +224,13 @@ func TestRightsToAwait(t *testing.T) {
 	}
 }
 
-// broken answers nothing about rights.
-type broken struct{ next http.RoundTripper }
-
-func (b broken) RoundTrip(request *http.Request) (*http.Response, error) {
-	if !strings.Contains(request.URL.Path, "selfsubjectaccessreviews") {
-		return b.next.RoundTrip(request)
-	}
-	return &http.Response{StatusCode: http.StatusBadRequest, Header: http.Header{}, Request: request, Body: io.NopCloser(bytes.NewBufferString("not today"))}, nil
-}
-
 func TestRightsThatCannotBeAskedFor(t *testing.T) {
-	config := rest.CopyConfig(testbed.Sandbox(t).Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return broken{next} })
+	config := sandboxtest.Tap(testbed.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+		if !strings.Contains(request.URL.Path, "selfsubjectaccessreviews") {
+			return send.RoundTrip(request)
+		}
+		return &http.Response{StatusCode: http.StatusBadRequest, Header: http.Header{}, Request: request, Body: io.NopCloser(bytes.NewBufferString("not today"))}, nil
+	})
 	namespace := testbed.Namespace(t)
 	got := rights(gather(t, sandboxtest.Connect(t, config), precondition.GatherInput{Payload: in(t, namespace, everything)}), namespace)
 	if !strings.HasPrefix(got, "Warns MissingRights: it is not known whether this account has the rights that are needed: ") || strings.Contains(got, "\n") {

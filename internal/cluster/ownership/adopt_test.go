@@ -203,14 +203,11 @@ func TestStatusIsNobodysToTake(t *testing.T) {
 // An entry need not say which fields it is of, nor when it was written.
 func TestEntryThatSaysLittle(t *testing.T) {
 	var sent []byte
-	c, err := cluster.Connect(&rest.Config{Host: "http://cluster.example", Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
+	c := sandboxtest.Connect(t, &rest.Config{Host: "http://cluster.example", Transport: sandboxtest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 		sent, _ = io.ReadAll(request.Body)
 		body := `{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata"}`
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: request}, nil
 	})})
-	if err != nil {
-		t.Fatal(err)
-	}
 	in := cluster.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: "ConfigMap", Namespaced: true}
 	entry := metav1.ManagedFieldsEntry{Manager: "helm", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1"}
 	applied := entry

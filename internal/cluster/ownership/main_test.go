@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/yaml"
@@ -42,34 +41,18 @@ type bed struct {
 
 func newBed(t *testing.T) bed {
 	t.Helper()
-	c, err := cluster.Connect(test.Sandbox(t).Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bed{t, c, test.Namespace(t)}
+	return bed{t, test.Connect(t), test.Namespace(t)}
 }
 
 // through is the bed with a connection whose requests are looked at before they go out.
 func (b bed) through(before func(method string)) bed {
 	b.Helper()
-	config := rest.CopyConfig(test.Sandbox(b).Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			before(request.Method)
-			return next.RoundTrip(request)
-		})
-	})
-	c, err := cluster.Connect(config)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cluster = c
+	b.Cluster = sandboxtest.Connect(b, sandboxtest.Before(test.Sandbox(b).Config, func(request *http.Request) error {
+		before(request.Method)
+		return nil
+	}))
 	return b
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // parse reads an object of YAML, in which NS is the namespace.
 func (b bed) parse(text string) *unstructured.Unstructured {

@@ -219,18 +219,10 @@ func TestWhatCanNotBeAskedIsUnknown(t *testing.T) {
 // answering is a way to the server on which a handler answers for ConfigMaps.
 func answering(t *testing.T, status int, body string) *rest.Config {
 	t.Helper()
-	config := rest.CopyConfig(testbed.Sandbox(t).Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if !strings.Contains(request.URL.Path, "/configmaps/") {
-				return next.RoundTrip(request)
-			}
-			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Request: request, Header: http.Header{"Content-Type": {"application/json"}}}, nil
-		})
+	return sandboxtest.Tap(testbed.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+		if !strings.Contains(request.URL.Path, "/configmaps/") {
+			return send.RoundTrip(request)
+		}
+		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Request: request, Header: http.Header{"Content-Type": {"application/json"}}}, nil
 	})
-	return config
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }

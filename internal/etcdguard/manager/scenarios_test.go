@@ -32,12 +32,12 @@ func (s *scene) startGuard(t *testing.T) {
 	options.Listen = s.Address(200) + ":8080"
 	var isUp atomic.Bool
 	var refused atomic.Int32
-	config := sandboxtest.Tap(s.api, func(r *http.Request, send http.RoundTripper) (*http.Response, error) {
+	config := sandboxtest.Before(s.api, func(*http.Request) error {
 		if !isUp.Load() {
 			refused.Add(1)
-			return nil, errors.New("the API server starts")
+			return errors.New("the API server starts")
 		}
-		return send.RoundTrip(r)
+		return nil
 	})
 	s.run(t, func(ctx context.Context) error { return manager.Run(ctx, config, options) })
 	s.eventually("the guard asks for the API server", func(context.Context) error {

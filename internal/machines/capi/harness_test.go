@@ -23,6 +23,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // No garbage is collected, and no volume detached: what goes is to go because the controller deletes it.
@@ -86,8 +87,7 @@ func (s *scene) start() (stop func()) {
 	s.Helper()
 	config := rest.CopyConfig(stage.Sandbox(s).Config)
 	config.Impersonate.UserName = s.user
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return gate{s, next} })
-	return stage.ManageIn(s, s.Namespace, config, func(mgr ctrl.Manager) error {
+	return stage.ManageIn(s, s.Namespace, sandboxtest.Tap(config, s.tap), func(mgr ctrl.Manager) error {
 		return capi.SetupWithManager(s.Context(), mgr, capi.ClusterAPIOptions{
 			Concurrency: s.workers,
 			LongestWait: 300 * time.Millisecond,
@@ -96,21 +96,16 @@ func (s *scene) start() (stop func()) {
 	})
 }
 
-// gate is the controller's way to the API server.
-type gate struct {
-	s    *scene
-	next http.RoundTripper
-}
-
-func (g gate) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method == http.MethodDelete && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") && g.s.keepsNodes.Load() {
+// tap is the controller's way to the API server.
+func (s *scene) tap(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+	if request.Method == http.MethodDelete && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") && s.keepsNodes.Load() {
 		return nil, errors.New("no Node is deleted")
 	}
-	if request.Method == http.MethodPatch && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") && g.s.overtakes.Add(-1) >= 0 {
+	if request.Method == http.MethodPatch && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") && s.overtakes.Add(-1) >= 0 {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: path.Base(request.URL.Path)}}
-		g.s.MustPatch(node, `{"metadata": {"annotations": {"overtakes": "%d"}}}`, g.s.overtakes.Load())
+		s.MustPatch(node, `{"metadata": {"annotations": {"overtakes": "%d"}}}`, s.overtakes.Load())
 	}
-	return g.s.writes.pass(request, g.next)
+	return s.writes.tap(request, send)
 }
 
 func (s *scene) ref(kind, name string) clusterv1.ContractVersionedObjectReference {

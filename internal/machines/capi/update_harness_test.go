@@ -164,8 +164,8 @@ func (w *writeCut) hasFailed() bool {
 	return w.isFailed
 }
 
-// pass sends a request on, unless the connection has failed.
-func (w *writeCut) pass(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+// tap sends a request on, unless the connection has failed.
+func (w *writeCut) tap(request *http.Request, send http.RoundTripper) (*http.Response, error) {
 	isWrite := request.Method != http.MethodGet && !strings.HasSuffix(request.URL.Path, "/events")
 	w.mu.Lock()
 	if w.isFailed {
@@ -182,7 +182,7 @@ func (w *writeCut) pass(request *http.Request, next http.RoundTripper) (*http.Re
 	if isLast && !isLate {
 		return nil, errCut
 	}
-	response, err := next.RoundTrip(request)
+	response, err := send.RoundTrip(request)
 	if isLast && err == nil {
 		_ = response.Body.Close()
 		return nil, errCut

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // A WatchGate holds back the events of the watches of a resource while it is closed, so that caches lag.
@@ -39,23 +41,15 @@ func (g *WatchGate) set(isClosed bool) {
 
 // Config returns a client configuration whose watches of the resource go through the gate.
 func (g *WatchGate) Config(reach *rest.Config) *rest.Config {
-	gated := rest.CopyConfig(reach)
-	gated.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(request *http.Request) (*http.Response, error) {
-			response, err := next.RoundTrip(request)
-			isWatch := request.URL.Query().Get("watch") != ""
-			if err == nil && isWatch && strings.HasSuffix(request.URL.Path, "/"+g.resource) {
-				response.Body = &gatedBody{ReadCloser: response.Body, gate: g}
-			}
-			return response, err
-		})
+	return sandboxtest.Tap(reach, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+		response, err := send.RoundTrip(request)
+		isWatch := request.URL.Query().Get("watch") != ""
+		if err == nil && isWatch && strings.HasSuffix(request.URL.Path, "/"+g.resource) {
+			response.Body = &gatedBody{ReadCloser: response.Body, gate: g}
+		}
+		return response, err
 	})
-	return gated
 }
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 type gatedBody struct {
 	io.ReadCloser

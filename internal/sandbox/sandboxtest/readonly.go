@@ -14,28 +14,19 @@ import (
 // ReadOnly returns a configuration for reading: any other request fails the
 // test, except dry runs and reviews of access and of tokens.
 func ReadOnly(t testing.TB, config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return reader{t, next} })
-	return config
-}
-
-type reader struct {
-	t    testing.TB
-	next http.RoundTripper
-}
-
-func (r reader) RoundTrip(request *http.Request) (*http.Response, error) {
-	isQuestion := request.Method == http.MethodGet || strings.HasPrefix(request.URL.Path, "/apis/auth") // access and self-subject reviews
-	if !isQuestion && request.URL.Query().Get("dryRun") != metav1.DryRunAll {
-		body, err := io.ReadAll(request.Body) // where deletes have their dryRun
-		if err != nil {
-			return nil, err
+	return Tap(config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+		isQuestion := request.Method == http.MethodGet || strings.HasPrefix(request.URL.Path, "/apis/auth") // access and self-subject reviews
+		if !isQuestion && request.URL.Query().Get("dryRun") != metav1.DryRunAll {
+			body, err := io.ReadAll(request.Body) // where deletes have their dryRun
+			if err != nil {
+				return nil, err
+			}
+			if request.Method != http.MethodDelete || !bytes.Contains(body, []byte(`"dryRun":["All"]`)) {
+				t.Errorf("unexpected write: %s %s", request.Method, request.URL)
+			}
+			request = request.Clone(request.Context())
+			request.Body = io.NopCloser(bytes.NewReader(body))
 		}
-		if request.Method != http.MethodDelete || !bytes.Contains(body, []byte(`"dryRun":["All"]`)) {
-			r.t.Errorf("unexpected write: %s %s", request.Method, request.URL)
-		}
-		request = request.Clone(request.Context())
-		request.Body = io.NopCloser(bytes.NewReader(body))
-	}
-	return r.next.RoundTrip(request)
+		return send.RoundTrip(request)
+	})
 }

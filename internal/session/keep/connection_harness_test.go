@@ -1,61 +1,54 @@
 package keep_test
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
-// A wire is a connection that counts what is asked for, and may be disturbed.
+// A wire is a connection that counts its requests, and may be disturbed.
 type wire struct {
-	mu      sync.Mutex
-	sent    []asked
-	before  func(*http.Request, asked) (*http.Response, error) // what it returns, if anything, becomes of the request
-	watches []*stream
-	stalled chan struct{} // what watches see comes when it is closed; nil if at once
+	mu       sync.Mutex
+	requests []sandboxtest.Request
+	before   func(*http.Request, sandboxtest.Request) (*http.Response, error) // what it returns, if anything, becomes of the request
+	watches  []*stream
+	stalled  chan struct{} // what watches see comes when it is closed; nil if at once
 }
 
-// An asked is one request.
-type asked struct{ verb, resource, namespace, name string }
+func isAny(sandboxtest.Request) bool     { return true }
+func isLook(r sandboxtest.Request) bool  { return r.Verb == "list" || r.Verb == "watch" }
+func isWrite(r sandboxtest.Request) bool { return !isLook(r) && r.Verb != "get" }
 
-func (a asked) String() string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s/%s", a.verb, a.resource, a.namespace, a.name))
-}
-
-func isAny(asked) bool        { return true }
-func isLook(item asked) bool  { return item.verb == "list" || item.verb == "watch" }
-func isWrite(item asked) bool { return !isLook(item) && item.verb != "get" }
-
-func is(verb, resource string) func(asked) bool {
-	return func(item asked) bool { return item.verb == verb && item.resource == resource }
+func is(verb, resource string) func(sandboxtest.Request) bool {
+	return func(r sandboxtest.Request) bool { return r.Verb == verb && r.Resource == resource }
 }
 
 // of are requests about an object.
-func of(resource, name string) func(asked) bool {
-	return func(item asked) bool { return item.resource == resource && item.name == name }
+func of(resource, name string) func(sandboxtest.Request) bool {
+	return func(r sandboxtest.Request) bool { return r.Resource == resource && r.Name == name }
 }
 
 // count counts requests.
-func (w *wire) count(wanted func(asked) bool) int { return len(w.all(wanted)) }
+func (w *wire) count(wanted func(sandboxtest.Request) bool) int { return len(w.all(wanted)) }
 
-func (w *wire) all(wanted func(asked) bool) []asked {
+func (w *wire) all(wanted func(sandboxtest.Request) bool) []sandboxtest.Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(w.sent), func(item asked) bool { return !wanted(item) })
+	return slices.DeleteFunc(slices.Clone(w.requests), func(r sandboxtest.Request) bool { return !wanted(r) })
 }
 
 // forget begins to count again.
 func (w *wire) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sent = nil
+	w.requests = nil
 }
 
 // disturb does something before each request from now on.
-func (w *wire) disturb(before func(*http.Request, asked) (*http.Response, error)) {
+func (w *wire) disturb(before func(*http.Request, sandboxtest.Request) (*http.Response, error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.before = before
@@ -86,35 +79,29 @@ func (w *wire) cut() {
 	}
 }
 
-func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		asked, isKnown := askedFor(request)
+func (w *wire) tap(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+	parsed, isForObjects := sandboxtest.ParseRequest(request)
+	w.mu.Lock()
+	before := w.before
+	if isForObjects {
+		w.requests = append(w.requests, parsed)
+	}
+	w.mu.Unlock()
+	if before != nil {
+		if answer, err := before(request, parsed); answer != nil || err != nil {
+			return answer, err
+		}
+	}
+	answer, err := send.RoundTrip(request)
+	if err == nil && parsed.Verb == "watch" && answer.StatusCode == http.StatusOK {
+		seen := &stream{ReadCloser: answer.Body, wire: w}
 		w.mu.Lock()
-		before := w.before
-		if isKnown {
-			w.sent = append(w.sent, asked)
-		}
+		w.watches = append(w.watches, seen)
 		w.mu.Unlock()
-		if before != nil {
-			if answer, err := before(request, asked); answer != nil || err != nil {
-				return answer, err
-			}
-		}
-		answer, err := next.RoundTrip(request)
-		if err == nil && asked.verb == "watch" && answer.StatusCode == http.StatusOK {
-			seen := &stream{ReadCloser: answer.Body, wire: w}
-			w.mu.Lock()
-			w.watches = append(w.watches, seen)
-			w.mu.Unlock()
-			answer.Body = seen
-		}
-		return answer, err
-	})
+		answer.Body = seen
+	}
+	return answer, err
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // A stream is what a watch sees.
 type stream struct {
@@ -146,33 +133,4 @@ func (s *stream) Close() error {
 	s.isEnded = true
 	s.mu.Unlock()
 	return s.ReadCloser.Close()
-}
-
-// askedFor reads a request as the server does.
-func askedFor(request *http.Request) (asked, bool) {
-	steps := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
-	switch {
-	case steps[0] == "api" && len(steps) > 2:
-		steps = steps[2:]
-	case steps[0] == "apis" && len(steps) > 3:
-		steps = steps[3:]
-	default:
-		return asked{}, false // which kinds there are
-	}
-	var item asked
-	if steps[0] == "namespaces" && len(steps) > 2 {
-		item.namespace, steps = steps[1], steps[2:]
-	}
-	item.resource = steps[0]
-	if len(steps) > 1 {
-		item.name = steps[1]
-	}
-	item.verb = strings.ToLower(request.Method)
-	if request.Method == http.MethodGet && item.name == "" {
-		item.verb = "list"
-		if request.URL.Query().Get("watch") != "" {
-			item.verb = "watch"
-		}
-	}
-	return item, true
 }

@@ -106,13 +106,9 @@ func connect(t *testing.T, config *rest.Config, over *wire) *cluster.Cluster {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "keeper"
 	if over != nil {
-		config.Wrap(over.wrap)
+		config = sandboxtest.Tap(config, over.tap)
 	}
-	c, err := cluster.Connect(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return sandboxtest.Connect(t, config)
 }
 
 // load reads a payload.

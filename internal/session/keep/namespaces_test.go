@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session/keep"
 )
 
@@ -37,8 +38,8 @@ func TestANamespaceThatCannotBeMendedHoldsUpNothing(t *testing.T) {
 func TestANamespaceThatCannotBeReadHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, home, every(time.Second))
-	s.keeping.disturb(func(request *http.Request, item asked) (*http.Response, error) {
-		if item.verb != "get" || item.resource != "namespaces" {
+	s.keeping.disturb(func(request *http.Request, parsed sandboxtest.Request) (*http.Response, error) {
+		if parsed.Verb != "get" || parsed.Resource != "namespaces" {
 			return nil, nil
 		}
 		const refused = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"Forbidden","code":403}`

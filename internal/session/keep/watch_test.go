@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session/keep"
 )
 
@@ -58,8 +59,8 @@ func TestAWatchIsTooOld(t *testing.T) {
 	s.paint("settings")
 	s.keeping.forget()
 	var refused atomic.Int64
-	s.keeping.disturb(func(request *http.Request, item asked) (*http.Response, error) {
-		if item.verb != "watch" || request.URL.Query().Get("sendInitialEvents") != "" || refused.Add(1) > 2 {
+	s.keeping.disturb(func(request *http.Request, parsed sandboxtest.Request) (*http.Response, error) {
+		if parsed.Verb != "watch" || request.URL.Query().Get("sendInitialEvents") != "" || refused.Add(1) > 2 {
 			return nil, nil
 		}
 		const gone = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`
@@ -89,7 +90,7 @@ func TestTheAPIServerIsRestarted(t *testing.T) {
 	t.Cleanup(func() { _ = own.Stop() })
 	s := keepAs(t, "default", two, func(p *plan) { p.sandbox = own })
 	s.paint("settings")
-	s.keeping.disturb(func(*http.Request, asked) (*http.Response, error) { return nil, context.DeadlineExceeded })
+	s.keeping.disturb(func(*http.Request, sandboxtest.Request) (*http.Response, error) { return nil, context.DeadlineExceeded })
 	s.must(own.Kill(sandbox.APIServer))
 	s.must(own.Resume(t.Context(), sandbox.APIServer))
 	s.until("somebody is served", func() bool { return s.get("Secret", "key") != nil })
@@ -261,7 +262,7 @@ func TestARightToWatchEverywhereIsTaken(t *testing.T) {
 	s.paint("settings")
 	s.keeping.forget()
 	take()
-	inNamespace := func(item asked) bool { return item.verb == "watch" && item.namespace == name }
+	inNamespace := func(r sandboxtest.Request) bool { return r.Verb == "watch" && r.Namespace == name }
 	s.until("the namespace is watched", func() bool { s.keeping.cut(); return s.keeping.count(inNamespace) > 0 })
 	s.paint("settings")
 	if got := len(s.all(keep.Unwatched)); got > 0 {

@@ -3,8 +3,7 @@
 //
 // Settings.Steps is the call to start from. The steps are in step.go, and the loop of looks and actions in run.go.
 // observe.go and workload.go gather the facts, actions.go has the actions, wait.go the events that wake a waiting hook,
-// and logs.go the logs
-// of pods.
+// and logs.go the logs of pods.
 package hook
 
 import (

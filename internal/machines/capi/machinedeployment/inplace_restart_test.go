@@ -8,8 +8,9 @@ import (
 	"sync"
 	"testing"
 
-	"k8s.io/client-go/rest"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // leastWrites is how many writes an update of one machine in place has at least.
@@ -34,7 +35,7 @@ func TestInPlaceRestartBetweenWrites(t *testing.T) {
 	for at, isCut := 1, true; isCut; at += step {
 		template = map[string]string{"small": "medium", "medium": "small"}[template]
 		cut := newCut(at)
-		stop := f.manageIn(cut.config(stage.Sandbox(t).Config))
+		stop := f.manageIn(sandboxtest.Before(stage.Sandbox(t).Config, cut.check))
 		f.resize(d, template)
 		isCut = f.awaitCutOrUpdated(cut, template)
 		stop()
@@ -71,12 +72,6 @@ type cutConnection struct {
 // newCut returns a connection that is cut at the write of that number. Events and statuses are no writes.
 func newCut(at int) *cutConnection { return &cutConnection{left: at - 1} }
 
-func (c *cutConnection) config(base *rest.Config) *rest.Config {
-	config := rest.CopyConfig(base)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &cutTransport{c, next} })
-	return config
-}
-
 // write returns the write that did not arrive.
 func (c *cutConnection) write() string {
 	c.mu.Lock()
@@ -84,8 +79,8 @@ func (c *cutConnection) write() string {
 	return c.first
 }
 
-// passes says whether a request arrives.
-func (c *cutConnection) passes(r *http.Request) bool {
+// check fails a request that does not arrive.
+func (c *cutConnection) check(r *http.Request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	isWrite := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") && !strings.HasSuffix(r.URL.Path, "/status")
@@ -95,17 +90,8 @@ func (c *cutConnection) passes(r *http.Request) bool {
 	if isWrite {
 		c.left--
 	}
-	return c.first == ""
-}
-
-type cutTransport struct {
-	*cutConnection
-	next http.RoundTripper
-}
-
-func (t *cutTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !t.passes(r) {
-		return nil, errors.New("the connection is cut")
+	if c.first != "" {
+		return errors.New("the connection is cut")
 	}
-	return t.next.RoundTrip(r)
+	return nil
 }

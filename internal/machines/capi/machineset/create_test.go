@@ -24,11 +24,11 @@ func TestTemplatesThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	f := newIdleField(t)
 	var looks atomic.Int32
-	counted := sandboxtest.Tap(stage.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+	counted := sandboxtest.Before(stage.Sandbox(t).Config, func(request *http.Request) error {
 		if request.Method == http.MethodGet && strings.Contains(request.URL.Path, "templates/") {
 			looks.Add(1)
 		}
-		return send.RoundTrip(request)
+		return nil
 	})
 	f.manageWith(counted, machineset.ClusterMachineSetOptions{RetrySoon: time.Hour})
 	set := f.newSet("web", 2)
