@@ -31,15 +31,7 @@ func installed(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	c := shared.Connect(t)
 	for _, object := range Objects() {
-		in, err := c.Find(t.Context(), object.GroupVersionKind())
-		if err != nil {
-			t.Fatal(err)
-		}
-		result, err := c.Apply(t.Context(), in, object, cluster.Force)
-		if err != nil {
-			t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
-		}
-		for _, warning := range result.Warnings {
+		for _, warning := range sandboxtest.ApplyObject(t, c, object).Warnings {
 			t.Errorf("%s %s: %s", object.GetKind(), object.GetName(), warning)
 		}
 	}

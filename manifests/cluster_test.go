@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
@@ -27,15 +26,7 @@ func apply(t *testing.T, kinds ...string) {
 		if object.GetKind() == "ClusterOperator" || len(kinds) > 0 && !isOf(object, kinds) {
 			continue
 		}
-		in, err := c.Find(t.Context(), object.GroupVersionKind())
-		if err != nil {
-			t.Fatal(err)
-		}
-		result, err := c.Apply(t.Context(), in, object, cluster.Force)
-		if err != nil {
-			t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
-		}
-		for _, warning := range result.Warnings {
+		for _, warning := range sandboxtest.ApplyObject(t, c, object).Warnings {
 			t.Errorf("%s %s: %s", object.GetKind(), object.GetName(), warning)
 		}
 	}

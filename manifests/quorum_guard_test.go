@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
-	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/text/embedded"
 	"github.com/runlevel/runlevel/manifests"
@@ -26,15 +25,7 @@ func TestAClusterTakesTheQuorumGuard(t *testing.T) {
 		if got := object.GetAnnotations()["capability.openshift.io/name"]; got != "MachineAPI+EtcdQuorumGuard" {
 			t.Errorf("%s %s has capability %q", object.GetKind(), object.GetName(), got)
 		}
-		in, err := c.Find(t.Context(), object.GroupVersionKind())
-		if err != nil {
-			t.Fatal(err)
-		}
-		result, err := c.Apply(t.Context(), in, object, cluster.Force)
-		if err != nil {
-			t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
-		}
-		for _, warning := range result.Warnings {
+		for _, warning := range sandboxtest.ApplyObject(t, c, object).Warnings {
 			t.Errorf("%s %s: %s", object.GetKind(), object.GetName(), warning)
 		}
 	}

@@ -110,7 +110,7 @@ func TestFindKnowsAKindInTwoVersions(t *testing.T) {
 func TestAllKindsAreThereOnce(t *testing.T) {
 	widget, definition := widgets("all.example.com")
 	c := testbed.Connect(t)
-	c.Learn(parse(t, "spec:"+definition)) // which the server never lists
+	c.Learn(sandboxtest.ParseObject(t, "spec:"+definition)) // which the server never lists
 	all, _, err := c.AllKinds(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestAllKindsAreThereOnce(t *testing.T) {
 func TestWhatWasLearntIsFoundUntilTheServerListsIt(t *testing.T) {
 	widget, definition := widgets("learnt.example.com")
 	c := testbed.Connect(t)
-	learnt := parse(t, "spec:"+definition) // which the server never lists
+	learnt := sandboxtest.ParseObject(t, "spec:"+definition) // which the server never lists
 	if _, err := c.FindKind(t.Context(), widget); !errors.Is(err, cluster.ErrNotServed) {
 		t.Fatalf("before it was learnt: %v", err)
 	}

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -38,7 +37,7 @@ func TestApplySaysWhetherItMadeTheObject(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	config := configMap(namespace, "config", map[string]any{"greeting": "grüß Gott ☃"})
 	for _, wanted := range []bool{true, false} {
-		applied := apply(t, c, config)
+		applied := sandboxtest.ApplyObject(t, c, config)
 		if applied.Created != wanted {
 			t.Errorf("made by this: %t, want %t", applied.Created, wanted)
 		}
@@ -47,7 +46,7 @@ func TestApplySaysWhetherItMadeTheObject(t *testing.T) {
 		}
 	}
 	delete(config.Object, "data")
-	applied := apply(t, c, config)
+	applied := sandboxtest.ApplyObject(t, c, config)
 	if _, exists, _ := unstructured.NestedMap(applied.Object.Object, "data"); exists {
 		t.Errorf("what the manifest no longer says is still there: %v", applied.Object)
 	}
@@ -60,7 +59,7 @@ func TestApplyTakesFieldsFromOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := configMap(namespace, "config", map[string]any{"key": "ours"})
-	applied := apply(t, c, config)
+	applied := sandboxtest.ApplyObject(t, c, config)
 	if got, _, _ := unstructured.NestedString(applied.Object.Object, "data", "key"); got != "ours" {
 		t.Errorf("the field is %q", got)
 	}
@@ -89,8 +88,8 @@ func TestWarningsOfTheServerComeWithTheirCall(t *testing.T) {
   - {name: v1, served: true, storage: false, deprecated: true, deprecationWarning: "write v2 of Gauge", schema: *any}
 `)
 	for version, wanted := range map[string]string{"v1": "write v2 of Gauge", "v2": ""} {
-		gauge := parse(t, "apiVersion: warnings.example.com/"+version+"\nkind: Gauge\nmetadata: {name: g, namespace: "+namespace+"}")
-		if got := strings.Join(apply(t, c, gauge).Warnings, "; "); got != wanted {
+		gauge := sandboxtest.ParseObject(t, "apiVersion: warnings.example.com/"+version+"\nkind: Gauge\nmetadata: {name: g, namespace: "+namespace+"}")
+		if got := strings.Join(sandboxtest.ApplyObject(t, c, gauge).Warnings, "; "); got != wanted {
 			t.Errorf("%s: warnings %q, want %q", version, got, wanted)
 		}
 	}
@@ -100,7 +99,7 @@ func TestDeleteSparesAnotherObjectOfThatName(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	config := configMap(namespace, "config", nil)
 	in := find(t, c, config)
-	applied := apply(t, c, config)
+	applied := sandboxtest.ApplyObject(t, c, config)
 	for _, uid := range []types.UID{"", "00000000-0000-0000-0000-000000000000"} {
 		if err := c.Delete(t.Context(), in, namespace, "config", uid); !apierrors.IsConflict(err) {
 			t.Errorf("deleting it as %q: %v, want a conflict", uid, err)
@@ -121,9 +120,9 @@ func TestDeleteSparesAnotherObjectOfThatName(t *testing.T) {
 // A reader of an audit log without bodies must not take it for a delete.
 func TestToTryADeleteSaysSoInItsAddress(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
-	role := parse(t, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+namespace+"}")
+	role := sandboxtest.ParseObject(t, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+namespace+"}")
 	for _, object := range []*unstructured.Unstructured{configMap(namespace, "a", nil), role} {
-		in, applied := find(t, c, object), apply(t, c, object)
+		in, applied := find(t, c, object), sandboxtest.ApplyObject(t, c, object)
 		asked := ""
 		other := sandboxtest.Connect(t, sandboxtest.Before(testbed.Sandbox(t).Config, func(request *http.Request) error {
 			asked = request.Method + " " + request.URL.RawQuery
@@ -145,12 +144,12 @@ func TestToTryADeleteSaysSoInItsAddress(t *testing.T) {
 // The API's own default for Jobs would leave the pods behind.
 func TestDeleteOfAJobTakesItsPodsAlong(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
-	job := parse(t, `
+	job := sandboxtest.ParseObject(t, `
 apiVersion: batch/v1
 kind: Job
 metadata: {name: work, namespace: `+namespace+`}
 spec: {template: {spec: {restartPolicy: Never, containers: [{name: work, image: registry.example/work}]}}}`)
-	in, applied := find(t, c, job), apply(t, c, job)
+	in, applied := find(t, c, job), sandboxtest.ApplyObject(t, c, job)
 	sandboxtest.Await(t, testbed, jobs, namespace+"/work", func(j *batchv1.Job) bool { return j != nil && j.Status.Active == 1 })
 	list, err := c.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 {
@@ -216,24 +215,6 @@ func find(t *testing.T, c *cluster.Cluster, object *unstructured.Unstructured) c
 	return in
 }
 
-func apply(t *testing.T, c *cluster.Cluster, object *unstructured.Unstructured) cluster.WriteResult {
-	t.Helper()
-	applied, err := c.Apply(t.Context(), find(t, c, object), object, cluster.Force)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return applied
-}
-
-func parse(t *testing.T, text string) *unstructured.Unstructured {
-	t.Helper()
-	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
-		t.Fatal(err)
-	}
-	return object
-}
-
 func configMap(namespace, name string, data map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
@@ -254,11 +235,11 @@ func establish(t *testing.T, c *cluster.Cluster, spec string) *unstructured.Unst
 
 func define(t *testing.T, c *cluster.Cluster, spec string) *unstructured.Unstructured {
 	t.Helper()
-	definition := parse(t, "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec:"+spec)
+	definition := sandboxtest.ParseObject(t, "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec:"+spec)
 	plural, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
 	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
 	definition.SetName(plural + "." + group)
-	applied := apply(t, c, definition)
+	applied := sandboxtest.ApplyObject(t, c, definition)
 	t.Cleanup(func() { // the test's own context has ended by now
 		_ = c.Objects.Resource(definitions).Delete(context.Background(), definition.GetName(), metav1.DeleteOptions{})
 	})

@@ -145,7 +145,7 @@ func TestWhatIsCustomIsAskedForOnce(t *testing.T) {
 	}
 	says(false, 1)
 	says(false, 1)
-	learnt := parse(t, "spec:"+definition)
+	learnt := sandboxtest.ParseObject(t, "spec:"+definition)
 	c.Learn(learnt)
 	says(true, 1)
 	c.Refresh() // the server does not list it, so it is known from the definition still
@@ -174,7 +174,7 @@ func TestWhoMayNotAskDoesNotKnowWhatIsCustom(t *testing.T) {
 	if got := times.Load(); got != 2 { // the first refusal of a connection may be that of a server that has not read its roles
 		t.Errorf("asked %d times, want twice", got)
 	}
-	c.Learn(parse(t, "spec:"+definition))
+	c.Learn(sandboxtest.ParseObject(t, "spec:"+definition))
 	if custom, err := c.IsCustom(t.Context(), in); err != nil || !custom {
 		t.Errorf("after it was learnt, it is custom: %t, %v", custom, err)
 	}

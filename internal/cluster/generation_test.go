@@ -70,8 +70,8 @@ func TestEachChangeOfACustomResourceRaisesItsGeneration(t *testing.T) {
 			c, group := testbed.Connect(t), strings.NewReplacer(" ", "-", ",", "").Replace(name)+".example.com"
 			establish(t, c, "\n  group: "+group+"\n  scope: Namespaced\n  names: {kind: Widget, plural: widgets}\n"+
 				"  versions: [{name: v1, served: true, storage: true, schema: "+strings.ReplaceAll(test.version, "\t", "")+"}]")
-			widget := parse(t, "{apiVersion: "+group+"/v1, kind: Widget, metadata: {name: w, namespace: "+testbed.Namespace(t)+"}, spec: {replicas: 1}, data: {a: b}, status: {replicas: 1}}")
-			applied := apply(t, c, widget)
+			widget := sandboxtest.ParseObject(t, "{apiVersion: "+group+"/v1, kind: Widget, metadata: {name: w, namespace: "+testbed.Namespace(t)+"}, spec: {replicas: 1}, data: {a: b}, status: {replicas: 1}}")
+			applied := sandboxtest.ApplyObject(t, c, widget)
 			if applied.Object.GetGeneration() != 1 {
 				t.Errorf("it begins with generation %d", applied.Object.GetGeneration())
 			}
@@ -134,8 +134,8 @@ func TestADefinitionChangesItsObjectsUnseen(t *testing.T) {
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {`+fields+`}}}}}}]`)
 	}
 	define("a: {type: string}, b: {type: string}")
-	widget := parse(t, "{apiVersion: unseen.example.com/v1, kind: Widget, metadata: {name: w, namespace: "+namespace+"}, spec: {a: a}}")
-	in, before := find(t, c, widget), apply(t, c, widget).Object
+	widget := sandboxtest.ParseObject(t, "{apiVersion: unseen.example.com/v1, kind: Widget, metadata: {name: w, namespace: "+namespace+"}, spec: {a: a}}")
+	in, before := find(t, c, widget), sandboxtest.ApplyObject(t, c, widget).Object
 	define("b: {type: string, default: b}")
 	sandboxtest.EventuallySucceeds(t, func(ctx context.Context) error {
 		after, err := c.In(in, namespace).Get(ctx, "w", metav1.GetOptions{})

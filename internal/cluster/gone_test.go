@@ -64,9 +64,9 @@ func TestAKindIsGoneWithItsDefinitionAndNotBefore(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	kind, spec := widgets("going.example.com")
 	definition := establish(t, c, spec)
-	held := parse(t, "apiVersion: going.example.com/v1\nkind: Widget\nmetadata: {name: held, namespace: "+namespace+", finalizers: [example.com/hold]}")
+	held := sandboxtest.ParseObject(t, "apiVersion: going.example.com/v1\nkind: Widget\nmetadata: {name: held, namespace: "+namespace+", finalizers: [example.com/hold]}")
 	in := find(t, c, held)
-	apply(t, c, held)
+	sandboxtest.ApplyObject(t, c, held)
 	fresh := testbed.Connect(t)
 	wants(t, fresh, kind, "found")
 
@@ -197,12 +197,12 @@ func frozen(t *testing.T) *rest.Config {
 // aggregate leads an API to a port of this machine.
 func aggregate(t *testing.T, c *cluster.Cluster, namespace string, port int) *unstructured.Unstructured {
 	t.Helper()
-	apply(t, c, parse(t, fmt.Sprintf(`
+	sandboxtest.Apply(t, c, fmt.Sprintf(`
 apiVersion: v1
 kind: Service
 metadata: {name: aggregated, namespace: %s}
-spec: {type: ExternalName, externalName: localhost, ports: [{port: %d}]}`, namespace, port)))
-	applied := apply(t, c, parse(t, fmt.Sprintf(`
+spec: {type: ExternalName, externalName: localhost, ports: [{port: %d}]}`, namespace, port))
+	applied := sandboxtest.Apply(t, c, fmt.Sprintf(`
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
 metadata: {name: v1.aggregated.example.com}
@@ -213,7 +213,7 @@ spec:
   versionPriority: 10
   service: {namespace: %s, name: aggregated, port: %d}
   insecureSkipTLSVerify: true # a test's certificate names no Service
-`, namespace, port))).Object
+`, namespace, port))
 	services := c.In(find(t, c, applied), "")
 	t.Cleanup(func() { // the test's own context has ended by now
 		_ = services.Delete(context.Background(), applied.GetName(), metav1.DeleteOptions{})

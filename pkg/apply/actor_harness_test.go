@@ -49,10 +49,7 @@ func (a actor) place(kind, key string) (dynamic.ResourceInterface, string) {
 // create makes an object.
 func (a actor) create(text string) *unstructured.Unstructured {
 	a.t.Helper()
-	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
-		a.t.Fatal(err)
-	}
+	object := sandboxtest.ParseObject(a.t, text)
 	place, _ := a.place(object.GroupVersionKind().GroupKind().String(), object.GetNamespace()+"/"+object.GetName())
 	made, err := place.Create(a.t.Context(), object, metav1.CreateOptions{FieldManager: a.manager})
 	if err != nil {
@@ -64,10 +61,7 @@ func (a actor) create(text string) *unstructured.Unstructured {
 // kubectlApply is client-side apply of an object that was never applied before.
 func (a actor) kubectlApply(text string) {
 	a.t.Helper()
-	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
-		a.t.Fatal(err)
-	}
+	object := sandboxtest.ParseObject(a.t, text)
 	last, err := json.Marshal(object.Object)
 	if err != nil {
 		a.t.Fatal(err)

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
@@ -263,7 +262,7 @@ func (h hand) meddle(lever string) {
 // policy has the server change something in writes of the object, until it is called off.
 func (h hand) policy(when, lever string) (callOff func()) {
 	h.Helper()
-	policy := objectOf(h.T, fmt.Sprintf(`
+	policy := sandboxtest.ParseObject(h.T, fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata: {name: %[1]s}
@@ -276,7 +275,7 @@ spec:
   - {name: when, expression: "%[7]s"}
   mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "replace", %[8]s}]'}}]
 `, h.namespace, h.resource.Group, h.resource.Version, h.resource.Resource, h.sort.name, h.namespace, when, lever))
-	binding := objectOf(h.T, fmt.Sprintf(`
+	binding := sandboxtest.ParseObject(h.T, fmt.Sprintf(`
 {apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: %[1]s}, spec: {policyName: %[1]s}}`, h.namespace))
 	c := dynamic.NewForConfigOrDie(test.Sandbox(h).Config)
 	var ends []func()
@@ -299,16 +298,6 @@ spec:
 			end()
 		}
 	}
-}
-
-// objectOf reads one.
-func objectOf(t *testing.T, text string) *unstructured.Unstructured {
-	t.Helper()
-	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
-		t.Fatal(err)
-	}
-	return object
 }
 
 // remake deletes the object, and makes one that says the same.

@@ -364,7 +364,7 @@ func TestOwnersAndFinalizersComeBack(t *testing.T) {
 func configMapNamed(t *testing.T, namespace, name string) types.UID {
 	t.Helper()
 	their := hand{t, sorts["ConfigMap"], namespace, nil}
-	made, err := their.objects().Create(t.Context(), objectOf(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}}"), metav1.CreateOptions{})
+	made, err := their.objects().Create(t.Context(), sandboxtest.ParseObject(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}}"), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ spec:
   - {name: v1, served: SERVED, storage: false, schema: {openAPIV3Schema: {type: object}}}
 `
 	other := testbed.Connect(t)
-	made := apply(t, other, strings.ReplaceAll(definition, "SERVED", "true"))
+	made := sandboxtest.Apply(t, other, strings.ReplaceAll(definition, "SERVED", "true"))
 	definitions, err := other.FindKind(t.Context(), made.GroupVersionKind().GroupKind())
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ spec:
 
 func TestAKindThatCannotBeAskedFor(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
-	down := apply(t, c, strings.ReplaceAll(`
+	down := sandboxtest.Apply(t, c, strings.ReplaceAll(`
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
 metadata: {name: v1.down.example.com}
@@ -139,7 +139,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1, versionPri
 func TestAPendingDelete(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: old, namespace: " + namespace + ", finalizers: [FINALIZER]}\n"
-	made := apply(t, c, strings.ReplaceAll(config, "FINALIZER", "example.com/x"))
+	made := sandboxtest.Apply(t, c, strings.ReplaceAll(config, "FINALIZER", "example.com/x"))
 	in, err := c.Find(t.Context(), made.GroupVersionKind())
 	if err != nil {
 		t.Fatal(err)
@@ -177,9 +177,9 @@ func TestObjectsOfAnotherReleaseOnACluster(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	labelled := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME, namespace: " + namespace + ", labels: {runlevel.dev/release: RELEASE}}\n"
 	for name, of := range map[string]string{"theirs": "db", "to-go": "db", "ours": "web"} {
-		apply(t, c, strings.NewReplacer("NAME", name, "RELEASE", of).Replace(labelled))
+		sandboxtest.Apply(t, c, strings.NewReplacer("NAME", name, "RELEASE", of).Replace(labelled))
 	}
-	copied := apply(t, c, strings.NewReplacer("NAME", "copied", "RELEASE", "db").Replace(labelled))
+	copied := sandboxtest.Apply(t, c, strings.NewReplacer("NAME", "copied", "RELEASE", "db").Replace(labelled))
 	copied.SetManagedFields(nil)
 	where, err := c.Find(t.Context(), copied.GroupVersionKind())
 	if err != nil {
@@ -243,7 +243,7 @@ func TestAnEndedContextIsNoFact(t *testing.T) {
 // TestATerminatingNamespaceWithoutTheRightToListThem is about an account that may only get Namespaces.
 func TestATerminatingNamespaceWithoutTheRightToListThem(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
-	apply(t, c, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, namespace: "+namespace+", finalizers: [example.com/x]}\n")
+	sandboxtest.Apply(t, c, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, namespace: "+namespace+", finalizers: [example.com/x]}\n")
 	configMaps, err := c.FindKind(t.Context(), schema.GroupKind{Kind: "ConfigMap"})
 	if err != nil {
 		t.Fatal(err)

@@ -11,9 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
@@ -111,22 +109,4 @@ func awaitRights(t *testing.T, c *cluster.Cluster, namespace string, may []rbacv
 			return err == nil && answer.Status.Allowed
 		})
 	}
-}
-
-// apply applies an object that is written in YAML.
-func apply(t *testing.T, c *cluster.Cluster, text string) *unstructured.Unstructured {
-	t.Helper()
-	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
-		t.Fatal(err)
-	}
-	in, err := c.Find(t.Context(), object.GroupVersionKind())
-	if err != nil {
-		t.Fatal(err)
-	}
-	applied, err := c.Apply(t.Context(), in, object, cluster.Force)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return applied.Object
 }

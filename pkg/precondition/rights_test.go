@@ -197,7 +197,7 @@ func TestRightsByName(t *testing.T) {
 	if strings.Count(got, "may not ") != 1 {
 		t.Errorf("rights that are given by name count as missing:\n%s", got)
 	}
-	apply(t, c, strings.ReplaceAll(config["0000_10_web_a.yaml"], "HERE", namespace)) // they do suffice
+	sandboxtest.Apply(t, c, strings.ReplaceAll(config["0000_10_web_a.yaml"], "HERE", namespace)) // they do suffice
 }
 
 func TestAClusterAdminIsAskedAboutOnce(t *testing.T) {

@@ -57,11 +57,7 @@ func (b bed) through(before func(method string)) bed {
 // parse reads an object of YAML, in which NS is the namespace.
 func (b bed) parse(text string) *unstructured.Unstructured {
 	b.Helper()
-	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(text, "NS", b.namespace)), &object.Object); err != nil {
-		b.Fatal(err)
-	}
-	return object
+	return sandboxtest.ParseObject(b, strings.ReplaceAll(text, "NS", b.namespace))
 }
 
 // in finds the resource of an object.
@@ -122,12 +118,7 @@ func (b bed) serverSide(manager, text string) *unstructured.Unstructured {
 // apply applies an object as we do.
 func (b bed) apply(text string) *unstructured.Unstructured {
 	b.Helper()
-	object := b.parse(text)
-	applied, err := b.Apply(b.Context(), b.in(object), object, cluster.Force)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return applied.Object
+	return sandboxtest.ApplyObject(b, b.Cluster, b.parse(text)).Object
 }
 
 // get reads an object as it is now.

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -88,7 +87,7 @@ func setFinalizers(ctx context.Context, c *cluster.Cluster, in cluster.Resource,
 func define(t *testing.T, c *cluster.Cluster, group, served string) kinds.ID {
 	t.Helper()
 	object := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: "widgets." + group}
-	manifest := parse(t, fmt.Sprintf(`
+	manifest := sandboxtest.ParseObject(t, fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: %s}
@@ -118,14 +117,5 @@ spec:
 		return false
 	})
 	c.Learn(manifest)
-	return object
-}
-
-func parse(t *testing.T, text string) *unstructured.Unstructured {
-	t.Helper()
-	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
-		t.Fatal(err)
-	}
 	return object
 }

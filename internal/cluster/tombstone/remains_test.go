@@ -78,7 +78,7 @@ func TestANamespaceNamesPods(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	pod := kinds.ID{Kind: "Pod", Namespace: namespace, Name: "held"}
 	in := find(t, c, pod)
-	if _, err := c.In(in, namespace).Create(t.Context(), parse(t, `
+	if _, err := c.In(in, namespace).Create(t.Context(), sandboxtest.ParseObject(t, `
 apiVersion: v1
 kind: Pod
 metadata: {name: held, finalizers: [example.com/hold]}
@@ -142,7 +142,7 @@ func TestANamespaceSaysThatAnAPIIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	services := dynamics.Resource(schema.GroupVersionResource{Group: kinds.APIService.Group, Version: "v1", Resource: "apiservices"})
-	if _, err := services.Create(t.Context(), parse(t, fmt.Sprintf(`
+	if _, err := services.Create(t.Context(), sandboxtest.ParseObject(t, fmt.Sprintf(`
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
 metadata: {name: v1.down.example.com}

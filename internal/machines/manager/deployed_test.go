@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/install"
-	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/manager"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/manifests"
 )
 
@@ -49,13 +49,7 @@ func deploy(t *testing.T, version string) {
 		if object.GetKind() == "ClusterOperator" { // which the controller makes
 			continue
 		}
-		in, err := c.Find(t.Context(), object.GroupVersionKind())
-		if err == nil {
-			_, err = c.Apply(t.Context(), in, object, cluster.Force)
-		}
-		if err != nil {
-			t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
-		}
+		sandboxtest.ApplyObject(t, c, object)
 	}
 }
 

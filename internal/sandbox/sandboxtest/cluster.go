@@ -37,17 +37,29 @@ func Connect(t testing.TB, config *rest.Config) *cluster.Cluster {
 // Apply applies a manifest as Runlevel does.
 func Apply(t testing.TB, c *cluster.Cluster, manifest string) *unstructured.Unstructured {
 	t.Helper()
-	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
-		t.Fatal(err)
-	}
+	return ApplyObject(t, c, ParseObject(t, manifest)).Object
+}
+
+// ApplyObject applies an object as Runlevel does.
+func ApplyObject(t testing.TB, c *cluster.Cluster, object *unstructured.Unstructured) cluster.WriteResult {
+	t.Helper()
 	in, err := c.Find(t.Context(), object.GroupVersionKind())
 	if err != nil {
 		t.Fatal(err)
 	}
 	applied, err := c.Apply(t.Context(), in, object, cluster.Force)
 	if err != nil {
+		t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+	}
+	return applied
+}
+
+// ParseObject returns the object of a manifest.
+func ParseObject(t testing.TB, manifest string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
 		t.Fatal(err)
 	}
-	return applied.Object
+	return object
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
@@ -296,8 +295,7 @@ func (s *site) quiet() {
 // make creates an object as another client would.
 func (s *site) make(manifest, manager string) {
 	s.t.Helper()
-	object := &unstructured.Unstructured{}
-	s.must(yaml.Unmarshal([]byte(s.named(manifest)), &object.Object))
+	object := sandboxtest.ParseObject(s.t, s.named(manifest))
 	_, err := s.at(object.GroupVersionKind().GroupKind().String()).Create(s.t.Context(), object, metav1.CreateOptions{FieldManager: manager})
 	s.must(err)
 }
