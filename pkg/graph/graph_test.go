@@ -78,7 +78,7 @@ func TestBuild(t *testing.T) {
 }
 
 // tasksOf reads the file names of the first section.
-func tasksOf(file *transcript.File) (tasks []task) {
+func tasksOf(file *transcript.Transcript) (tasks []task) {
 	for line := range strings.Lines(string(file.Files[0].Data)) {
 		tasks = append(tasks, newTask(strings.TrimSpace(line)))
 	}

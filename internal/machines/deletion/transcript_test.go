@@ -29,7 +29,7 @@ import (
 //	cluster deleting, no control plane left, bootstrap KIND, attached [VOLUME ...]
 //	drain timeout 60s, volume timeout 60s, node timeout 10s, node deletion refused
 func TestTranscripts(t *testing.T) {
-	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.File) {
+	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.Transcript) {
 		file.ExpectScripts(t, func(text string) string { return play(t, text) })
 	})
 }

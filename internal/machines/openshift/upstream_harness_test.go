@@ -67,7 +67,7 @@ func (s *scenario) settledFacts(machine string) string {
 }
 
 // compareWithUpstream compares the facts of a moment that are not known to differ.
-func (s *scenario) compareWithUpstream(moment string, archive *transcript.File) {
+func (s *scenario) compareWithUpstream(moment string, archive *transcript.Transcript) {
 	s.Helper()
 	ours, theirs := factLines(archive.Files[0].Data), factLines(archive.Files[1].Data)
 	for line := range strings.Lines(string(archive.Comment)) {

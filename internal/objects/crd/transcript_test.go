@@ -16,7 +16,7 @@ import (
 // objects beside it, and in "want" what is wrong with each. An object may have been
 // another before: NAME.before.yaml.
 type validation struct {
-	*transcript.File
+	*transcript.Transcript
 	definitions []entry
 	objects     []entry
 }
@@ -35,9 +35,9 @@ func validations(t testing.TB) []*validation {
 	return all
 }
 
-func read(t testing.TB, from *transcript.File) *validation {
+func read(t testing.TB, from *transcript.Transcript) *validation {
 	t.Helper()
-	result := &validation{File: from}
+	result := &validation{Transcript: from}
 	before := map[string]map[string]any{}
 	for _, file := range from.Files {
 		if file.Name == "want" {

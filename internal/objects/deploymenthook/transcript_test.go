@@ -34,7 +34,7 @@ import (
 //	create-only          is what the Deployment is from now on
 //	scale 3, delete pod, delete deployment, lose annotation, lose record, wait 1m, old pods stay, no ReplicaSet
 func TestTranscripts(t *testing.T) {
-	transcript.Each(t, "testdata/sequence/*.txtar", func(t *testing.T, file *transcript.File) {
+	transcript.Each(t, "testdata/sequence/*.txtar", func(t *testing.T, file *transcript.Transcript) {
 		file.ExpectScripts(t, func(script string) string { return play(t, file, script) })
 	})
 }
@@ -42,7 +42,7 @@ func TestTranscripts(t *testing.T) {
 // A scene is a script while it runs.
 type scene struct {
 	*cluster
-	file  *transcript.File
+	file  *transcript.Transcript
 	began time.Time
 	names map[string]string
 	out   bytes.Buffer
@@ -51,7 +51,7 @@ type scene struct {
 }
 
 // play runs a script, and returns its transcript.
-func play(t *testing.T, file *transcript.File, script string) string {
+func play(t *testing.T, file *transcript.Transcript, script string) string {
 	c := newCluster(t)
 	s := &scene{cluster: c, file: file, began: c.now, names: map[string]string{}}
 	for line := range strings.Lines(script) {

@@ -92,7 +92,7 @@ func showTrouble(trouble ready.PodProblem) string {
 	return text
 }
 
-func readAround(t testing.TB, archive *transcript.File) ready.Related {
+func readAround(t testing.TB, archive *transcript.Transcript) ready.Related {
 	t.Helper()
 	var related ready.Related
 	for _, file := range archive.Files {

@@ -25,20 +25,20 @@ import (
 // follows, the events, and of moments that were recorded also the conditions of the cluster-version operator: type,
 // status and reason of ours are the same, but for the types that the line "differs:" of its comment names.
 type moment struct {
-	*transcript.File
+	*transcript.Transcript
 	previous configv1.ClusterVersionStatus
 	seen     clusterversion.Seen
 }
 
-func readMoment(t *testing.T, file *transcript.File) moment {
+func readMoment(t *testing.T, file *transcript.Transcript) moment {
 	t.Helper()
-	m := moment{File: file, previous: readStatus(t, file.Section("previous")), seen: readSeen(t, file.Section("seen"))}
+	m := moment{Transcript: file, previous: readStatus(t, file.Section("previous")), seen: readSeen(t, file.Section("seen"))}
 	m.seen.Now = m.seen.Now.Add(300 * time.Millisecond) // clocks are finer than a status
 	return m
 }
 
 func TestTranscripts(t *testing.T) {
-	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.File) {
+	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.Transcript) {
 		m := readMoment(t, file)
 		before := m.previous.DeepCopy()
 		next := clusterversion.Next(m.previous, m.seen)

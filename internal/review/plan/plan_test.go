@@ -20,14 +20,14 @@ import (
 // folder where those two are; a filter (payload.Filter in YAML) if there is one; and
 // the plan that is wanted.
 func TestPlans(t *testing.T) {
-	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.File) {
+	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.Transcript) {
 		old, next := releases(t, file)
 		file.Expect(t, "want", print(plan.Compare(old, next)))
 	})
 }
 
 // releases reads the two releases of an archive. An object may be there twice.
-func releases(t *testing.T, archive *transcript.File) (old, next *payload.Payload) {
+func releases(t *testing.T, archive *transcript.Transcript) (old, next *payload.Payload) {
 	t.Helper()
 	folders := map[string]fstest.MapFS{"old": {}, "new": {}}
 	var options payload.Options

@@ -3,7 +3,7 @@
 // A file has sections: the input of a test, and the output that it expects. "go test PACKAGE -update" writes the
 // output again. Each is the call to start from:
 //
-//	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.File) {
+//	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.Transcript) {
 //		file.Expect(t, "want", render(file.Section("input")))
 //	})
 package transcript
@@ -22,15 +22,15 @@ import (
 // Update is the flag of all tests that compare output with files.
 var Update = flag.Bool("update", false, "write the files of testdata that this test compares its output with")
 
-// A File is a transcript.
-type File struct {
+// A Transcript is the archive of a file.
+type Transcript struct {
 	Name string // of the file, without its folder and extension
 	*txtar.Archive
 	path string
 }
 
 // Each runs a test for each file of a pattern, as a subtest under the file's name.
-func Each(t *testing.T, pattern string, test func(t *testing.T, file *File)) {
+func Each(t *testing.T, pattern string, test func(t *testing.T, file *Transcript)) {
 	t.Helper()
 	for _, file := range ReadAll(t, pattern) {
 		t.Run(file.Name, func(t *testing.T) { test(t, file) })
@@ -38,13 +38,13 @@ func Each(t *testing.T, pattern string, test func(t *testing.T, file *File)) {
 }
 
 // ReadAll reads the files of a pattern, of which there is at least one.
-func ReadAll(t testing.TB, pattern string) []*File {
+func ReadAll(t testing.TB, pattern string) []*Transcript {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no transcripts in %s: %v", pattern, err)
 	}
-	files := make([]*File, len(paths))
+	files := make([]*Transcript, len(paths))
 	for i, path := range paths {
 		files[i] = Read(t, path)
 	}
@@ -52,24 +52,24 @@ func ReadAll(t testing.TB, pattern string) []*File {
 }
 
 // Read reads a file.
-func Read(t testing.TB, path string) *File {
+func Read(t testing.TB, path string) *Transcript {
 	t.Helper()
 	archive, err := txtar.ParseFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &File{Name: strings.TrimSuffix(filepath.Base(path), ".txtar"), Archive: archive, path: path}
+	return &Transcript{Name: strings.TrimSuffix(filepath.Base(path), ".txtar"), Archive: archive, path: path}
 }
 
 // Section returns a section, empty where the file has none of that name.
-func (f *File) Section(name string) string {
+func (f *Transcript) Section(name string) string {
 	if section := f.find(name); section != nil {
 		return string(section.Data)
 	}
 	return ""
 }
 
-func (f *File) find(name string) *txtar.File {
+func (f *Transcript) find(name string) *txtar.File {
 	for i := range f.Files {
 		if f.Files[i].Name == name {
 			return &f.Files[i]
@@ -79,7 +79,7 @@ func (f *File) find(name string) *txtar.File {
 }
 
 // Expect compares a section with what a test got, or writes the section with -update.
-func (f *File) Expect(t testing.TB, name, got string) {
+func (f *Transcript) Expect(t testing.TB, name, got string) {
 	t.Helper()
 	section := f.find(name)
 	if section == nil && *Update {
@@ -102,7 +102,7 @@ func (f *File) Expect(t testing.TB, name, got string) {
 
 // ExpectScripts plays each section whose name begins with "script", and compares the section behind it, its
 // transcript, with the output.
-func (f *File) ExpectScripts(t *testing.T, play func(script string) (output string)) {
+func (f *Transcript) ExpectScripts(t *testing.T, play func(script string) (output string)) {
 	t.Helper()
 	for _, section := range f.Files {
 		if name, isScript := strings.CutPrefix(section.Name, "script"); isScript {

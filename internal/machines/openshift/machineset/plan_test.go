@@ -19,7 +19,7 @@ var noon = time.Date(2026, time.November, 23, 12, 0, 0, 0, time.UTC)
 // TestPlans reads testdata/*.txtar. "machines" has a line "NAME AGE WORD…" for each machine; without other words, it
 // is selected and controlled by the set, and has a node. "plan" follows, for each number of replicas from "wanted".
 func TestPlans(t *testing.T) {
-	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.File) {
+	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.Transcript) {
 		file.Expect(t, "plan", string(plans(t, file.Section("wanted"), readReplicas(t, file.Section("machines")))))
 	})
 }
