@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // This is how a test brings up a webhook: docs/sandbox.md points here.
@@ -188,10 +189,13 @@ func TestAggregatedAPIIsReachedByExternalName(t *testing.T) {
 	if _, err := sandbox.Await(ctx, apiServices, apiService.GetName(), sandbox.HasCondition("Available")); err != nil {
 		t.Fatal(err)
 	}
-	found, err := client.Discovery().ServerResourcesForGroupVersion("aggregated.example.com/v1")
-	if err != nil || len(found.APIResources) != 1 {
-		t.Errorf("the aggregated API serves %+v, %v", found, err)
-	}
+	sandboxtest.EventuallySucceeds(t, func(context.Context) error { // the server proxies requests a moment later
+		found, err := client.Discovery().ServerResourcesForGroupVersion("aggregated.example.com/v1")
+		if err == nil && len(found.APIResources) != 1 {
+			return fmt.Errorf("the aggregated API serves %+v", found)
+		}
+		return err
+	})
 }
 
 func refuse(w http.ResponseWriter, r *http.Request) {

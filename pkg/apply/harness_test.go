@@ -39,10 +39,20 @@ func connectThrough(t testing.TB, before func(*http.Request) error) *cluster.Clu
 	return sandboxtest.Connect(t, sandboxtest.Before(test.Sandbox(t).Config, before))
 }
 
-// load reads a payload of files in txtar, in which NS stands for a namespace.
+// load reads a payload of files in txtar, in which NS stands for a namespace. Its APIServices are deleted after the test:
+// no namespace of any test is emptied while an API does not answer.
 func load(t *testing.T, name, namespace, files string) *payload.Payload {
 	t.Helper()
-	return sandboxtest.LoadRelease(t, namespace, files, payload.Options{Name: name})
+	release := sandboxtest.LoadRelease(t, namespace, files, payload.Options{Name: name})
+	for _, m := range release.Manifests {
+		if id := m.ID(); id.Kind == "APIService" {
+			t.Cleanup(func() {
+				path := "/apis/apiregistration.k8s.io/v1/apiservices/" + id.Name
+				_ = test.Client(t).CoreV1().RESTClient().Delete().AbsPath(path).Do(context.Background()).Error()
+			})
+		}
+	}
+	return release
 }
 
 // An applied payload is what came of it, and what was told meanwhile.

@@ -225,9 +225,6 @@ func prepare(t *testing.T, c *cluster.Cluster, namespace, files string) string {
 	if !strings.Contains(files, "kind: APIService") {
 		return files
 	}
-	t.Cleanup(func() { // no namespace is emptied while an API does not answer
-		_ = c.Objects.Resource(apiServices).Delete(context.Background(), "v1."+namespace+".example.com", metav1.DeleteOptions{})
-	})
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s.example.com/v1","resources":[]}`, namespace)

@@ -31,7 +31,7 @@ func answered(code int, text string) error {
 }
 
 // causeRows are failures that a test can't make a real server answer with at will: those
-// that it can are in permanent_failures_test.go and transient_failures_test.go.
+// that it can are in failures_permanent_test.go and failures_transient_test.go.
 var causeRows = map[string]struct {
 	err    error
 	row    string

@@ -306,10 +306,6 @@ spec:
 	if did := change(t, namespace, "", files, apply.Options{NoWait: true}); did.Err != nil {
 		t.Fatal(did.Err)
 	}
-	t.Cleanup(func() {
-		path := "/apis/apiregistration.k8s.io/v1/apiservices/v1." + group
-		_ = test.Client(t).CoreV1().RESTClient().Delete().AbsPath(path).Do(context.Background()).Error()
-	})
 	sandboxtest.Eventually(t, "the API is not in the list", func(ctx context.Context) bool {
 		_, lists, _ := test.Client(t).Discovery().ServerGroupsAndResources()
 		groups, err := test.Client(t).Discovery().ServerGroups()

@@ -1,0 +1,133 @@
+package realnode
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// hierarchies returns the roots of the control groups: one of version 2, or one for each controller of version 1.
+func hierarchies() ([]string, error) {
+	const root = "/sys/fs/cgroup"
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
+		return []string{root}, nil
+	}
+	entries, err := os.ReadDir(root)
+	var roots []string
+	for _, entry := range entries {
+		if entry.IsDir() { // the others are links to these
+			roots = append(roots, filepath.Join(root, entry.Name()))
+		}
+	}
+	return roots, err
+}
+
+// makeControlGroup makes a control group in each hierarchy, with all controllers.
+func makeControlGroup(name string) error {
+	roots, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, root := range roots {
+		parent := root
+		for _, part := range strings.Split(name, "/") {
+			if err := enableControllers(parent); err != nil {
+				return err
+			}
+			group := filepath.Join(parent, part)
+			if err := os.MkdirAll(group, 0o755); err != nil {
+				return err
+			}
+			if err := copyCPUSet(parent, group); err != nil {
+				return err
+			}
+			parent = group
+		}
+	}
+	return nil
+}
+
+// enableControllers passes the controllers of a group of version 2 on to its children.
+func enableControllers(group string) error {
+	available, err := os.ReadFile(filepath.Join(group, "cgroup.controllers"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // version 1
+	}
+	if err != nil {
+		return err
+	}
+	for _, controller := range strings.Fields(string(available)) {
+		// One that is in use elsewhere is refused; the kubelet reports those that it misses.
+		_ = os.WriteFile(filepath.Join(group, "cgroup.subtree_control"), []byte("+"+controller), 0o600)
+	}
+	return nil
+}
+
+// copyCPUSet gives a group of version 1 its parent's processors: it has none at first, and takes no process then.
+func copyCPUSet(parent, group string) error {
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		if _, err := os.Stat(filepath.Join(group, "cgroup.controllers")); err == nil {
+			return nil
+		}
+		value, err := os.ReadFile(filepath.Join(parent, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(group, file), value, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeControlGroup kills all processes of a control group, and removes it.
+func removeControlGroup(name string) error {
+	roots, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	const tries = 100 // the kernel removes a process from its group a moment after it is killed
+	for range tries {
+		var errs []error
+		for _, root := range roots {
+			errs = append(errs, removeGroup(filepath.Join(root, name)))
+		}
+		if err = errors.Join(errs...); err == nil {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return err
+}
+
+// removeGroup makes one attempt, with the groups below first.
+func removeGroup(group string) error {
+	entries, err := os.ReadDir(group)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			errs = append(errs, removeGroup(filepath.Join(group, entry.Name())))
+		}
+	}
+	processes, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+	for _, field := range strings.Fields(string(processes)) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may just have ended
+		}
+	}
+	if err := os.Remove(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

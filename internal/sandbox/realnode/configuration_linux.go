@@ -1,0 +1,133 @@
+package realnode
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Configure writes the files that the processes of the nodes read, and makes their control groups.
+func (s NodeSet) Configure(programs Programs, credentials func(KubeletNode) (Credentials, error)) error {
+	for _, n := range s.Nodes() {
+		granted, err := credentials(n)
+		if err == nil {
+			err = makeControlGroup(n.cgroup())
+		}
+		if err == nil {
+			err = n.write(programs, granted)
+		}
+		if err != nil {
+			return fmt.Errorf("configure %s: %w", n.Name(), err)
+		}
+	}
+	return nil
+}
+
+// write writes the configuration files of a node.
+func (n KubeletNode) write(programs Programs, granted Credentials) error {
+	files := map[string][]byte{
+		"containerd.toml":        []byte(n.containerdConfig(programs.Plugins)),
+		"cni/10-bridge.conflist": []byte(n.cniConfig()),
+		"kubelet.kubeconfig":     granted.Kubelet,
+		"kube-proxy.kubeconfig":  granted.KubeProxy,
+		"resolv.conf":            nil, // the machine's own may name resolvers that are out of reach
+	}
+	for name, config := range map[string]any{"kubelet.yaml": n.kubeletConfig(granted), "kube-proxy.yaml": n.kubeProxyConfig()} {
+		text, err := yaml.Marshal(config)
+		if err != nil {
+			return err
+		}
+		files[name] = text
+	}
+	for name, text := range files {
+		if err := os.MkdirAll(filepath.Dir(n.path(name)), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(n.path(name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// containerdConfig is in version 2 of the format, which containerd 1.6 and 2 read. All state is below the node's folder.
+func (n KubeletNode) containerdConfig(plugins string) string {
+	return fmt.Sprintf(`version = 2
+root = %q
+state = %q
+[grpc]
+  address = %q
+[plugins."io.containerd.internal.v1.opt"]
+  path = %q
+[plugins."io.containerd.grpc.v1.cri"]
+  restrict_oom_score_adj = true # CAP_SYS_RESOURCE may be missing
+  netns_mounts_under_state_dir = true
+  sandbox_image = %q
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = %q
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+        Root = %q
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = %q
+    conf_dir = %q
+`, n.path("containerd"), n.state(), n.Socket(), n.path("opt"), pauseImage, n.snapshotter(), n.path("runc"), plugins, n.path("cni"))
+}
+
+// state is the folder of containerd's running tasks.
+func (n KubeletNode) state() string { return n.path("state") }
+
+// snapshotter returns the snapshotter for the file system of the folder: layers of overlayfs can't be on another overlayfs.
+func (n KubeletNode) snapshotter() string {
+	const overlayfs = 0x794c7630
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(n.set.Folder, &s); err == nil && s.Type == overlayfs {
+		return "native"
+	}
+	return "overlayfs"
+}
+
+func (n KubeletNode) cniConfig() string {
+	return fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "sandbox", "plugins": [
+ {"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, "hairpinMode": true, "ipMasq": false,
+  "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q}]]}},
+ {"type": "portmap", "capabilities": {"portMappings": true}}]}
+`, n.path("ipam"), n.pods())
+}
+
+func (n KubeletNode) kubeletConfig(granted Credentials) map[string]any {
+	return map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"address": n.Address().String(), "healthzBindAddress": "127.0.0.1",
+		"authentication": map[string]any{
+			"anonymous": map[string]any{"enabled": false}, "webhook": map[string]any{"enabled": true},
+			"x509": map[string]any{"clientCAFile": granted.Authority},
+		},
+		"authorization": map[string]any{"mode": "Webhook"},
+		"tlsCertFile":   granted.Certificate, "tlsPrivateKeyFile": granted.Key,
+		"containerRuntimeEndpoint": "unix://" + n.Socket(),
+		"cgroupDriver":             "cgroupfs", "cgroupRoot": "/" + n.cgroup(), "failCgroupV1": false, "failSwapOn": false,
+		"clusterDomain": "cluster.local", "resolvConf": n.path("resolv.conf"),
+		"podLogsDir": n.path("podlogs"), "volumePluginDir": n.path("volumeplugins"),
+		"serializeImagePulls": false,
+		// The disk is the developer's own: pods are not evicted for its sake.
+		"evictionHard":                map[string]any{"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
+	}
+}
+
+func (n KubeletNode) kubeProxyConfig() map[string]any {
+	return map[string]any{
+		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
+		"mode": "nftables", "hostnameOverride": n.Name(), "clusterCIDR": n.set.Network().String(),
+		"clientConnection":   map[string]any{"kubeconfig": n.path("kube-proxy.kubeconfig")},
+		"healthzBindAddress": "127.0.0.1:10256", "metricsBindAddress": "127.0.0.1:10249",
+		"conntrack": map[string]any{"maxPerCore": 0, "min": 0}, // a setting of the whole machine
+	}
+}

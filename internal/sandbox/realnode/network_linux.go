@@ -1,0 +1,115 @@
+package realnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// namespaces is the folder in which "ip netns" keeps the names of network namespaces.
+const namespaces = "/run/netns"
+
+// numberFile has the number of the set, for Remove.
+const numberFile = "number"
+
+// Claim takes a number that no other set of this machine has, and writes it into the folder.
+func Claim(ctx context.Context, folder string, count int) (NodeSet, error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return NodeSet{}, err
+	}
+	for number := firstNumber; number <= lastNumber; number++ {
+		s := NodeSet{Folder: folder, Number: number, Count: count}
+		isUsed, err := s.overlaps()
+		if err != nil {
+			return s, err
+		}
+		if isUsed {
+			continue
+		}
+		// Before the bridge: without the number, Remove would not find the bridge after a crash.
+		if err := os.WriteFile(filepath.Join(folder, numberFile), []byte(strconv.Itoa(number)), 0o600); err != nil {
+			return s, err
+		}
+		err = ip(ctx, "link", "add", s.bridge(), "type", "bridge")
+		if err == nil || !strings.Contains(err.Error(), "File exists") {
+			return s, err
+		}
+	}
+	return NodeSet{}, errors.Join(os.Remove(filepath.Join(folder, numberFile)),
+		fmt.Errorf("no network of 10.%d.0.0/16 to 10.%d.0.0/16 is free: stop another sandbox", firstNumber, lastNumber))
+}
+
+// overlaps reports whether this machine has addresses of the network.
+func (s NodeSet) overlaps() (bool, error) {
+	addresses, err := net.InterfaceAddrs()
+	for _, address := range addresses {
+		if prefix, err := netip.ParsePrefix(address.String()); err == nil && prefix.Overlaps(s.Network()) {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// Connect joins the nodes with this machine. Forwarding is switched on inside of the namespaces only.
+func (s NodeSet) Connect(ctx context.Context) error {
+	if err := saveSettings(s.Folder); err != nil {
+		return err
+	}
+	lines := []string{
+		"addr add " + s.Gateway().String() + "/24 dev " + s.bridge(),
+		"link set " + s.bridge() + " up",
+	}
+	for _, n := range s.Nodes() {
+		inside := "-n " + n.namespace() + " "
+		lines = append(lines,
+			"netns add "+n.namespace(),
+			"link add "+n.link()+" type veth peer name eth0 netns "+n.namespace(),
+			"link set "+n.link()+" master "+s.bridge()+" up",
+			inside+"link set lo up",
+			inside+"addr add "+n.Address().String()+"/24 dev eth0",
+			inside+"link set eth0 up",
+			inside+"route add default via "+s.Gateway().String(),
+			"route add "+n.pods().String()+" via "+n.Address().String())
+	}
+	for _, n := range s.Nodes() {
+		for _, other := range s.Nodes() {
+			if other != n {
+				lines = append(lines, "-n "+n.namespace()+" route add "+other.pods().String()+" via "+other.Address().String())
+			}
+		}
+	}
+	for _, line := range lines {
+		if err := ip(ctx, strings.Fields(line)...); err != nil {
+			return err
+		}
+	}
+	for _, n := range s.Nodes() {
+		if err := n.runInside(ctx, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runInside runs a command in the network namespace of the node.
+func (n KubeletNode) runInside(ctx context.Context, args ...string) error {
+	return run(ctx, "nsenter", append([]string{"--net=" + filepath.Join(namespaces, n.namespace())}, args...)...)
+}
+
+func ip(ctx context.Context, args ...string) error { return run(ctx, "ip", args...) }
+
+// run runs a command that ends at once. The error has what it printed.
+func run(ctx context.Context, name string, args ...string) error {
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

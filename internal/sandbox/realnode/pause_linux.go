@@ -1,0 +1,95 @@
+package realnode
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"runtime"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// pauseImage is the image of the container that holds the namespaces of a pod.
+const pauseImage = "sandbox.runlevel.dev/pause:1"
+
+// pauses are programs that sleep for ever, by architecture: pause(2), or ppoll(2) of nothing, in a loop.
+var pauses = map[string]struct {
+	machine uint16 // of ELF
+	code    []byte
+}{
+	"amd64": {0x3e, []byte{
+		0xb8, 0x22, 0x00, 0x00, 0x00, // mov eax, 34 (pause)
+		0x0f, 0x05, // syscall
+		0xeb, 0xf7, // jmp to the mov
+	}},
+	"arm64": {0xb7, []byte{
+		0x00, 0x00, 0x80, 0xd2, // mov x0, 0
+		0x01, 0x00, 0x80, 0xd2, // mov x1, 0
+		0x02, 0x00, 0x80, 0xd2, // mov x2, 0
+		0x03, 0x00, 0x80, 0xd2, // mov x3, 0
+		0x28, 0x09, 0x80, 0xd2, // mov x8, 73 (ppoll)
+		0x01, 0x00, 0x00, 0xd4, // svc 0
+		0xfa, 0xff, 0xff, 0x17, // b to the first mov
+	}},
+}
+
+// pauseProgram returns the file of the program: an ELF header, one segment, and the code.
+func pauseProgram(architecture string) ([]byte, error) {
+	pause, ok := pauses[architecture]
+	if !ok {
+		return nil, fmt.Errorf("real nodes run on amd64 and arm64, not on %s", architecture)
+	}
+	const base, headers = 0x400000, 64 + 56
+	size := uint64(headers + len(pause.code))
+	var file bytes.Buffer
+	file.WriteString("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00")
+	for _, field := range []any{
+		uint16(2), pause.machine, uint32(1), uint64(base + headers), uint64(64), uint64(0), uint32(0), // executable, entry, segments
+		uint16(64), uint16(56), uint16(1), uint16(0), uint16(0), uint16(0),
+		uint32(1), uint32(5), uint64(0), uint64(base), uint64(base), size, size, uint64(0x1000), // loaded, readable, executable
+	} {
+		_ = binary.Write(&file, binary.LittleEndian, field) // a buffer takes everything
+	}
+	file.Write(pause.code)
+	return file.Bytes(), nil
+}
+
+// writePauseImage writes the image as an archive.
+func writePauseImage(path string) error {
+	program, err := pauseProgram(runtime.GOARCH)
+	if err != nil {
+		return err
+	}
+	var layer bytes.Buffer
+	archive := tar.NewWriter(&layer)
+	if err := archive.WriteHeader(&tar.Header{Name: "pause", Mode: 0o755, Size: int64(len(program))}); err != nil {
+		return err
+	}
+	if _, err := archive.Write(program); err != nil {
+		return err
+	}
+	if err := archive.Close(); err != nil {
+		return err
+	}
+	image, err := mutate.AppendLayers(empty.Image, static.NewLayer(layer.Bytes(), types.DockerUncompressedLayer))
+	if err != nil {
+		return err
+	}
+	file, err := image.ConfigFile()
+	if err != nil {
+		return err
+	}
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Config = "linux", runtime.GOARCH, v1.Config{Entrypoint: []string{"/pause"}}
+	if image, err = mutate.ConfigFile(image, file); err != nil {
+		return err
+	}
+	return tarball.WriteToFile(path, name.MustParseReference(pauseImage), image)
+}

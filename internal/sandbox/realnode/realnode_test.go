@@ -1,0 +1,277 @@
+package realnode_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
+	"github.com/runlevel/runlevel/internal/sandbox/realnode"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+)
+
+const (
+	serveEnv  = "RUNLEVEL_TEST_SERVE"  // makes this program serve in a container
+	mortalEnv = "RUNLEVEL_TEST_MORTAL" // makes this program own a sandbox with the image of that archive
+
+	imageName = "registry.example/test:1"
+)
+
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv(serveEnv) != "":
+		serve()
+	case os.Getenv(mortalEnv) != "":
+		beMortal()
+	}
+	os.Exit(m.Run())
+}
+
+// serve answers requests with the node's name, and logs one line.
+func serve() {
+	fmt.Println("serving")
+	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, os.Getenv("NODE")) })
+	fmt.Println(http.ListenAndServe(":8080", nil))
+	os.Exit(1)
+}
+
+// beMortal owns a sandbox until it is killed.
+func beMortal() {
+	s, err := sandbox.Start(context.Background(), sandbox.Options{RealNodes: 1, Images: []string{os.Getenv(mortalEnv)}})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(s.Name)
+	fmt.Println(<-s.Died())
+	os.Exit(1)
+}
+
+// needNodes skips the test where no node can run.
+func needNodes(t *testing.T) {
+	t.Helper()
+	if _, err := realnode.FindPrograms(); err != nil {
+		t.Skip(err)
+	}
+	if _, err := binaries.LocateNode(); err != nil {
+		t.Skip(err)
+	}
+}
+
+// writeImage writes an image of this program as an archive, and returns its file.
+func writeImage(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "image.tar")
+	layer, err := tarball.LayerFromFile(packSelf(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", runtime.GOARCH
+	config.Config = v1.Config{Entrypoint: []string{"/program"}, Env: []string{serveEnv + "=1"}}
+	if image, err = mutate.ConfigFile(image, config); err != nil {
+		t.Fatal(err)
+	}
+	if err := tarball.WriteToFile(file, name.MustParseReference(imageName), image); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// packSelf writes this program as an archive.
+func packSelf(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := os.Link(self, filepath.Join(folder, "program")); err != nil {
+		out, err := exec.Command("cp", self, filepath.Join(folder, "program")).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "layer.tar")
+	if out, err := exec.Command("tar", "-C", folder, "-cf", file, "program").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return file
+}
+
+// runOnEachNode runs the image as a DaemonSet behind a Service, with a folder of this machine, and waits until it is ready.
+func runOnEachNode(t *testing.T, client kubernetes.Interface, folder string) {
+	t.Helper()
+	labels := map[string]string{"app": "web"}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "web", Image: imageName,
+				Env:          []corev1.EnvVar{{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}},
+				VolumeMounts: []corev1.VolumeMount{{Name: "host", MountPath: "/host"}, {Name: "scratch", MountPath: "/scratch"}},
+			}},
+			Volumes: []corev1.Volume{
+				{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder}}},
+				{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+			},
+		}},
+	}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{
+		Selector: labels, Ports: []corev1.ServicePort{{Port: 8080}},
+	}}
+	if _, err := client.AppsV1().DaemonSets("default").Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Eventually(t, "all pods are ready", func(ctx context.Context) bool {
+		got, err := client.AppsV1().DaemonSets("default").Get(ctx, "web", metav1.GetOptions{})
+		return err == nil && got.Status.DesiredNumberScheduled > 0 && got.Status.NumberReady == got.Status.DesiredNumberScheduled
+	})
+}
+
+// expectNothingLeft fails the test if a sandbox's nodes have left something on this machine.
+func expectNothingLeft(t *testing.T, number, folder string) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(mounts), folder) {
+		t.Errorf("mounts are left:\n%s", mounts)
+	}
+	for _, pattern := range []string{
+		folder, "/run/netns/runlevel" + number + "-*", "/sys/class/net/runlevel" + number, "/sys/class/net/rl" + number + "-*",
+		"/sys/fs/cgroup/runlevel" + number, "/sys/fs/cgroup/*/runlevel" + number,
+	} {
+		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	}
+	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range processes {
+		if line, err := os.ReadFile(file); err == nil && strings.Contains(string(line), folder) {
+			t.Errorf("a process is left: %q", line)
+		}
+	}
+}
+
+// folderOf returns the folder of a sandbox, and the number of its nodes.
+func folderOf(t *testing.T, logs string) (folder, number string) {
+	t.Helper()
+	folder = filepath.Dir(logs)
+	text, err := os.ReadFile(filepath.Join(folder, "nodes", "number"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folder, string(text)
+}
+
+func clientOf(t *testing.T, kubeconfig string) kubernetes.Interface {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubernetes.NewForConfigOrDie(config)
+}
+
+// TestPodsOnTwoNodes runs containers, whose Service answers from both nodes, and whose logs are read through the API server.
+func TestPodsOnTwoNodes(t *testing.T) {
+	needNodes(t)
+	s, err := sandbox.Start(t.Context(), sandbox.Options{RealNodes: 2, Images: []string{writeImage(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, number := folderOf(t, s.Logs)
+	client := kubernetes.NewForConfigOrDie(s.Config)
+	runOnEachNode(t, client, t.TempDir())
+	seen := map[string]bool{}
+	sandboxtest.Eventually(t, "the Service answers from both nodes", func(ctx context.Context) bool {
+		answer, err := client.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/default/services/web:8080/proxy/").DoRaw(ctx)
+		if err == nil {
+			seen[string(answer)] = true
+		}
+		return seen["node-0"] && seen["node-1"]
+	})
+	pods, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		if log, err := client.CoreV1().Pods("default").GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context()); err != nil || string(log) != "serving\n" {
+			t.Errorf("the log of %s: %q, %v", pod.Name, log, err)
+		}
+	}
+	if err := s.Stop(); err != nil {
+		t.Error("stop:", err)
+	}
+	expectNothingLeft(t, number, folder)
+}
+
+// TestKillLeavesNothingBehind kills the owner of nodes whose pods run: the next look at the sandboxes removes them, and not
+// the folders of this machine that the pods have mounted.
+func TestKillLeavesNothingBehind(t *testing.T) {
+	needNodes(t)
+	precious := t.TempDir()
+	if err := os.WriteFile(filepath.Join(precious, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	owner := exec.Command(os.Args[0])
+	owner.Env = append(os.Environ(), mortalEnv+"="+writeImage(t))
+	stdout, err := owner.StdoutPipe()
+	if err == nil {
+		err = owner.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(stdout).ReadString('\n')
+	state, err := sandbox.Find(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatalf("the owner prints %q: %v", line, err)
+	}
+	folder, number := folderOf(t, state.Logs)
+	runOnEachNode(t, clientOf(t, state.Kubeconfig), precious)
+	if err := owner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = owner.Wait()
+	if _, err := sandbox.List(); err != nil {
+		t.Fatal(err)
+	}
+	expectNothingLeft(t, number, folder)
+	if _, err := os.Stat(filepath.Join(precious, "file")); err != nil {
+		t.Error("a folder that was mounted is not as before:", err)
+	}
+}

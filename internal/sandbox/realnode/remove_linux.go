@@ -1,0 +1,129 @@
+package realnode
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Remove removes all that the nodes of a folder have on this machine: containers, mounts, networks and control groups. It
+// also works after a crash, in the middle of a setup, and again. The processes of Commands must have ended. On an error,
+// the folder must not be deleted: volumes of pods may still be mounted in it.
+func Remove(ctx context.Context, folder string) error {
+	text, err := os.ReadFile(filepath.Join(folder, numberFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s := NodeSet{Folder: folder}
+	if s.Number, err = strconv.Atoi(string(text)); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(folder, numberFile), err)
+	}
+	return errors.Join(
+		killShims(folder),
+		removeControlGroup(s.cgroup()),
+		s.disconnect(ctx),
+		unmountAll(folder),
+		restoreSettings(folder),
+	)
+}
+
+// killShims kills the processes of containerd that watch over containers, which outlive it, and removes their sockets.
+func killShims(folder string) error {
+	sockets, err := filepath.Glob(filepath.Join(folder, "*", "state", "io.containerd.runtime.v2.task", "*", "*", "address"))
+	if err != nil {
+		return err
+	}
+	for _, file := range sockets {
+		if address, err := os.ReadFile(file); err == nil {
+			_ = os.Remove(strings.TrimPrefix(strings.TrimSpace(string(address)), "unix://"))
+		}
+	}
+	const tries = 100
+	for range tries {
+		shims, err := findShims(folder)
+		if err != nil || len(shims) == 0 {
+			return err
+		}
+		for _, pid := range shims {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may just have ended
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return errors.New("containerd-shim does not end")
+}
+
+// findShims returns the process IDs of the shims of a folder's containers.
+func findShims(folder string) ([]int, error) {
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	var shims []int
+	for _, file := range processes {
+		line, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(line), "containerd-shim") || !strings.Contains(string(line), folder+"/") {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			shims = append(shims, pid)
+		}
+	}
+	return shims, err
+}
+
+// disconnect removes the links and network namespaces.
+func (s NodeSet) disconnect(ctx context.Context) error {
+	names, err := filepath.Glob(filepath.Join(namespaces, s.bridge()+"-*"))
+	errs := []error{err}
+	for _, name := range names {
+		errs = append(errs, ip(ctx, "netns", "delete", filepath.Base(name))) // its links and their other ends go with it
+	}
+	if _, err := os.Stat("/sys/class/net/" + s.bridge()); err == nil {
+		errs = append(errs, ip(ctx, "link", "delete", s.bridge()))
+	}
+	return errors.Join(errs...)
+}
+
+// unmountAll unmounts everything below a folder, and returns an error unless nothing is mounted there at the end.
+func unmountAll(folder string) error {
+	mounted, err := mountsBelow(folder)
+	for _, mount := range mounted {
+		_ = syscall.Unmount(mount, syscall.MNT_DETACH|umountNoFollow)
+	}
+	if err == nil {
+		mounted, err = mountsBelow(folder)
+	}
+	if len(mounted) > 0 {
+		return fmt.Errorf("%d mounts are left, such as %s: unmount them, and run this again", len(mounted), mounted[0])
+	}
+	return err
+}
+
+const umountNoFollow = 8 // UMOUNT_NOFOLLOW, which package syscall does not have
+
+// mountsBelow returns the mount points below a folder, inner ones first.
+func mountsBelow(folder string) ([]string, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	var found []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		const mountPoint = 4
+		if len(fields) <= mountPoint {
+			continue
+		}
+		point := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(fields[mountPoint])
+		if strings.HasPrefix(point, folder+"/") {
+			found = append(found, point)
+		}
+	}
+	slices.SortFunc(found, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	return found, err
+}

@@ -1,0 +1,79 @@
+package realnode
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// settings are those of the whole machine that a kubelet changes.
+var settings = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"}
+
+const settingsFile = "settings.json"
+
+// saveSettings writes the machine's settings into the folder. While other sets run, the settings are theirs already:
+// those that they found count.
+func saveSettings(folder string) error {
+	found := map[string]string{}
+	for _, name := range settings {
+		value, err := os.ReadFile(filepath.Join("/proc/sys", name))
+		if err != nil {
+			return err
+		}
+		found[name] = strings.TrimSpace(string(value))
+	}
+	others, err := otherSets(folder)
+	if err != nil {
+		return err
+	}
+	for _, other := range others {
+		if text, err := os.ReadFile(filepath.Join(other, settingsFile)); err == nil && json.Unmarshal(text, &found) == nil {
+			break
+		}
+	}
+	text, err := json.Marshal(found)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, settingsFile), text, 0o600)
+}
+
+// restoreSettings writes the saved settings back, unless other sets run.
+func restoreSettings(folder string) error {
+	text, err := os.ReadFile(filepath.Join(folder, settingsFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	found := map[string]string{}
+	if err == nil {
+		err = json.Unmarshal(text, &found)
+	}
+	if err != nil {
+		return err
+	}
+	others, err := otherSets(folder)
+	if err != nil || len(others) > 0 {
+		return err
+	}
+	var errs []error
+	for name, value := range found {
+		file := filepath.Join("/proc/sys", name)
+		if is, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(is)) != value {
+			errs = append(errs, os.WriteFile(file, []byte(value), 0o600))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// otherSets returns the folders of other sandboxes' nodes: neighbours of this sandbox's.
+func otherSets(folder string) ([]string, error) {
+	pattern := filepath.Join(filepath.Dir(filepath.Dir(folder)), "*", filepath.Base(folder))
+	others, err := filepath.Glob(pattern)
+	return slices.DeleteFunc(others, func(other string) bool {
+		_, err := os.Stat(filepath.Join(other, settingsFile))
+		return other == folder || err != nil
+	}), err
+}

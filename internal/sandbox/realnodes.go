@@ -1,0 +1,192 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
+	"github.com/runlevel/runlevel/internal/sandbox/realnode"
+)
+
+// findNodePrograms returns the programs of real nodes, if the options ask for nodes.
+func findNodePrograms(o Options) (realnode.Programs, error) {
+	if o.RealNodes == 0 {
+		return realnode.Programs{}, nil
+	}
+	programs, err := realnode.FindPrograms()
+	if err != nil {
+		return programs, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	found, err := binaries.LocateNode()
+	programs.Kubelet, programs.KubeProxy = found[binaries.Kubelet], found[binaries.KubeProxy]
+	return programs, err
+}
+
+// connectNodes makes the network of the nodes, and opens the API server's port there.
+func (s *Sandbox) connectNodes(ctx context.Context, o Options, h *stateFolder, p ports) error {
+	if o.RealNodes == 0 {
+		return nil
+	}
+	nodes, err := realnode.Claim(ctx, h.nodes(), o.RealNodes)
+	if err == nil {
+		err = nodes.Connect(ctx)
+	}
+	if err == nil {
+		s.nodes = &nodes
+		s.nodeGate, err = newGate(nodes.Gateway().String(), fmt.Sprintf("127.0.0.1:%d", p.apiServer))
+	}
+	if err != nil {
+		return fmt.Errorf("make the network of the nodes: %w", err)
+	}
+	return nil
+}
+
+// configureNodes writes the files of the nodes, and returns their users.
+func (s *Sandbox) configureNodes(h *stateFolder, ca *authority) ([]user, error) {
+	if s.nodes == nil {
+		return nil, nil
+	}
+	own, err := ca.pair()
+	if err != nil {
+		return nil, err
+	}
+	proxy := newUser("system:kube-proxy")
+	users := []user{proxy}
+	server := "https://" + s.nodeGate.address()
+	return users, s.nodes.Configure(s.nodeFiles, func(n realnode.KubeletNode) (realnode.Credentials, error) {
+		kubelet := newUser("system:node:"+n.Name(), "system:nodes")
+		users = append(users, kubelet)
+		served, err := ca.server(n.Name(), n.Address().String())
+		if err == nil {
+			err = served.write(h.pki(), n.Name())
+		}
+		if err != nil {
+			return realnode.Credentials{}, err
+		}
+		granted := realnode.Credentials{
+			Authority:   h.path("pki", "ca.crt"),
+			Certificate: filepath.Join(h.pki(), n.Name()+".crt"), Key: filepath.Join(h.pki(), n.Name()+".key"),
+		}
+		if granted.Kubelet, err = kubeconfigText(server, own.cert, kubelet); err != nil {
+			return granted, err
+		}
+		granted.KubeProxy, err = kubeconfigText(server, own.cert, proxy)
+		return granted, err
+	})
+}
+
+// nodeNetwork returns the network of real nodes; none without them.
+func (s *Sandbox) nodeNetwork() netip.Prefix {
+	if s.nodes == nil {
+		return netip.Prefix{}
+	}
+	return s.nodes.Network()
+}
+
+func (s *Sandbox) newNodeComponents() []*component {
+	if s.nodes == nil {
+		return nil
+	}
+	var components []*component
+	for _, n := range s.nodes.Nodes() {
+		for _, command := range n.Commands(s.nodeFiles) {
+			components = append(components, s.newComponent(command.Name, command.Program, command.Args))
+		}
+	}
+	return components
+}
+
+func (s *Sandbox) allComponents() []*component { return slices.Concat(s.components, s.nodeComponents) }
+
+// startNodes starts the nodes.
+func (s *Sandbox) startNodes(ctx context.Context, client kubernetes.Interface, images []string) error {
+	if err := s.serveNodes(ctx, client); err != nil {
+		return fmt.Errorf("connect the API server and the nodes: %w", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for i, n := range s.nodes.Nodes() {
+		perNode := len(s.nodeComponents) / s.nodes.Count
+		components := s.nodeComponents[i*perNode : (i+1)*perNode]
+		group.Go(func() error { return s.startNode(ctx, n, components, images) })
+	}
+	return group.Wait()
+}
+
+// startNode starts the container runtime of a node, and the others once it answers: a kubelet does not wait for it.
+func (s *Sandbox) startNode(ctx context.Context, n realnode.KubeletNode, components []*component, images []string) error {
+	runtime := components[0]
+	if err := s.restart(runtime); err != nil {
+		return err
+	}
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", n.Socket())
+		if err == nil {
+			connection.Close()
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return runtime.withLog(fmt.Errorf("the container runtime of %s does not answer: %w", n.Name(), err))
+	}
+	if err := n.ImportImages(ctx, s.nodeFiles, images); err != nil {
+		return runtime.withLog(err)
+	}
+	for _, c := range components[1:] {
+		if err := s.restart(c); err != nil {
+			return err
+		}
+	}
+	return s.publish()
+}
+
+// serveNodes makes the endpoint of the Service of the API server, which the API server itself can't make: it listens on
+// the loopback only. It also allows the API server to call kubelets.
+func (s *Sandbox) serveNodes(ctx context.Context, client kubernetes.Interface) error {
+	if err := bind(ctx, client, "system:kubelet-api-admin", kubeletClient); err != nil {
+		return err
+	}
+	_, portText, err := net.SplitHostPort(s.nodeGate.address())
+	if err != nil {
+		return err
+	}
+	port, err := strconv.ParseInt(portText, 10, 32)
+	if err != nil {
+		return err
+	}
+	_, err = client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(ctx, &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{s.nodes.Gateway().String()}}},
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To(int32(port)), Protocol: ptr.To(corev1.ProtocolTCP)}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// openGates lets the components reach the API server.
+func (s *Sandbox) openGates() {
+	s.gate.open()
+	if s.nodeGate != nil {
+		s.nodeGate.open()
+	}
+}
+
+// shutGates makes the components wait for the API server.
+func (s *Sandbox) shutGates() {
+	s.gate.shut()
+	if s.nodeGate != nil {
+		s.nodeGate.shut()
+	}
+}
