@@ -19,6 +19,8 @@ import (
 // startFlags are the flags of the commands that start a sandbox.
 type startFlags struct {
 	nodes       int
+	realNodes   int
+	images      []string
 	controllers []string
 	gates       map[string]string
 	auditPolicy string
@@ -28,6 +30,8 @@ type startFlags struct {
 func addStartFlags(command *cobra.Command, f *startFlags) {
 	flags := command.Flags()
 	flags.IntVar(&f.nodes, "nodes", 1, "how many simulated nodes; with 0 there is no scheduler either")
+	flags.IntVar(&f.realNodes, "real-nodes", 0, "how many nodes that run containers, instead of simulated ones (Linux, as root)")
+	flags.StringArrayVar(&f.images, "image", nil, "image for real nodes: an archive or an OCI image layout, as PATH or PATH=NAME (repeatable)")
 	flags.StringSliceVar(&f.controllers, "controllers", nil, "which controllers run, as kube-controller-manager's flag (default: its own)")
 	flags.StringToStringVar(&f.gates, "feature-gates", nil, "feature gates of Kubernetes, as NAME=true,NAME=false")
 	flags.StringVar(&f.auditPolicy, "audit-policy", "", "file with an audit policy; the log is audit.log beside the others")
@@ -37,7 +41,10 @@ func addStartFlags(command *cobra.Command, f *startFlags) {
 // options returns the options of the flags for package sandbox.
 func (f *startFlags) options(progress io.Writer) (sandbox.Options, error) {
 	o := sandbox.Options{Nodes: f.nodes, Controllers: f.controllers, CRDs: f.crds, Progress: progress}
+	o.RealNodes, o.Images = f.realNodes, f.images
 	switch {
+	case f.realNodes > 0:
+		o.Nodes = 0
 	case f.nodes < 0:
 		return o, misuse{fmt.Errorf("--nodes %d: use 0 or more", f.nodes)}
 	case f.nodes == 0:
@@ -75,6 +82,7 @@ func newSandboxUp(streams Streams) *cobra.Command {
 stays until "runlevel sandbox down".`,
 		Example: `  runlevel sandbox up
   runlevel sandbox up --detach --name other --nodes 3
+  runlevel sandbox up --real-nodes 2 --image app.tar
   runlevel sandbox up --crds ./crds --audit-policy audit.yaml`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			o, err := flags.options(streams.Err)

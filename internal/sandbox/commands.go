@@ -8,8 +8,9 @@ import (
 
 // The addresses that Services and pods get. They belong to no network: see egress.
 const (
-	serviceCIDR = "10.96.0.0/16"
-	podCIDR     = "10.244.0.1/16"
+	serviceCIDR    = "10.96.0.0/16"
+	serviceAddress = "10.96.0.1" // of the Service of the API server
+	podCIDR        = "10.244.0.1/16"
 )
 
 // commands returns the command line of each component that the options ask for.
@@ -21,6 +22,8 @@ func commands(o Options, h *stateFolder, p ports) map[string][]string {
 	}
 	if o.nodes() > 0 {
 		lines[Scheduler] = schedulerArgs(o, h)
+	}
+	if o.nodes() > 0 && o.RealNodes == 0 {
 		lines[Kwok] = kwokArgs(h)
 	}
 	return lines

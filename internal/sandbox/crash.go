@@ -17,7 +17,9 @@ func (s *Sandbox) Kill(component string) error {
 		return err
 	}
 	if component == APIServer {
-		s.gate.shut() // so that the other components wait for it instead of failing
+		for _, gate := range s.gates() {
+			gate.shut() // so that the other components wait for it instead of failing
+		}
 	}
 	c.kill()
 	return s.publish()
@@ -53,7 +55,9 @@ func (s *Sandbox) Resume(ctx context.Context, component string) error {
 		c.kill() // so that it can be tried again
 		return errors.Join(fmt.Errorf("resume %s: %w", component, err), s.publish())
 	}
-	s.gate.open()
+	for _, gate := range s.gates() {
+		gate.open()
+	}
 	return s.publish()
 }
 
@@ -68,9 +72,9 @@ func (s *Sandbox) restart(c *component) error {
 }
 
 func (s *Sandbox) find(name string) (*component, error) {
-	i := slices.IndexFunc(s.components, func(c *component) bool { return c.name == name })
+	i := slices.IndexFunc(s.allComponents(), func(c *component) bool { return c.name == name })
 	if i < 0 {
 		return nil, fmt.Errorf("this sandbox has no component %q", name)
 	}
-	return s.components[i], nil
+	return s.allComponents()[i], nil
 }

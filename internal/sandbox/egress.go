@@ -23,8 +23,11 @@ const AddressAnnotation = "sandbox.runlevel.dev/address"
 
 // An egress opens the connections that the API server needs to webhooks, aggregated APIs, kubelets and pods. The API server
 // itself would look for the addresses of Services on the networks of this machine, where other hosts may have them. An
-// egress connects to the loopback only.
-type egress struct{ client kubernetes.Interface }
+// egress connects to the loopback, and to the network of real nodes.
+type egress struct {
+	client kubernetes.Interface
+	nodes  netip.Prefix // the network of real nodes
+}
 
 // egressConfiguration returns the configuration that has the API server use the egress at a port.
 func egressConfiguration(h *stateFolder, port int) (string, error) {
@@ -86,7 +89,7 @@ func (e *egress) dial(ctx context.Context, target string) (net.Conn, error) {
 func (e *egress) locate(ctx context.Context, host, port string) (atHost, atPort string, _ error) {
 	ip, err := netip.ParseAddr(host)
 	switch {
-	case host == "localhost" || ip.IsLoopback():
+	case host == "localhost" || ip.IsLoopback() || e.nodes.Contains(ip):
 		return host, port, nil
 	case err != nil:
 		return "", "", errors.New("the sandbox reaches this machine's loopback only")
@@ -142,8 +145,11 @@ func readyEndpoint(slice discoveryv1.EndpointSlice, name string) (string, int32)
 	return "", 0
 }
 
-// listensAt returns the loopback address of the pod with an address.
+// listensAt returns where the pod with an address can be reached: there, or on the loopback.
 func (e *egress) listensAt(ctx context.Context, address string) (string, error) {
+	if ip, err := netip.ParseAddr(address); err == nil && e.nodes.Contains(ip) {
+		return address, nil
+	}
 	pods, err := e.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "status.podIP=" + address})
 	if err != nil {
 		return "", err

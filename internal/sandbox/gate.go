@@ -22,8 +22,9 @@ type gate struct {
 	opened chan struct{} // closed while the gate is open
 }
 
-func newGate(target string) (*gate, error) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+// newGate listens on a free port of an address.
+func newGate(address, target string) (*gate, error) {
+	listener, err := net.Listen("tcp4", net.JoinHostPort(address, "0"))
 	if err != nil {
 		return nil, err
 	}

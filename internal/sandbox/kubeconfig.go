@@ -45,6 +45,18 @@ func writeTokens(file string, users ...user) error {
 // writeKubeconfig writes a kubeconfig with a context per user, named after it;
 // the first one is the current context.
 func writeKubeconfig(file, server string, ca []byte, users ...user) error {
+	if err := clientcmd.WriteToFile(*newKubeconfig(server, ca, users...), file); err != nil {
+		return binaries.Explain("write kubeconfig", err)
+	}
+	return nil
+}
+
+// kubeconfigText returns the text of a kubeconfig.
+func kubeconfigText(server string, ca []byte, users ...user) ([]byte, error) {
+	return clientcmd.Write(*newKubeconfig(server, ca, users...))
+}
+
+func newKubeconfig(server string, ca []byte, users ...user) *clientcmdapi.Config {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["sandbox"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
 	for _, user := range users {
@@ -52,10 +64,7 @@ func writeKubeconfig(file, server string, ca []byte, users ...user) error {
 		config.Contexts[user.name] = &clientcmdapi.Context{Cluster: "sandbox", AuthInfo: user.name}
 	}
 	config.CurrentContext = users[0].name
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		return binaries.Explain("write kubeconfig", err)
-	}
-	return nil
+	return config
 }
 
 // restConfig returns the same as a client configuration. The client has no rate limit: the server's

@@ -1,12 +1,16 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/runlevel/runlevel/internal/sandbox/realnode"
 )
 
 // NoNodes as Options.Nodes starts a control plane without nodes, and so
@@ -21,6 +25,10 @@ type Options struct {
 	Name string
 	// Nodes is the number of simulated nodes: zero means one, NoNodes none.
 	Nodes int
+	// RealNodes is the number of nodes that run containers, instead of simulated ones: see package realnode.
+	RealNodes int
+	// Images are imported into real nodes: archives and OCI image layouts, as PATH or PATH=NAME.
+	Images []string
 	// Controllers are the controllers to run, in the syntax of
 	// kube-controller-manager's --controllers. Empty means its default.
 	Controllers []string
@@ -51,6 +59,21 @@ func (o Options) validate() error {
 	if o.Nodes < NoNodes {
 		return fmt.Errorf("%d nodes: use 0 for one node, a positive number for more, NoNodes for none", o.Nodes)
 	}
+	if o.RealNodes < 0 || o.RealNodes > realnode.MaxNodes {
+		return fmt.Errorf("%d real nodes: use 1 to %d, or 0 for simulated ones", o.RealNodes, realnode.MaxNodes)
+	}
+	if len(o.Images) > 0 && o.RealNodes == 0 {
+		return errors.New("images are for real nodes: simulated ones run no container")
+	}
+	for _, image := range o.Images {
+		path, _, _ := strings.Cut(image, "=")
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("image: %w", err)
+		}
+	}
+	if o.RealNodes > 0 && o.Nodes != 0 {
+		return errors.New("nodes are either real or simulated: give the number of one kind only")
+	}
 	for _, name := range o.Controllers {
 		// kube-controller-manager accepts short aliases too, which runs would not recognize.
 		if name != "*" && !strings.HasSuffix(name, "-controller") {
@@ -63,11 +86,14 @@ func (o Options) validate() error {
 // components lists the components that the options require.
 func (o Options) components() []string {
 	return slices.DeleteFunc(Components(), func(name string) bool {
-		return o.nodes() == 0 && (name == Scheduler || name == Kwok)
+		return o.nodes() == 0 && name == Scheduler || (o.nodes() == 0 || o.RealNodes > 0) && name == Kwok
 	})
 }
 
 func (o Options) nodes() int {
+	if o.RealNodes > 0 {
+		return o.RealNodes
+	}
 	switch o.Nodes {
 	case 0:
 		return 1

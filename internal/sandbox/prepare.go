@@ -22,6 +22,9 @@ const (
 	OrdinaryUser = "user"
 )
 
+// kubeletClient is the API server's user for kubelets.
+const kubeletClient = "kube-apiserver"
+
 // credentials are what clients of the API server need.
 type credentials struct {
 	ca          []byte
@@ -29,17 +32,18 @@ type credentials struct {
 }
 
 // prepare writes the files that the components read: certificates, kubeconfigs and
-// configuration. The components reach the API server at componentURL, users at
+// configuration. The components reach the API server through gates, users at
 // its own URL.
-func prepare(o Options, h *stateFolder, p ports, componentURL string) (*credentials, error) {
-	if err := h.clear(); err != nil {
-		return nil, err
-	}
-	ca, err := writePKI(h)
+func prepare(o Options, h *stateFolder, p ports, s *Sandbox) (*credentials, error) {
+	ca, err := writePKI(h, s.nodes.serverNames())
 	if err != nil {
 		return nil, err
 	}
-	creds, err := writeKubeconfigs(h, ca, loopbackURL(p.apiServer), componentURL)
+	nodes, err := s.nodes.configure(h, ca)
+	if err != nil {
+		return nil, err
+	}
+	creds, err := writeKubeconfigs(h, ca, loopbackURL(p.apiServer), "https://"+s.gate.address(), nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +51,7 @@ func prepare(o Options, h *stateFolder, p ports, componentURL string) (*credenti
 }
 
 // writePKI issues all certificates.
-func writePKI(h *stateFolder) (*authority, error) {
+func writePKI(h *stateFolder, moreNames []string) (*authority, error) {
 	ca, err := newAuthority("sandbox-ca")
 	if err != nil {
 		return nil, err
@@ -60,6 +64,7 @@ func writePKI(h *stateFolder) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
+	serverNames := append([]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}, moreNames...)
 	pairs := map[string]func() (pair, error){
 		"ca":                 ca.pair,
 		"etcd-ca":            etcdCA.pair,
@@ -68,11 +73,9 @@ func writePKI(h *stateFolder) (*authority, error) {
 		"etcd-client":        func() (pair, error) { return etcdCA.client("kube-apiserver") },
 		"front-proxy-client": func() (pair, error) { return proxyCA.client("front-proxy-client") },
 		"kubelet":            func() (pair, error) { return ca.server("localhost") },
-		"kubelet-client":     func() (pair, error) { return ca.client("kube-apiserver") },
+		"kubelet-client":     func() (pair, error) { return ca.client(kubeletClient) },
 		"service-account":    func() (pair, error) { return ca.client("service-accounts") }, // only its key counts
-		"apiserver": func() (pair, error) {
-			return ca.server("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-		},
+		"apiserver":          func() (pair, error) { return ca.server(serverNames...) },
 	}
 	for name, issue := range pairs {
 		p, err := issue()
@@ -88,13 +91,13 @@ func writePKI(h *stateFolder) (*authority, error) {
 
 // writeKubeconfigs writes one kubeconfig for people and one for each component, and the tokens in them for the API
 // server.
-func writeKubeconfigs(h *stateFolder, ca *authority, server, componentURL string) (*credentials, error) {
+func writeKubeconfigs(h *stateFolder, ca *authority, server, componentURL string, nodes []user) (*credentials, error) {
 	own, err := ca.pair()
 	if err != nil {
 		return nil, err
 	}
 	creds := &credentials{ca: own.cert, admin: newUser(AdminUser, "system:masters"), user: newUser(OrdinaryUser)}
-	users := []user{creds.admin, creds.user}
+	users := append([]user{creds.admin, creds.user}, nodes...)
 	for component, user := range map[string]user{
 		ControllerManager: newUser("system:kube-controller-manager"),
 		Scheduler:         newUser("system:kube-scheduler"),

@@ -42,11 +42,16 @@ func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) 
 // objects that controllers create at the start, exist.
 func (s *Sandbox) prepareCluster(ctx context.Context, o Options, crds []*unstructured.Unstructured, client kubernetes.Interface) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return bindOrdinaryUser(ctx, client) })
+	group.Go(func() error { return bind(ctx, client, "cluster-admin", OrdinaryUser) })
 	group.Go(func() error { return installCRDs(ctx, s.Config, client, crds) })
 	if o.nodes() > 0 {
-		group.Go(func() error { return createNodes(ctx, client, o.nodes()) })
 		group.Go(func() error { return s.withLog(Kwok, awaitNodes(ctx, client, o)) })
+	}
+	switch {
+	case o.RealNodes > 0:
+		group.Go(func() error { return s.startNodes(ctx, client, o.Images) })
+	case o.nodes() > 0:
+		group.Go(func() error { return createNodes(ctx, client, o.nodes()) })
 	}
 	if o.runs("serviceaccount-controller") {
 		group.Go(func() error { return s.withLog(ControllerManager, awaitDefaultServiceAccount(ctx, client)) })
@@ -54,16 +59,16 @@ func (s *Sandbox) prepareCluster(ctx context.Context, o Options, crds []*unstruc
 	return group.Wait()
 }
 
-// bindOrdinaryUser binds the ordinary user to cluster-admin.
-func bindOrdinaryUser(ctx context.Context, client kubernetes.Interface) error {
+// bind gives a user the rights of a cluster role.
+func bind(ctx context.Context, client kubernetes.Interface, role, user string) error {
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "sandbox-" + OrdinaryUser},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: OrdinaryUser}},
+		ObjectMeta: metav1.ObjectMeta{Name: "sandbox-" + user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
 	_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("bind the ordinary user to cluster-admin: %w", err)
+		return fmt.Errorf("bind %s to %s: %w", user, role, err)
 	}
 	return nil
 }

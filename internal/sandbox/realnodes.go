@@ -35,28 +35,36 @@ func findNodePrograms(o Options) (realnode.Programs, error) {
 	return programs, err
 }
 
-// connectNodes makes the network of the nodes, and opens the API server's port there.
-func (s *Sandbox) connectNodes(ctx context.Context, o Options, h *stateFolder, p ports) error {
-	if o.RealNodes == 0 {
-		return nil
-	}
-	nodes, err := realnode.Claim(ctx, h.nodes(), o.RealNodes)
-	if err == nil {
-		err = nodes.Connect(ctx)
-	}
-	if err == nil {
-		s.nodes = &nodes
-		s.nodeGate, err = newGate(nodes.Gateway().String(), fmt.Sprintf("127.0.0.1:%d", p.apiServer))
-	}
-	if err != nil {
-		return fmt.Errorf("make the network of the nodes: %w", err)
-	}
-	return nil
+// A realNodes has the nodes of a sandbox that run containers. Nil is a sandbox without them.
+type realNodes struct {
+	set        realnode.NodeSet
+	programs   realnode.Programs
+	gate       *gate        // to the API server, from the network of the nodes
+	components []*component // of all nodes, which start once the API server is ready
 }
 
-// configureNodes writes the files of the nodes, and returns their users.
-func (s *Sandbox) configureNodes(h *stateFolder, ca *authority) ([]user, error) {
-	if s.nodes == nil {
+// connectNodes makes the network of the nodes, and opens the API server's port there.
+func connectNodes(ctx context.Context, o Options, h *stateFolder, p ports, programs realnode.Programs) (*realNodes, error) {
+	if o.RealNodes == 0 {
+		return nil, nil
+	}
+	set, err := realnode.Claim(ctx, h.nodes(), o.RealNodes)
+	if err == nil {
+		err = set.Connect(ctx)
+	}
+	r := &realNodes{set: set, programs: programs}
+	if err == nil {
+		r.gate, err = newGate(set.Gateway().String(), fmt.Sprintf("127.0.0.1:%d", p.apiServer))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make the network of the nodes: %w", err)
+	}
+	return r, nil
+}
+
+// configure writes the files of the nodes, and returns their users.
+func (r *realNodes) configure(h *stateFolder, ca *authority) ([]user, error) {
+	if r == nil {
 		return nil, nil
 	}
 	own, err := ca.pair()
@@ -65,8 +73,8 @@ func (s *Sandbox) configureNodes(h *stateFolder, ca *authority) ([]user, error) 
 	}
 	proxy := newUser("system:kube-proxy")
 	users := []user{proxy}
-	server := "https://" + s.nodeGate.address()
-	return users, s.nodes.Configure(s.nodeFiles, func(n realnode.KubeletNode) (realnode.Credentials, error) {
+	server := "https://" + r.gate.address()
+	err = r.set.Configure(r.programs, func(n realnode.KubeletNode) (realnode.Credentials, error) {
 		kubelet := newUser("system:node:"+n.Name(), "system:nodes")
 		users = append(users, kubelet)
 		served, err := ca.server(n.Name(), n.Address().String())
@@ -86,40 +94,62 @@ func (s *Sandbox) configureNodes(h *stateFolder, ca *authority) ([]user, error) 
 		granted.KubeProxy, err = kubeconfigText(server, own.cert, proxy)
 		return granted, err
 	})
+	return users, err
 }
 
-// nodeNetwork returns the network of real nodes; none without them.
-func (s *Sandbox) nodeNetwork() netip.Prefix {
-	if s.nodes == nil {
+// network returns the network of the nodes; none without them.
+func (r *realNodes) network() netip.Prefix {
+	if r == nil {
 		return netip.Prefix{}
 	}
-	return s.nodes.Network()
+	return r.set.Network()
 }
 
-func (s *Sandbox) newNodeComponents() []*component {
-	if s.nodes == nil {
+// serverNames returns the names of the API server for pods.
+func (r *realNodes) serverNames() []string {
+	if r == nil {
 		return nil
 	}
-	var components []*component
-	for _, n := range s.nodes.Nodes() {
-		for _, command := range n.Commands(s.nodeFiles) {
-			components = append(components, s.newComponent(command.Name, command.Program, command.Args))
-		}
-	}
-	return components
+	return []string{r.set.Gateway().String(), serviceAddress}
 }
 
-func (s *Sandbox) allComponents() []*component { return slices.Concat(s.components, s.nodeComponents) }
+// add makes the components of the nodes.
+func (r *realNodes) add(newComponent func(name, program string, args []string) *component) {
+	if r == nil {
+		return
+	}
+	for _, n := range r.set.Nodes() {
+		for _, command := range n.Commands(r.programs) {
+			r.components = append(r.components, newComponent(command.Name, command.Program, command.Args))
+		}
+	}
+}
+
+// allComponents returns the components of the control plane and of the nodes.
+func (s *Sandbox) allComponents() []*component {
+	if s.nodes == nil {
+		return s.components
+	}
+	return slices.Concat(s.components, s.nodes.components)
+}
+
+// gates returns the ways of components to the API server.
+func (s *Sandbox) gates() []*gate {
+	if s.nodes == nil {
+		return []*gate{s.gate}
+	}
+	return []*gate{s.gate, s.nodes.gate}
+}
 
 // startNodes starts the nodes.
 func (s *Sandbox) startNodes(ctx context.Context, client kubernetes.Interface, images []string) error {
-	if err := s.serveNodes(ctx, client); err != nil {
+	if err := s.nodes.serve(ctx, client); err != nil {
 		return fmt.Errorf("connect the API server and the nodes: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for i, n := range s.nodes.Nodes() {
-		perNode := len(s.nodeComponents) / s.nodes.Count
-		components := s.nodeComponents[i*perNode : (i+1)*perNode]
+	for i, n := range s.nodes.set.Nodes() {
+		perNode := len(s.nodes.components) / s.nodes.set.Count
+		components := s.nodes.components[i*perNode : (i+1)*perNode]
 		group.Go(func() error { return s.startNode(ctx, n, components, images) })
 	}
 	return group.Wait()
@@ -141,7 +171,7 @@ func (s *Sandbox) startNode(ctx context.Context, n realnode.KubeletNode, compone
 	if err != nil {
 		return runtime.withLog(fmt.Errorf("the container runtime of %s does not answer: %w", n.Name(), err))
 	}
-	if err := n.ImportImages(ctx, s.nodeFiles, images); err != nil {
+	if err := n.ImportImages(ctx, s.nodes.programs, images); err != nil {
 		return runtime.withLog(err)
 	}
 	for _, c := range components[1:] {
@@ -152,13 +182,13 @@ func (s *Sandbox) startNode(ctx context.Context, n realnode.KubeletNode, compone
 	return s.publish()
 }
 
-// serveNodes makes the endpoint of the Service of the API server, which the API server itself can't make: it listens on
+// serve makes the endpoint of the Service of the API server, which the API server itself can't make: it listens on
 // the loopback only. It also allows the API server to call kubelets.
-func (s *Sandbox) serveNodes(ctx context.Context, client kubernetes.Interface) error {
+func (r *realNodes) serve(ctx context.Context, client kubernetes.Interface) error {
 	if err := bind(ctx, client, "system:kubelet-api-admin", kubeletClient); err != nil {
 		return err
 	}
-	_, portText, err := net.SplitHostPort(s.nodeGate.address())
+	_, portText, err := net.SplitHostPort(r.gate.address())
 	if err != nil {
 		return err
 	}
@@ -169,24 +199,8 @@ func (s *Sandbox) serveNodes(ctx context.Context, client kubernetes.Interface) e
 	_, err = client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{s.nodes.Gateway().String()}}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{r.set.Gateway().String()}}},
 		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To(int32(port)), Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}, metav1.CreateOptions{})
 	return err
-}
-
-// openGates lets the components reach the API server.
-func (s *Sandbox) openGates() {
-	s.gate.open()
-	if s.nodeGate != nil {
-		s.nodeGate.open()
-	}
-}
-
-// shutGates makes the components wait for the API server.
-func (s *Sandbox) shutGates() {
-	s.gate.shut()
-	if s.nodeGate != nil {
-		s.nodeGate.shut()
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
+	"github.com/runlevel/runlevel/internal/sandbox/realnode"
 )
 
 const (
@@ -42,7 +43,8 @@ type Sandbox struct {
 	Took Timing
 
 	home       *stateFolder
-	gate       *gate
+	gate       *gate      // for the components on the loopback
+	nodes      *realNodes // nil without real nodes
 	kubelet    *loopbackServer
 	egress     *loopbackServer
 	components []*component
@@ -73,7 +75,7 @@ func Components() []string { return binaries.Names() }
 // the CRDs of the options are established. ctx bounds the start and nothing after it;
 // the sandbox runs until Stop or until this process ends.
 func Start(ctx context.Context, o Options) (*Sandbox, error) {
-	crds, programs, err := prepareStart(ctx, o)
+	found, err := prepareStart(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	ctx, cancel := boundedStart(ctx)
 	defer cancel()
 	for try := 1; ; try++ {
-		s, err := launch(ctx, o, crds, h, programs)
+		s, err := launch(ctx, o, found, h)
 		if err == nil {
 			return s, nil
 		}
@@ -101,19 +103,29 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 
 // Prepare builds the programs ahead of time, and checks the options.
 func Prepare(ctx context.Context, o Options) error {
-	_, _, err := prepareStart(ctx, o)
+	_, err := prepareStart(ctx, o)
 	return err
 }
 
-func prepareStart(ctx context.Context, o Options) (crds []*unstructured.Unstructured, programs map[string]string, err error) {
+// A preparation is what a start needs, and every try of it.
+type preparation struct {
+	crds     []*unstructured.Unstructured
+	programs map[string]string // of the control plane
+	node     realnode.Programs
+}
+
+func prepareStart(ctx context.Context, o Options) (found preparation, err error) {
 	if err := o.validate(); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrOptions, err)
+		return found, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	if crds, err = readCRDs(o.CRDs); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrOptions, err)
+	if found.crds, err = readCRDs(o.CRDs); err != nil {
+		return found, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	programs, err = binaries.Locate(ctx, o.components(), o.Progress)
-	return crds, programs, err
+	if found.node, err = findNodePrograms(o); err != nil {
+		return found, err
+	}
+	found.programs, err = binaries.Locate(ctx, o.components(), o.Progress)
+	return found, err
 }
 
 func boundedStart(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -121,16 +133,14 @@ func boundedStart(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // launch makes one try to start. If it fails, no process is left running.
-func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h *stateFolder,
-	programs map[string]string,
-) (_ *Sandbox, err error) {
+func launch(ctx context.Context, o Options, found preparation, h *stateFolder) (_ *Sandbox, err error) {
 	free, err := reservePorts()
 	if err != nil {
 		return nil, err
 	}
 	s := &Sandbox{
 		Name: h.name(), Kubeconfig: h.path("kubeconfig"), Logs: h.logs(),
-		home: h, died: make(chan error, len(programs)), stopping: make(chan struct{}),
+		home: h, died: make(chan error, len(found.programs)), stopping: make(chan struct{}),
 	}
 	s.stop = sync.OnceValue(s.end)
 	if err := s.listen(&free); err != nil {
@@ -141,7 +151,13 @@ func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h
 			s.killAll()
 		}
 	}()
-	creds, err := prepare(o, h, free, "https://"+s.gate.address())
+	if err := h.clear(); err != nil {
+		return nil, err
+	}
+	if s.nodes, err = connectNodes(ctx, o, h, free, found.node); err != nil {
+		return nil, err
+	}
+	creds, err := prepare(o, h, free, s)
 	if err != nil {
 		return nil, err
 	}
@@ -150,18 +166,19 @@ func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h
 	if err := s.serve(creds.ca); err != nil {
 		return nil, err
 	}
-	s.components = s.newComponents(commands(o, h, free), programs)
+	s.components = s.newComponents(commands(o, h, free), found.programs)
+	s.nodes.add(s.newComponent)
 	return s, s.whileAlive(ctx, func(ctx context.Context) error {
 		if err := s.startAll(ctx); err != nil {
 			return err
 		}
-		return s.becomeReady(ctx, o, crds)
+		return s.becomeReady(ctx, o, found.crds)
 	})
 }
 
 // listen opens the ports of this process.
 func (s *Sandbox) listen(p *ports) (err error) {
-	if s.gate, err = newGate(fmt.Sprintf("127.0.0.1:%d", p.apiServer)); err != nil {
+	if s.gate, err = newGate("127.0.0.1", fmt.Sprintf("127.0.0.1:%d", p.apiServer)); err != nil {
 		return err
 	}
 	if s.kubelet, err = newLoopbackServer(); err != nil {
@@ -189,20 +206,21 @@ func (s *Sandbox) serve(ca []byte) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.kubelet.serve(s.home, ca, logs), s.egress.serve(s.home, ca, &egress{client}))
+	return errors.Join(s.kubelet.serve(s.home, ca, logs), s.egress.serve(s.home, ca, &egress{client, s.nodes.network()}))
 }
 
 func (s *Sandbox) newComponents(lines map[string][]string, programs map[string]string) []*component {
 	var components []*component
 	for _, name := range Components() {
 		if args, ok := lines[name]; ok {
-			components = append(components, &component{
-				name: name, program: programs[name], args: args, home: s.home.dir,
-				log: filepath.Join(s.Logs, name+".log"), died: s.report,
-			})
+			components = append(components, s.newComponent(name, programs[name], args))
 		}
 	}
 	return components
+}
+
+func (s *Sandbox) newComponent(name, program string, args []string) *component {
+	return &component{name: name, program: program, args: args, home: s.home.dir, log: filepath.Join(s.Logs, name+".log"), died: s.report}
 }
 
 // startAll starts every component, one right after the other: they wait for each
@@ -228,7 +246,9 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructur
 		return s.withLog(APIServer, err)
 	}
 	apiServer := time.Since(s.started)
-	s.gate.open()
+	for _, gate := range s.gates() {
+		gate.open()
+	}
 	if err := s.prepareCluster(ctx, o, crds, client); err != nil {
 		return err
 	}
@@ -250,7 +270,7 @@ func (s *Sandbox) publish() error {
 		Name: s.Name, PID: os.Getpid(), Started: s.started, Ready: s.Took.Ready > 0,
 		Server: s.Config.Host, Kubeconfig: s.Kubeconfig, Logs: s.Logs,
 	}
-	for _, c := range s.components {
+	for _, c := range s.allComponents() {
 		pid := c.pid()
 		state.Ready = state.Ready && pid != 0
 		state.Components = append(state.Components, ComponentStatus{Name: c.name, PID: pid, Log: c.log})
@@ -278,10 +298,12 @@ func (s *Sandbox) killAll() {
 	s.mu.Lock()
 	close(s.stopping)
 	s.mu.Unlock()
-	s.gate.close()
+	for _, gate := range s.gates() {
+		gate.close()
+	}
 	s.kubelet.close()
 	s.egress.close()
-	for _, c := range slices.Backward(s.components) {
+	for _, c := range slices.Backward(s.allComponents()) {
 		c.kill()
 	}
 }

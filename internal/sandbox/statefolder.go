@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
+	"github.com/runlevel/runlevel/internal/sandbox/realnode"
 )
 
 // ErrRunning is returned by Start when a sandbox of that name is running.
@@ -134,7 +135,9 @@ func removeStale(dir string, failedBefore time.Time) []Status {
 		free, lockErr := h.lock.TryLock()
 		switch {
 		case lockErr == nil && free && (state.Failure == "" || state.Started.Before(failedBefore)):
-			_ = os.RemoveAll(h.dir)
+			if h.removeNodes() == nil {
+				_ = os.RemoveAll(h.dir)
+			}
 		case err == nil:
 			states = append(states, state)
 		}
@@ -153,6 +156,9 @@ func (h *stateFolder) pki() string  { return h.path("pki") }
 
 // clear prepares the folder for a start, or for another try.
 func (h *stateFolder) clear() error {
+	if err := h.removeNodes(); err != nil {
+		return err
+	}
 	for _, dir := range []string{h.path("etcd"), h.pki(), h.logs()} {
 		if err := os.RemoveAll(dir); err != nil {
 			return binaries.Explain("clear the sandbox's folder", err)
@@ -169,6 +175,9 @@ func (h *stateFolder) clear() error {
 // remove deletes everything and releases the name.
 func (h *stateFolder) remove() error {
 	return withLock(filepath.Dir(h.dir), func() error {
+		if err := h.removeNodes(); err != nil {
+			return errors.Join(fmt.Errorf("remove the sandbox's nodes: %w", err), h.lock.Unlock())
+		}
 		if err := errors.Join(os.RemoveAll(h.dir), h.lock.Unlock()); err != nil {
 			return fmt.Errorf("remove the sandbox's folder: %w", err)
 		}
@@ -180,9 +189,20 @@ func (h *stateFolder) remove() error {
 func (h *stateFolder) removeButLogs(failure error) error {
 	return withLock(filepath.Dir(h.dir), func() error {
 		state := Status{Name: h.name(), Started: time.Now(), Logs: h.logs(), Failure: failure.Error()}
-		return errors.Join(os.RemoveAll(h.path("etcd")), os.RemoveAll(h.pki()), h.publish(state), h.lock.Unlock())
+		return errors.Join(h.removeNodes(), os.RemoveAll(h.path("etcd")), os.RemoveAll(h.pki()), h.publish(state), h.lock.Unlock())
 	})
 }
+
+// removeNodes removes real nodes, and their files. If they can't be removed, volumes of pods may still be mounted: the
+// files stay.
+func (h *stateFolder) removeNodes() error {
+	if err := realnode.Remove(h.nodes()); err != nil {
+		return err
+	}
+	return os.RemoveAll(h.nodes())
+}
+
+func (h *stateFolder) nodes() string { return h.path("nodes") }
 
 // publish replaces the status file as a whole.
 func (h *stateFolder) publish(state Status) error {

@@ -30,6 +30,21 @@ func Names() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"}
 }
 
+// The programs of a node that runs containers.
+const (
+	Kubelet   = "kubelet"
+	KubeProxy = "kube-proxy"
+)
+
+// LocateNode returns the files of kubelet and kube-proxy.
+func LocateNode() (map[string]string, error) {
+	found, missing, err := findAssets(os.Getenv(AssetsVariable), []string{Kubelet, KubeProxy})
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("no %s in the folder that %s names: real nodes need it there", strings.Join(missing, " and no "), AssetsVariable)
+	}
+	return found, err
+}
+
 // Locate returns the file of each of the named programs. If it has to build
 // them, which takes minutes, it writes to progress, which may be nil.
 func Locate(ctx context.Context, names []string, progress io.Writer) (map[string]string, error) {

@@ -103,7 +103,7 @@ func removeControlGroup(name string) error {
 		if err = errors.Join(errs...); err == nil {
 			return nil
 		}
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 	}
 	return err
 }

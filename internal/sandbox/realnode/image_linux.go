@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 )
 
@@ -42,7 +43,7 @@ func (n KubeletNode) importImage(ctx context.Context, programs Programs, image s
 	if isNamed {
 		args = append(args, "--index-name", name)
 	}
-	return run(ctx, programs.Ctr, append(args, path)...)
+	return run(exec.CommandContext(ctx, programs.Ctr, append(args, path)...))
 }
 
 // pack writes a folder as an archive.

@@ -100,16 +100,18 @@ func (s NodeSet) Connect(ctx context.Context) error {
 
 // runInside runs a command in the network namespace of the node.
 func (n KubeletNode) runInside(ctx context.Context, args ...string) error {
-	return run(ctx, "nsenter", append([]string{"--net=" + filepath.Join(namespaces, n.namespace())}, args...)...)
+	return run(exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + filepath.Join(namespaces, n.namespace())}, args...)...))
 }
 
-func ip(ctx context.Context, args ...string) error { return run(ctx, "ip", args...) }
+func ip(ctx context.Context, args ...string) error {
+	return run(exec.CommandContext(ctx, "ip", args...))
+}
 
-// run runs a command that ends at once. The error has what it printed.
-func run(ctx context.Context, name string, args ...string) error {
-	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+// run runs a command that ends at once. The error has its output.
+func run(command *exec.Cmd) error {
+	out, err := command.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("%s: %w: %s", command, err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

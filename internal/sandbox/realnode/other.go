@@ -24,7 +24,7 @@ func (s NodeSet) Configure(Programs, func(KubeletNode) (Credentials, error)) err
 }
 
 // Remove has nothing to remove.
-func Remove(context.Context, string) error { return nil }
+func Remove(string) error { return nil }
 
 // ImportImages is never called.
 func (n KubeletNode) ImportImages(context.Context, Programs, []string) error { return errLinuxOnly }

@@ -2,10 +2,10 @@ package realnode
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,7 +17,7 @@ import (
 // Remove removes all that the nodes of a folder have on this machine: containers, mounts, networks and control groups. It
 // also works after a crash, in the middle of a setup, and again. The processes of Commands must have ended. On an error,
 // the folder must not be deleted: volumes of pods may still be mounted in it.
-func Remove(ctx context.Context, folder string) error {
+func Remove(folder string) error {
 	text, err := os.ReadFile(filepath.Join(folder, numberFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -32,7 +32,7 @@ func Remove(ctx context.Context, folder string) error {
 	return errors.Join(
 		killShims(folder),
 		removeControlGroup(s.cgroup()),
-		s.disconnect(ctx),
+		s.disconnect(),
 		unmountAll(folder),
 		restoreSettings(folder),
 	)
@@ -58,7 +58,7 @@ func killShims(folder string) error {
 		for _, pid := range shims {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may just have ended
 		}
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 	}
 	return errors.New("containerd-shim does not end")
 }
@@ -80,14 +80,14 @@ func findShims(folder string) ([]int, error) {
 }
 
 // disconnect removes the links and network namespaces.
-func (s NodeSet) disconnect(ctx context.Context) error {
+func (s NodeSet) disconnect() error {
 	names, err := filepath.Glob(filepath.Join(namespaces, s.bridge()+"-*"))
 	errs := []error{err}
 	for _, name := range names {
-		errs = append(errs, ip(ctx, "netns", "delete", filepath.Base(name))) // its links and their other ends go with it
+		errs = append(errs, run(exec.Command("ip", "netns", "delete", filepath.Base(name)))) // its links and their other ends go with it
 	}
 	if _, err := os.Stat("/sys/class/net/" + s.bridge()); err == nil {
-		errs = append(errs, ip(ctx, "link", "delete", s.bridge()))
+		errs = append(errs, run(exec.Command("ip", "link", "delete", s.bridge())))
 	}
 	return errors.Join(errs...)
 }
