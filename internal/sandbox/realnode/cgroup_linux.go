@@ -8,7 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // hierarchies returns the roots of the control groups: one of version 2, or one for each controller of version 1.
@@ -94,18 +95,16 @@ func removeControlGroup(name string) error {
 	if err != nil {
 		return err
 	}
-	const tries = 100 // the kernel removes a process from its group a moment after it is killed
-	for range tries {
+	var last error // the kernel removes a process from its group a moment after it is killed
+	_ = wait.ExponentialBackoff(endOfProcesses, func() (bool, error) {
 		var errs []error
 		for _, root := range roots {
 			errs = append(errs, removeGroup(filepath.Join(root, name)))
 		}
-		if err = errors.Join(errs...); err == nil {
-			return nil
-		}
-		<-time.After(50 * time.Millisecond)
-	}
-	return err
+		last = errors.Join(errs...)
+		return last == nil, nil
+	})
+	return last
 }
 
 // removeGroup makes one attempt, with the groups below first.

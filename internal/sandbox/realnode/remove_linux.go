@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Remove removes all that the nodes of a folder have on this machine: containers, mounts, networks and control groups. It
@@ -49,19 +51,21 @@ func killShims(folder string) error {
 			_ = os.Remove(strings.TrimPrefix(strings.TrimSpace(string(address)), "unix://"))
 		}
 	}
-	const tries = 100
-	for range tries {
+	err = wait.ExponentialBackoff(endOfProcesses, func() (bool, error) {
 		shims, err := findShims(folder)
-		if err != nil || len(shims) == 0 {
-			return err
-		}
 		for _, pid := range shims {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may just have ended
 		}
-		<-time.After(50 * time.Millisecond)
+		return len(shims) == 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("containerd-shim does not end: %w", err)
 	}
-	return errors.New("containerd-shim does not end")
+	return nil
 }
+
+// endOfProcesses is how long processes may take to end once they are killed.
+var endOfProcesses = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1, Steps: 100}
 
 // findShims returns the process IDs of the shims of a folder's containers.
 func findShims(folder string) ([]int, error) {

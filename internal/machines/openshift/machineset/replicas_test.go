@@ -167,7 +167,7 @@ func TestMinReadySeconds(t *testing.T) {
 		}
 	}
 	f.awaitSet(set, isReady(2, 1))
-	f.MustPatch(set, `{"spec":{"minReadySeconds":63}}`) // over in 3 s, with nothing that tells of it
+	f.MustPatch(set, `{"spec":{"minReadySeconds":63}}`) // over in 3 s, and no object changes at its end
 	f.awaitSet(set, isReady(2, 2))
 	f.MustPatch(set, `{"spec":{"template":{"metadata":{"labels":{"version":"2"}}}}}`)
 	f.awaitSet(set, func(s machinev1beta1.MachineSetStatus) bool { return s.FullyLabeledReplicas == 0 && s.Replicas == 3 })
