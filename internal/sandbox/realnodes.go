@@ -48,7 +48,11 @@ func connectNodes(ctx context.Context, o Options, h *stateFolder, p ports, progr
 	if o.RealNodes == 0 {
 		return nil, nil
 	}
-	set, err := realnode.Claim(ctx, h.nodes(), o.RealNodes)
+	var set realnode.NodeSet
+	err := withLock(filepath.Dir(h.dir), func() (err error) {
+		set, err = realnode.Claim(ctx, h.nodes(), o.RealNodes)
+		return err
+	})
 	if err == nil {
 		err = set.Connect(ctx)
 	}

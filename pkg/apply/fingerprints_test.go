@@ -464,7 +464,7 @@ spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versi
 		})
 	}
 	services := dynamic.NewForConfigOrDie(test.Sandbox(t).Config).Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
-	sandboxtest.Eventually(t, "nobody says how the APIService is", func(ctx context.Context) bool {
+	sandboxtest.Eventually(t, "the APIService has conditions", func(ctx context.Context) bool {
 		service, err := services.Get(ctx, "v1.api-"+namespace+".example.com", metav1.GetOptions{})
 		if err != nil {
 			return false

@@ -2,7 +2,6 @@ package realnode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -19,7 +18,8 @@ const namespaces = "/run/netns"
 // numberFile has the number of the set, for Remove.
 const numberFile = "number"
 
-// Claim takes a number that no other set of this machine has, and writes it into the folder.
+// Claim takes a number that no other set of this machine has, and writes it into the folder. One claim runs at a time:
+// with the number of another set in its folder, Remove would remove that set.
 func Claim(ctx context.Context, folder string, count int) (NodeSet, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return NodeSet{}, err
@@ -37,17 +37,16 @@ func Claim(ctx context.Context, folder string, count int) (NodeSet, error) {
 		if err := os.WriteFile(filepath.Join(folder, numberFile), []byte(strconv.Itoa(number)), 0o600); err != nil {
 			return s, err
 		}
-		err = ip(ctx, "link", "add", s.bridge(), "type", "bridge")
-		if err == nil || !strings.Contains(err.Error(), "File exists") {
-			return s, err
-		}
+		return s, ip(ctx, "link", "add", s.bridge(), "type", "bridge")
 	}
-	return NodeSet{}, errors.Join(os.Remove(filepath.Join(folder, numberFile)),
-		fmt.Errorf("no network of 10.%d.0.0/16 to 10.%d.0.0/16 is free: stop another sandbox", firstNumber, lastNumber))
+	return NodeSet{}, fmt.Errorf("no network of 10.%d.0.0/16 to 10.%d.0.0/16 is free: stop another sandbox", firstNumber, lastNumber)
 }
 
-// overlaps reports whether this machine has addresses of the network.
+// overlaps reports whether this machine has the bridge, or addresses of the network.
 func (s NodeSet) overlaps() (bool, error) {
+	if _, err := os.Stat("/sys/class/net/" + s.bridge()); err == nil {
+		return true, nil
+	}
 	addresses, err := net.InterfaceAddrs()
 	for _, address := range addresses {
 		if prefix, err := netip.ParsePrefix(address.String()); err == nil && prefix.Overlaps(s.Network()) {
