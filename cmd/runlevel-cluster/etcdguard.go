@@ -13,7 +13,7 @@ import (
 // newQuorumGuard returns the command that runs the quorum guard of etcd.
 func newQuorumGuard() *cobra.Command {
 	var o guard.Options
-	o.Name, o.Version = os.Getenv("POD_NAME"), cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")
+	o.Name, o.Container, o.Version = os.Getenv("POD_NAME"), startup.Container(), cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")
 	command := &cobra.Command{
 		Use:   "etcd-quorum-guard",
 		Short: "guard the quorum of etcd while machines are replaced",
@@ -23,7 +23,7 @@ deleted, the guard waits for the learner on its replacement, promotes it, remove
 Of several replicas, one works: the one that holds the Lease "etcd-quorum-guard". It has no state, and can be killed at
 any moment. It reports its status as ClusterOperator "etcd-quorum-guard", where that kind is served.
 
-Environment: RELEASE_VERSION is the version that is reported; POD_NAME and POD_NAMESPACE are the pod of the guard; KUBECONFIG names a cluster other than the one it runs in.`,
+Environment: RELEASE_VERSION is the version that is reported; POD_NAME, POD_UID and POD_NAMESPACE are the pod of the guard; KUBECONFIG names a cluster other than the one it runs in.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			config, err := startup.ConfigOf("etcd-quorum-guard")
 			if err != nil {

@@ -14,7 +14,7 @@ import (
 func newMachineController() *cobra.Command {
 	var dialects []string
 	var o manager.Options
-	o.Name, o.Version = os.Getenv("POD_NAME"), cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")
+	o.Name, o.Container, o.Version = os.Getenv("POD_NAME"), startup.Container(), cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")
 	command := &cobra.Command{
 		Use:   "machine-controller",
 		Short: "run the controllers of Machines, MachineSets and MachineHealthChecks",
@@ -25,7 +25,7 @@ does so for Machines of Cluster API (cluster.x-k8s.io/v1beta2).
 Of several replicas, one works: the one that holds the Lease "machine-controller". It reports its status as ClusterOperator
 "machine-controller", where that kind is served.
 
-Environment: RELEASE_VERSION is the version that is reported; POD_NAME and POD_NAMESPACE are the pod of the
+Environment: RELEASE_VERSION is the version that is reported; POD_NAME, POD_UID and POD_NAMESPACE are the pod of the
 controller; KUBECONFIG names a cluster other than the one it runs in.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, dialect := range dialects {

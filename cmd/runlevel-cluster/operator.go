@@ -20,7 +20,7 @@ import (
 // newOperator returns the command that runs the operator.
 func newOperator() *cobra.Command {
 	var image, folder, standard string
-	o := operator.Options{Name: os.Getenv("POD_NAME")}
+	o := operator.Options{Name: os.Getenv("POD_NAME"), Container: startup.Container()}
 	command := &cobra.Command{
 		Use:   "operator",
 		Short: "apply the release, keep it in place, and update it as the ClusterVersion requests",
@@ -32,7 +32,7 @@ The release is that of --release-image or --payload-dir, until the ClusterVersio
 replicas, one applies: the one that holds the lock of the release.
 
 Environment: CLUSTER_PROFILE, EXCLUDE_MANIFESTS and PAYLOAD_OVERRIDE are the defaults of --profile, --exclude and
---payload-dir, as for the cluster-version operator; POD_NAME and POD_NAMESPACE are the pod of the operator;
+--payload-dir, as for the cluster-version operator; POD_NAME, POD_UID and POD_NAMESPACE are the pod of the operator;
 KUBECONFIG names a cluster other than the one it runs in.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch o.Payload, o.Standard = cmp.Or(image, folder), ready.Standard(standard); {

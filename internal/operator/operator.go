@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -47,6 +46,7 @@ type Options struct {
 	Payload   string
 	Namespace string   // of the record and the lock; session.DefaultNamespace if it is empty
 	Name      string   // of this process, as the holder of the lock; its host name if it is empty
+	Container string   // of this process, if it is the only operator there: see lock.Options
 	Profile   string   // of the cluster; empty takes manifests of all profiles
 	Exclude   string   // leaves out manifests that are annotated exclude.release.openshift.io/NAME
 	Features  Features // of a cluster without FeatureGate "cluster"
@@ -158,8 +158,11 @@ func newManager(connection *rest.Config) (ctrl.Manager, error) {
 func (a *applier) lead(ctx context.Context, connection *rest.Config) error {
 	log := ctrl.LoggerFrom(ctx)
 	options := lock.Options{
-		Holder: fmt.Sprintf("runlevel-operator %s-%s", a.options.Name, rand.String(5)), Keeps: true, Wait: true, Duration: a.options.LockDuration,
+		Container: a.options.Container, Keeps: true, Wait: true, Duration: a.options.LockDuration,
 		OnHeld: func(h lock.Holder) { log.Info("waiting for the lock of the release", "holder", h.Name) },
+	}
+	if options.Container == "" {
+		options.Holder = lock.NewHolder("runlevel-operator " + a.options.Name)
 	}
 	var s *session.Session
 	err := whenServed(ctx, connection, func() (err error) {

@@ -49,7 +49,7 @@ type Session struct {
 func Hold(ctx context.Context, c *cluster.Cluster, release, namespace string, options lock.Options) (*Session, error) {
 	namespace = cmp.Or(namespace, DefaultNamespace)
 	if options.Holder == "" {
-		options.Holder = lock.NewHolder() // one for the whole session, which takes the lock again after an outage
+		options.Holder = lock.NewHolder(options.Container) // one for the whole session, which takes the lock again after an outage
 	}
 	s := &Session{
 		cluster: c, lock: lock.Lock{Client: c.Client, Namespace: namespace, Release: release, Now: c.Now}, options: options, ctx: ctx,

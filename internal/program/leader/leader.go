@@ -9,6 +9,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,18 +18,19 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record/bootclock"
+	"github.com/runlevel/runlevel/internal/record/lock"
 )
 
 // An ElectionLease is the lock of leader election. It records when it was last renewed.
 type ElectionLease struct {
 	resourcelock.Interface
+	container string
 	duration  time.Duration
 	renewed   atomic.Int64 // when, by package bootclock, before the request was sent; 0 if it is not held
 	requested atomic.Int64 // when a request was sent last, by the same clock; 0 if none was
@@ -37,7 +39,7 @@ type ElectionLease struct {
 // newLease returns the Lease of a program, not held yet. The name of its holder gets a random suffix: two processes with the
 // same name are two replicas.
 func newLease(connection *rest.Config, program string, o Options) (*ElectionLease, error) {
-	l := &ElectionLease{duration: o.LeaseDuration}
+	l := &ElectionLease{container: o.Container, duration: o.LeaseDuration}
 	connection = rest.CopyConfig(connection)
 	connection.Timeout = l.renewDeadline() / 2
 	client, err := kubernetes.NewForConfig(connection)
@@ -47,7 +49,7 @@ func newLease(connection *rest.Config, program string, o Options) (*ElectionLeas
 	l.Interface = &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: program},
 		Client:     client.CoordinationV1(),
-		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Name + "_" + rand.String(8)},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: lock.NewHolder(cmp.Or(o.Container, o.Name))},
 	}
 	return l, nil
 }
@@ -55,10 +57,14 @@ func newLease(connection *rest.Config, program string, o Options) (*ElectionLeas
 // renewDeadline is how long a leader tries to renew its Lease until it gives up: less than other replicas wait.
 func (l *ElectionLease) renewDeadline() time.Duration { return l.duration * 2 / 3 }
 
-// Get reads the Lease.
+// Get reads the Lease. That of an earlier process of this container is free, since that has ended.
 func (l *ElectionLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.requested.Store(int64(bootclock.Now()))
-	return l.Interface.Get(ctx)
+	record, raw, err := l.Interface.Get(ctx)
+	if err == nil && lock.IsEarlier(record.HolderIdentity, l.container, l.Identity()) {
+		record.HolderIdentity = ""
+	}
+	return record, raw, err
 }
 
 // checkElection is a probe. It fails if the election hangs: leaders and waiting replicas request the Lease all the time,

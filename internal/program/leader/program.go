@@ -48,6 +48,7 @@ type Controllers struct {
 type Options struct {
 	Namespace string // of the Lease; that of the program if it is empty
 	Name      string // of this process, as the holder of the Lease; its host name if it is empty
+	Container string // of this process, if it is the only one of its program there: see lock.Options
 	Version   string // of the release, which the ClusterOperator reports
 	Listen    string // the address of /healthz and /readyz; empty for none
 	Metrics   metricsserver.Serving

@@ -137,6 +137,8 @@ func (e *election) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord,
 	case e.holds && e.takenBy(record) != "": // client-go would acquire a Lease again that is free by now
 		err = takenError{e.lost(e.takenBy(record))}
 		e.end(err)
+	case !e.holds && IsEarlier(record.HolderIdentity, e.options.Container, e.options.Holder):
+		record.HolderIdentity = "" // client-go acquires it, as one that was released: unless it has changed meanwhile, with a new term
 	case !e.holds:
 		e.look(record)
 	}

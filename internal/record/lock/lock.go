@@ -67,9 +67,11 @@ func CheckRelease(name string) error {
 
 // Options are how to acquire a lock.
 type Options struct {
-	// Holder is the name of this process, unique at any time. The default is made of user, host and
-	// process.
+	// Holder is the name of this process, unique at any time. The default is NewHolder's.
 	Holder string
+	// Container is the beginning of the names of all processes of this process's container, of which one runs after
+	// the other. The lock of an earlier one is free, since that has ended. It is empty where this is not known.
+	Container string
 	// Keeps marks the holder as a process that keeps the release in place, and so may hold the lock for long.
 	Keeps bool
 	// Duration is how long the lock outlives a dead holder, in whole seconds. Zero means half a minute.
@@ -86,7 +88,7 @@ const keeping = " (watching)"
 
 // withDefaults returns options with defaults for empty fields.
 func (o Options) withDefaults() Options {
-	o.Holder = cmp.Or(o.Holder, NewHolder())
+	o.Holder = cmp.Or(o.Holder, NewHolder(o.Container))
 	if o.Keeps {
 		o.Holder += keeping
 	}
@@ -102,9 +104,12 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// NewHolder returns a name for a holder: user, host and process, and a random part, because in containers every user is root,
-// and every process has the number 1.
-func NewHolder() string {
+// NewHolder returns a name for a holder: its container or, without one, user, host and process. A random part makes it
+// unique, because in containers every user is root, and every process has the number 1.
+func NewHolder(container string) string {
+	if container != "" {
+		return container + "_" + rand.String(5)
+	}
 	who, where := os.Getenv("USER"), "unknown"
 	if current, err := user.Current(); err == nil {
 		who = current.Username
@@ -113,6 +118,11 @@ func NewHolder() string {
 		where = name
 	}
 	return fmt.Sprintf("%s@%s:%d-%s", who, where, os.Getpid(), rand.String(5))
+}
+
+// IsEarlier reports whether the holder of a Lease is an earlier process of a container than holder self.
+func IsEarlier(holder, container, self string) bool {
+	return container != "" && holder != self && strings.HasPrefix(holder, container+"_")
 }
 
 // deadline is how long a holder tries to renew the lock before it gives up. Together with one retry it

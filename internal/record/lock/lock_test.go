@@ -225,6 +225,43 @@ func TestSecondLeavesIfFirstIsAlive(t *testing.T) {
 	}
 }
 
+// TestContainerTakesTheLockOfItsLastProcess: after kill -9, the kubelet starts the container again at once. The lock
+// lasts for half an hour, in which other containers have to wait.
+func TestContainerTakesTheLockOfItsLastProcess(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	item := of(cluster.Client(t), namespace)
+	const container = "operator-1_7c1b"
+	killed, err := item.Acquire(t.Context(), lock.Options{Container: container, Keeps: true, Duration: 30 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := lease(t, namespace)
+	if !strings.HasPrefix(holder(before), container+"_") {
+		t.Errorf("the lock is held by %q, which does not begin with its container", holder(before))
+	}
+	for _, other := range []string{"", "operator-1_7c1b2"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if hold, err := item.Acquire(ctx, lock.Options{Container: other, Keeps: true, Wait: true, Duration: time.Second}); err == nil {
+			t.Errorf("container %q has the lock of %s: %v", other, container, hold.Release(nil))
+		}
+	}
+	next, err := item.Acquire(t.Context(), lock.Options{Container: container, Keeps: true, Duration: 30 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := lease(t, namespace)
+	if *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions+1 {
+		t.Errorf("the term went from %d to %d, want the next one", *before.Spec.LeaseTransitions, *after.Spec.LeaseTransitions)
+	}
+	if err := next.Release(nil); err != nil {
+		t.Error(err)
+	}
+	if err := killed.Release(nil); err == nil && holder(lease(t, namespace)) != "" {
+		t.Error("the killed process still holds the lock")
+	}
+}
+
 // The clock of the holder is hours ahead, and for all that it is taken for dead.
 func TestLockOfTheDeadIsTakenOver(t *testing.T) {
 	namespace := cluster.Namespace(t)
