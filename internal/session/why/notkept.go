@@ -2,11 +2,17 @@ package why
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
@@ -22,6 +28,7 @@ const (
 	ReasonScaledDown   = "OperatorScaledDown"   // the operator's Deployment has no replicas
 	ReasonNotAvailable = "OperatorNotAvailable" // no pod of the operator is available
 	ReasonNotLeading   = "OperatorNotLeading"   // a pod of the operator is available, and does not hold the lock
+	ReasonNotRead      = "ReleaseNotRead"       // the operator holds the lock, and can't read the release
 	ReasonKeeperDied   = "KeeperDied"           // the process that kept the release has died, and no operator is installed
 )
 
@@ -29,11 +36,14 @@ const (
 // release in the namespace of its Deployment.
 const operatorSelector = "app.kubernetes.io/name=runlevel-operator"
 
+// clusterVersionName is the name of the ClusterVersion that the operator follows.
+const clusterVersionName = "version"
+
 // A NotKept is why no process keeps a release in place, though one is to.
 type NotKept struct {
 	Reason     string     `json:"reason"`
 	Message    string     `json:"message"`
-	Since      *time.Time `json:"since,omitempty"`    // the last sign of life in the lock; absent if the lock was never taken
+	Since      *time.Time `json:"since,omitempty"`    // the last sign of life in the lock; absent if the lock was never taken, or is held by the operator
 	Operator   *kinds.ID  `json:"operator,omitempty"` // its Deployment
 	Pods       []string   `json:"pods,omitempty"`     // what keeps the pods of the operator
 	Resolution string     `json:"resolution"`         // what to run
@@ -76,7 +86,7 @@ func (g *gatherer) findKeeper(ctx context.Context) {
 // has died. A release that was applied once is not to be kept.
 func (g *gatherer) findNotKept(ctx context.Context, l lock.Lock, held *lock.Holder) *NotKept {
 	if held != nil && !held.IsDead(g.cluster.Now()) {
-		return nil
+		return g.judgeHolder(ctx, l.Release, held)
 	}
 	found := g.judgeOperator(ctx, l.Release)
 	switch {
@@ -100,6 +110,49 @@ func (g *gatherer) findNotKept(ctx context.Context, l lock.Lock, held *lock.Hold
 		found.Since = new(last.Renewed.UTC())
 	}
 	return found
+}
+
+// judgeHolder returns why the operator does not keep the completed release whose lock it holds: it reads the release again
+// after each of its starts, and the registry may be away.
+func (g *gatherer) judgeHolder(ctx context.Context, release string, held *lock.Holder) *NotKept {
+	if release != payload.DefaultName || !held.Keeps() || g.facts.Record == nil || !g.facts.isCompleted() {
+		return nil
+	}
+	in, err := g.cluster.FindKind(ctx, kinds.ClusterVersion)
+	var found *unstructured.Unstructured
+	if err == nil {
+		found, err = g.cluster.In(in, "").Get(ctx, clusterVersionName, metav1.GetOptions{})
+	}
+	switch {
+	case errors.Is(err, cluster.ErrNotServed), apierrors.IsNotFound(err):
+		return nil // the holder is an apply
+	case err != nil:
+		g.unknown("get clusterversions "+clusterVersionName, err)
+		return nil
+	}
+	var read configv1.ClusterVersion
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, &read); err != nil {
+		g.unknown("read ClusterVersion "+clusterVersionName, err)
+		return nil
+	}
+	refusal := refusalOf(read, g.facts.Record.Newest().Source)
+	if refusal == "" {
+		return nil
+	}
+	return &NotKept{
+		Reason: ReasonNotRead, Message: fmt.Sprintf("%s holds its lock, and can't read it: %s", printable.Line(held.Name), printable.Line(refusal)),
+		Resolution: "it tries again every minute; until then, nothing is repaired",
+	}
+}
+
+// refusalOf returns why the operator has not accepted the release that it is to keep in place. Of another one that is
+// requested, it may wait for the acceptance for long.
+func refusalOf(v configv1.ClusterVersion, image string) string {
+	accepted := v1helpers.FindStatusCondition(v.Status.Conditions, "ReleaseAccepted")
+	if accepted == nil || accepted.Status != configv1.ConditionFalse || !strings.Contains(accepted.Message, fmt.Sprintf("image=%q", image)) {
+		return ""
+	}
+	return accepted.Message
 }
 
 // judgeOperator returns why the operator that is installed for a release does not hold its lock; nil if none is
