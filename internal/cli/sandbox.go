@@ -140,6 +140,9 @@ func printState(out io.Writer, state sandbox.Status) error {
 		}
 		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s", component.Name, running, component.Log))
 	}
+	if state.Registry != "" {
+		rows = append(rows, "  registry of images\t\t"+state.Registry)
+	}
 	return printLines(out, aligned(append(rows, "  kubeconfig\t\t"+state.Kubeconfig)))
 }
 
@@ -231,28 +234,38 @@ func printLog(ctx context.Context, out io.Writer, path string, follow bool) erro
 }
 
 func newSandboxBuild(streams Streams) *cobra.Command {
-	var format output
+	var (
+		format   output
+		forNodes bool
+	)
 	command := &cobra.Command{
 		Use:   "build",
 		Short: "Find the programs of the control plane, or build them, and print where they are",
 		Long: `Find the programs of the control plane, or build them, and print where they are.
 The other commands do it by themselves; this one does it ahead of time. It takes
-about 5 minutes on 2 cores, once; when interrupted, the next one goes on from there.`,
-		Example: `  runlevel sandbox build`,
+about 5 minutes on 2 cores, once; when interrupted, the next one goes on from there.
+Those of real nodes, kubelet and kube-proxy, take about 4 minutes more.`,
+		Example: `  runlevel sandbox build
+  runlevel sandbox build --real-nodes`,
 		RunE: func(command *cobra.Command, _ []string) error {
-			programs, err := binaries.Locate(command.Context(), sandbox.Components(), streams.Err)
+			names := sandbox.Components()
+			if forNodes {
+				names = append(names, binaries.NodeNames()...)
+			}
+			programs, err := binaries.Locate(command.Context(), names, streams.Err)
 			if err != nil {
 				return err
 			}
 			return format.print(streams.Out, programs, func(out io.Writer) error {
 				var rows []string
-				for _, name := range sandbox.Components() {
+				for _, name := range names {
 					rows = append(rows, name+"\t"+programs[name])
 				}
 				return printLines(out, aligned(rows))
 			})
 		},
 	}
+	command.Flags().BoolVar(&forNodes, "real-nodes", false, "also the programs of real nodes (Linux)")
 	addOutput(command, &format)
 	return command
 }

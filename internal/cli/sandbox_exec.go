@@ -21,7 +21,8 @@ func newSandboxExec(streams Streams) *cobra.Command {
 		Use:   "exec -- COMMAND [ARGUMENT...]",
 		Short: "Run a command with a sandbox of its own, and exit with its code",
 		Long: `Start a sandbox, run a command with KUBECONFIG set to it, stop the sandbox, and
-exit with the command's code.`,
+exit with the command's code. With real nodes, RUNLEVEL_SANDBOX_REGISTRY is the
+address of its registry.`,
 		Example: `  runlevel sandbox exec -- kubectl get nodes
   runlevel sandbox exec --nodes 3 -- go test ./...`,
 		Args: cobra.MinimumNArgs(1),
@@ -57,7 +58,7 @@ func runWith(ctx context.Context, o sandbox.Options, line []string, streams Stre
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	command := exec.Command(line[0], line[1:]...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
+	command.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig, "RUNLEVEL_SANDBOX_REGISTRY="+s.Registry)
 	command.Stdin, command.Stdout, command.Stderr = streams.In, streams.Out, streams.Err
 	command.SysProcAttr = sandbox.DieWithParent()
 	signals := make(chan os.Signal, 1)

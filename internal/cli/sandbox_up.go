@@ -22,6 +22,7 @@ type startFlags struct {
 	realNodes   int
 	images      []string
 	controllers []string
+	offline     bool
 	gates       map[string]string
 	auditPolicy string
 	crds        []string
@@ -31,7 +32,8 @@ func addStartFlags(command *cobra.Command, f *startFlags) {
 	flags := command.Flags()
 	flags.IntVar(&f.nodes, "nodes", 1, "how many simulated nodes; with 0 there is no scheduler either")
 	flags.IntVar(&f.realNodes, "real-nodes", 0, "how many nodes that run containers, instead of simulated ones (Linux, as root)")
-	flags.StringArrayVar(&f.images, "image", nil, "image for real nodes: an archive or an OCI image layout, as PATH or PATH=NAME (repeatable)")
+	flags.StringArrayVar(&f.images, "image", nil, "image for real nodes: an archive, an OCI image layout or a folder of files, as PATH or PATH=NAME (repeatable)")
+	flags.BoolVar(&f.offline, "offline", false, "real nodes pull no image from registries beyond this machine")
 	flags.StringSliceVar(&f.controllers, "controllers", nil, "which controllers run, as kube-controller-manager's flag (default: its own)")
 	flags.StringToStringVar(&f.gates, "feature-gates", nil, "feature gates of Kubernetes, as NAME=true,NAME=false")
 	flags.StringVar(&f.auditPolicy, "audit-policy", "", "file with an audit policy; the log is audit.log beside the others")
@@ -41,7 +43,7 @@ func addStartFlags(command *cobra.Command, f *startFlags) {
 // options returns the options of the flags for package sandbox.
 func (f *startFlags) options(progress io.Writer) (sandbox.Options, error) {
 	o := sandbox.Options{Nodes: f.nodes, Controllers: f.controllers, CRDs: f.crds, Progress: progress}
-	o.RealNodes, o.Images = f.realNodes, f.images
+	o.RealNodes, o.Images, o.Offline = f.realNodes, f.images, f.offline
 	switch {
 	case f.realNodes > 0:
 		o.Nodes = 0

@@ -20,7 +20,7 @@ const (
 )
 
 // dieWithStdin is the environment variable that makes a program of ours end
-// when its standard input does; see sandbox/main.go.
+// when its standard input does; see sandbox/controlplane/main.go.
 const dieWithStdin = "RUNLEVEL_DIE_WITH_STDIN=1"
 
 // A component is one program of the control plane and, while it runs, its
@@ -29,6 +29,7 @@ type component struct {
 	name    string
 	program string
 	args    []string
+	env     []string // beside that of this process
 	home    string
 	log     string
 	// died is called when a process ends that was not killed by kill.
@@ -66,7 +67,7 @@ func (c *component) start() error {
 	}
 	cmd := exec.Command(c.program, c.args...)
 	cmd.Args[0] = c.name // the program may be a link to one that serves all
-	cmd.Env = environment(c.home)
+	cmd.Env = append(environment(c.home), c.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = ChildAttributes()
 	// Nothing is written to it. It is closed when the process is reaped, or by the

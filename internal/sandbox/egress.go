@@ -56,7 +56,12 @@ func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this answers CONNECT only", http.StatusMethodNotAllowed)
 		return
 	}
-	server, err := e.dial(r.Context(), r.URL.Host)
+	connect(w, r, e.dial)
+}
+
+// connect answers one CONNECT with a connection to its target, or with the reason of its refusal.
+func connect(w http.ResponseWriter, r *http.Request, dial func(ctx context.Context, target string) (net.Conn, error)) {
+	server, err := dial(r.Context(), r.URL.Host)
 	client, _, hijackErr := http.NewResponseController(w).Hijack()
 	switch {
 	case hijackErr != nil && err == nil:

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,8 +26,10 @@ type Options struct {
 	Nodes int
 	// RealNodes is the number of nodes that run containers, instead of simulated ones: see package realnode.
 	RealNodes int
-	// Images are imported into real nodes: archives and OCI image layouts, as PATH or PATH=NAME.
+	// Images are imported into real nodes: archives, OCI image layouts and folders of files, as PATH or PATH=NAME.
 	Images []string
+	// Offline keeps real nodes from pulling images beyond this machine.
+	Offline bool
 	// Controllers are the controllers to run, in the syntax of
 	// kube-controller-manager's --controllers. Empty means its default.
 	Controllers []string
@@ -62,13 +63,12 @@ func (o Options) validate() error {
 	if o.RealNodes < 0 || o.RealNodes > realnode.MaxNodes {
 		return fmt.Errorf("%d real nodes: use 1 to %d, or 0 for simulated ones", o.RealNodes, realnode.MaxNodes)
 	}
-	if len(o.Images) > 0 && o.RealNodes == 0 {
-		return errors.New("images are for real nodes: simulated ones run no container")
+	if (len(o.Images) > 0 || o.Offline) && o.RealNodes == 0 {
+		return errors.New("images and --offline are for real nodes: simulated ones run no container")
 	}
 	for _, image := range o.Images {
-		path, _, _ := strings.Cut(image, "=")
-		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("image: %w", err)
+		if err := realnode.CheckImage(image); err != nil {
+			return err
 		}
 	}
 	if o.RealNodes > 0 && o.Nodes != 0 {

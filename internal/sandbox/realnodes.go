@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -18,11 +18,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
+	"github.com/runlevel/runlevel/internal/sandbox/clusterdns"
 	"github.com/runlevel/runlevel/internal/sandbox/realnode"
 )
 
 // findNodePrograms returns the programs of real nodes, if the options ask for nodes.
-func findNodePrograms(o Options) (realnode.Programs, error) {
+func findNodePrograms(ctx context.Context, o Options) (realnode.Programs, error) {
 	if o.RealNodes == 0 {
 		return realnode.Programs{}, nil
 	}
@@ -30,7 +31,7 @@ func findNodePrograms(o Options) (realnode.Programs, error) {
 	if err != nil {
 		return programs, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	found, err := binaries.LocateNode()
+	found, err := binaries.Locate(ctx, binaries.NodeNames(), o.Progress)
 	programs.Kubelet, programs.KubeProxy = found[binaries.Kubelet], found[binaries.KubeProxy]
 	return programs, err
 }
@@ -39,8 +40,13 @@ func findNodePrograms(o Options) (realnode.Programs, error) {
 type realNodes struct {
 	set        realnode.NodeSet
 	programs   realnode.Programs
-	gate       *gate        // to the API server, from the network of the nodes
 	components []*component // of all nodes, which start once the API server is ready
+
+	// On the network of the nodes:
+	gate      *gate // to the API server
+	registry  *http.Server
+	pullProxy *http.Server       // nil with Options.Offline
+	dns       *clusterdns.Server // nil until the API server is ready
 }
 
 // connectNodes makes the network of the nodes, and opens the API server's port there.
@@ -58,12 +64,59 @@ func connectNodes(ctx context.Context, o Options, h *stateFolder, p ports, progr
 	}
 	r := &realNodes{set: set, programs: programs}
 	if err == nil {
-		r.gate, err = newGate(set.Gateway().String(), fmt.Sprintf("127.0.0.1:%d", p.apiServer))
+		err = r.listen(o, h, p)
 	}
 	if err != nil {
+		r.close()
 		return nil, fmt.Errorf("make the network of the nodes: %w", err)
 	}
 	return r, nil
+}
+
+// listen opens the ports of this process on the network of the nodes.
+func (r *realNodes) listen(o Options, h *stateFolder, p ports) (err error) {
+	address := r.set.Gateway()
+	if r.gate, err = newGate(address.String(), fmt.Sprintf("127.0.0.1:%d", p.apiServer)); err != nil {
+		return err
+	}
+	if r.registry, err = startRegistry(address, filepath.Join(h.nodes(), "registry")); err != nil {
+		return err
+	}
+	r.set.Registry = r.registry.Addr
+	if o.Offline {
+		return nil
+	}
+	if r.pullProxy, err = startPullProxy(address, r.set.NodeNetwork()); err != nil {
+		return err
+	}
+	r.set.PullProxy = "http://" + r.pullProxy.Addr
+	return nil
+}
+
+// close closes the ports.
+func (r *realNodes) close() {
+	if r == nil {
+		return
+	}
+	if r.gate != nil {
+		r.gate.close()
+	}
+	for _, server := range []*http.Server{r.registry, r.pullProxy} {
+		if server != nil {
+			_ = server.Close()
+		}
+	}
+	if r.dns != nil {
+		r.dns.Close()
+	}
+}
+
+// registryAddress returns the address of the registry of images; "" without real nodes.
+func (r *realNodes) registryAddress() string {
+	if r == nil {
+		return ""
+	}
+	return r.registry.Addr
 }
 
 // configure writes the files of the nodes, and returns their users.
@@ -124,7 +177,9 @@ func (r *realNodes) add(newComponent func(name, program string, args []string) *
 	}
 	for _, n := range r.set.Nodes() {
 		for _, command := range n.Commands(r.programs) {
-			r.components = append(r.components, newComponent(command.Name, command.Program, command.Args))
+			c := newComponent(command.Name, command.Program, command.Args)
+			c.env = command.Env
+			r.components = append(r.components, c)
 		}
 	}
 }
@@ -147,7 +202,7 @@ func (s *Sandbox) gates() []*gate {
 
 // startNodes starts the nodes.
 func (s *Sandbox) startNodes(ctx context.Context, client kubernetes.Interface, images []string) error {
-	if err := s.nodes.serve(ctx, client); err != nil {
+	if err := s.nodes.connectServices(ctx, client); err != nil {
 		return fmt.Errorf("connect the API server and the nodes: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -186,25 +241,50 @@ func (s *Sandbox) startNode(ctx context.Context, n realnode.KubeletNode, compone
 	return s.publish()
 }
 
-// serve makes the endpoint of the Service of the API server, which the API server itself can't make: it listens on
-// the loopback only. It also allows the API server to call kubelets.
-func (r *realNodes) serve(ctx context.Context, client kubernetes.Interface) error {
+// connectServices makes the endpoint of the Service of the API server, which the API server itself can't make: it
+// listens on the loopback only. It allows the API server to call kubelets, and starts DNS.
+func (r *realNodes) connectServices(ctx context.Context, client kubernetes.Interface) error {
 	if err := bind(ctx, client, "system:kubelet-api-admin", kubeletClient); err != nil {
 		return err
 	}
-	_, portText, err := net.SplitHostPort(r.gate.address())
+	gate, err := netip.ParseAddrPort(r.gate.address())
 	if err != nil {
 		return err
 	}
-	port, err := strconv.ParseInt(portText, 10, 32)
+	if err := r.createEndpoint(ctx, client, metav1.NamespaceDefault, "kubernetes", endpointPort("https", corev1.ProtocolTCP, int(gate.Port()))); err != nil {
+		return err
+	}
+	if r.dns, err = clusterdns.Serve(ctx, r.set.Gateway(), client); err != nil {
+		return err
+	}
+	const name = "kube-dns" // the usual one
+	port := func(name string, protocol corev1.Protocol) corev1.ServicePort {
+		return corev1.ServicePort{Name: name, Port: 53, Protocol: protocol}
+	}
+	_, err = client.CoreV1().Services(metav1.NamespaceSystem).Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: realnode.DNSAddress, Ports: []corev1.ServicePort{port("dns", corev1.ProtocolUDP), port("dns-tcp", corev1.ProtocolTCP)},
+		},
+	}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	_, err = client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(ctx, &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+	return r.createEndpoint(ctx, client, metav1.NamespaceSystem, name,
+		endpointPort("dns", corev1.ProtocolUDP, r.dns.UDPPort), endpointPort("dns-tcp", corev1.ProtocolTCP, r.dns.TCPPort))
+}
+
+// createEndpoint makes this process the endpoint of a Service.
+func (r *realNodes) createEndpoint(ctx context.Context, client kubernetes.Interface, namespace, service string, ports ...discoveryv1.EndpointPort) error {
+	_, err := client.DiscoveryV1().EndpointSlices(namespace).Create(ctx, &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{r.set.Gateway().String()}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To(int32(port)), Protocol: ptr.To(corev1.ProtocolTCP)}},
+		Ports:       ports,
 	}, metav1.CreateOptions{})
 	return err
+}
+
+func endpointPort(name string, protocol corev1.Protocol, port int) discoveryv1.EndpointPort {
+	return discoveryv1.EndpointPort{Name: &name, Protocol: &protocol, Port: ptr.To(int32(port))}
 }

@@ -36,6 +36,8 @@ type Sandbox struct {
 	Config, UserConfig *rest.Config
 	// Kubeconfig is a file with a context for each of the two.
 	Kubeconfig string
+	// Registry is the address of the registry of real nodes, for images of pods; empty without real nodes. It speaks http.
+	Registry string
 	// Logs is the folder with a log for each component, named after it. It is
 	// gone after Stop.
 	Logs string
@@ -121,7 +123,7 @@ func prepareStart(ctx context.Context, o Options) (found preparation, err error)
 	if found.crds, err = readCRDs(o.CRDs); err != nil {
 		return found, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	if found.node, err = findNodePrograms(o); err != nil {
+	if found.node, err = findNodePrograms(ctx, o); err != nil {
 		return found, err
 	}
 	found.programs, err = binaries.Locate(ctx, o.components(), o.Progress)
@@ -157,6 +159,7 @@ func launch(ctx context.Context, o Options, found preparation, h *stateFolder) (
 	if s.nodes, err = connectNodes(ctx, o, h, free, found.node); err != nil {
 		return nil, err
 	}
+	s.Registry = s.nodes.registryAddress()
 	creds, err := prepare(o, h, free, s)
 	if err != nil {
 		return nil, err
@@ -268,7 +271,7 @@ func (s *Sandbox) publish() error {
 	}
 	state := Status{
 		Name: s.Name, PID: os.Getpid(), Started: s.started, Ready: s.Took.Ready > 0,
-		Server: s.Config.Host, Kubeconfig: s.Kubeconfig, Logs: s.Logs,
+		Server: s.Config.Host, Kubeconfig: s.Kubeconfig, Registry: s.Registry, Logs: s.Logs,
 	}
 	for _, c := range s.allComponents() {
 		pid := c.pid()
@@ -298,9 +301,8 @@ func (s *Sandbox) killAll() {
 	s.mu.Lock()
 	close(s.stopping)
 	s.mu.Unlock()
-	for _, gate := range s.gates() {
-		gate.close()
-	}
+	s.gate.close()
+	s.nodes.close()
 	s.kubelet.close()
 	s.egress.close()
 	for _, c := range slices.Backward(s.allComponents()) {

@@ -39,6 +39,7 @@ type Status struct {
 	Ready      bool              `json:"ready"`
 	Server     string            `json:"server,omitempty"`
 	Kubeconfig string            `json:"kubeconfig,omitempty"`
+	Registry   string            `json:"registry,omitempty"` // of images, for real nodes
 	Logs       string            `json:"logs"`
 	Components []ComponentStatus `json:"components,omitempty"`
 	// Failure is why the sandbox ended by itself. It is not running then; its

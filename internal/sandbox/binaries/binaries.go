@@ -1,10 +1,11 @@
-// Package binaries finds the programs of a control plane, or builds them.
+// Package binaries finds the programs of a control plane and of its nodes, or builds them.
 //
 // It looks into the folder that KUBEBUILDER_ASSETS names, then into the user's
-// cache. Programs that are in neither are built from Go modules, all five as one
-// program that acts by the name it is called by. The module is the repository's
-// folder sandbox, which is packed into this package, so that a Runlevel
-// installed without its sources can build it too.
+// cache. Programs that are in neither are built from Go modules: the control
+// plane's five as one program that acts by the name it is called by, the two of
+// real nodes as another. The modules are the folders of sandbox/ in the repository,
+// which are packed into this package, so that a Runlevel installed without its
+// sources can build them too.
 //
 // It starts nothing; package sandbox does. Locate is the call to start from.
 package binaries
@@ -25,7 +26,7 @@ import (
 // Kubernetes ecosystem's test tools have agreed on.
 const AssetsVariable = "KUBEBUILDER_ASSETS"
 
-// Names lists the programs.
+// Names lists the programs of a control plane.
 func Names() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"}
 }
@@ -36,14 +37,8 @@ const (
 	KubeProxy = "kube-proxy"
 )
 
-// LocateNode returns the files of kubelet and kube-proxy.
-func LocateNode() (map[string]string, error) {
-	found, missing, err := findAssets(os.Getenv(AssetsVariable), []string{Kubelet, KubeProxy})
-	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("no %s in the folder that %s names: real nodes need it there", strings.Join(missing, " and no "), AssetsVariable)
-	}
-	return found, err
-}
+// NodeNames lists the programs of a node that runs containers.
+func NodeNames() []string { return []string{Kubelet, KubeProxy} }
 
 // Locate returns the file of each of the named programs. If it has to build
 // them, which takes minutes, it writes to progress, which may be nil.
@@ -58,20 +53,26 @@ func Locate(ctx context.Context, names []string, progress io.Writer) (map[string
 	if err != nil || len(missing) == 0 {
 		return found, err
 	}
-	module, err := packedModule()
+	all, err := modules()
 	if err != nil {
 		return nil, err
 	}
-	cache, err := CacheDir("control-plane")
-	if err != nil {
-		return nil, err
-	}
-	dir, err := (&store{dir: cache, module: module}).ensure(ctx, progress)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range missing {
-		found[name] = filepath.Join(dir, name)
+	for _, m := range all {
+		built := slices.DeleteFunc(slices.Clone(missing), func(name string) bool { return !slices.Contains(m.names, name) })
+		if len(built) == 0 {
+			continue
+		}
+		cache, err := CacheDir(m.cache)
+		if err != nil {
+			return nil, err
+		}
+		dir, err := (&store{dir: cache, module: m}).ensure(ctx, progress)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range built {
+			found[name] = filepath.Join(dir, name)
+		}
 	}
 	return found, nil
 }

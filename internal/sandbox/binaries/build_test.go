@@ -49,8 +49,11 @@ example.test/other v1.0.0/go.mod h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=
 func newStore(t *testing.T, archive string) *store {
 	t.Helper()
 	return &store{
-		dir:    filepath.Join(t.TempDir(), "cache"),
-		module: &module{files: txtar.Parse([]byte(archive)), version: "v1.36.3", hash: "0123456789abcdef"},
+		dir: filepath.Join(t.TempDir(), "cache"),
+		module: &module{
+			names: Names(), cache: "control-plane", contents: "the control plane (Kubernetes %s)", duration: "about 5 minutes",
+			files: txtar.Parse([]byte(archive)), version: "v1.36.3", hash: "0123456789abcdef",
+		},
 	}
 }
 

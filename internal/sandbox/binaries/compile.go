@@ -18,9 +18,9 @@ import (
 func compile(ctx context.Context, dir, output string, m *module, progress io.Writer) error {
 	goCommand, err := exec.LookPath("go")
 	if err != nil {
-		return fmt.Errorf("the programs have to be built, and there is no go command: install Go, or set %s to a folder that has etcd, kube-apiserver and so on", AssetsVariable)
+		return fmt.Errorf("the programs have to be built, and there is no go command: install Go, or set %s to a folder that has %s", AssetsVariable, strings.Join(m.names, ", "))
 	}
-	fmt.Fprintf(progress, "building the control plane (Kubernetes %s, etcd, kwok) from its Go modules: once only, about 5 minutes on 2 cores\n", m.version)
+	fmt.Fprintf(progress, "building "+m.contents+" from Go modules: once only, %s\n", m.version, m.duration)
 	builder := &builder{goCommand: goCommand, dir: dir, meter: newMeter(progress)}
 	defer builder.meter.close()
 

@@ -12,37 +12,68 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// packed is the folder sandbox of this repository. The go command embeds no
-// folder that is a module of its own, so "make generate" packs it.
-//
-//go:embed module.txtar
-var packed []byte
+// The folders below sandbox of this repository. The go command embeds no folder that is a module of its own, so "make
+// generate" packs them.
+var (
+	//go:embed controlplane.txtar
+	packedControlPlane []byte
+	//go:embed node.txtar
+	packedNode []byte
+)
 
-// A module is the source of the programs.
+// A module is the source of a program that acts by the name it is called by.
 type module struct {
-	files   *txtar.Archive
-	version string // of Kubernetes
-	hash    string // of all files
+	names    []string // that it can be called by
+	cache    string   // the folder of its builds in the user's cache
+	contents string   // for the user; %s is the version
+	duration string   // of a build
+	files    *txtar.Archive
+	version  string // of Kubernetes
+	hash     string // of all files
+}
+
+// modules returns the packed modules.
+func modules() ([]*module, error) {
+	var all []*module
+	for _, m := range []struct {
+		packed []byte
+		module
+	}{
+		{packedControlPlane, module{
+			names: Names(), cache: "control-plane", contents: "the control plane (Kubernetes %s, etcd, kwok)", duration: "about 5 minutes on 2 cores",
+		}},
+		{packedNode, module{
+			names: NodeNames(), cache: "node", contents: "kubelet and kube-proxy (Kubernetes %s)", duration: "about 4 minutes on 2 cores",
+		}},
+	} {
+		unpacked, err := m.unpack(m.packed)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, unpacked)
+	}
+	return all, nil
 }
 
 // Version returns the version of Kubernetes that is built.
 func Version() string {
-	m, err := packedModule()
+	all, err := modules()
 	if err != nil {
 		return "unknown"
 	}
-	return m.version
+	return all[0].version
 }
 
-func packedModule() (*module, error) {
-	m := &module{files: txtar.Parse(packed), hash: fmt.Sprintf("%x", sha256.Sum256(packed))}
+// unpack returns the module with the files of an archive.
+func (m module) unpack(packed []byte) (*module, error) {
+	m.files, m.hash = txtar.Parse(packed), fmt.Sprintf("%x", sha256.Sum256(packed))
 	for _, file := range m.files.Files {
 		if file.Name != "go.mod" {
 			continue
 		}
 		parsed, err := modfile.ParseLax(file.Name, file.Data, nil)
 		if err != nil {
-			return nil, fmt.Errorf("read the packed module of the control plane: %w", err)
+			return nil, fmt.Errorf("read the packed module %s: %w", m.cache, err)
 		}
 		for _, require := range parsed.Require {
 			if require.Mod.Path == "k8s.io/kubernetes" {
@@ -51,16 +82,16 @@ func packedModule() (*module, error) {
 		}
 	}
 	if m.version == "" {
-		return nil, fmt.Errorf("the packed module of the control plane names no version of Kubernetes")
+		return nil, fmt.Errorf("the packed module %s names no version of Kubernetes", m.cache)
 	}
-	return m, nil
+	return &m, nil
 }
 
 // write unpacks the module into a folder.
 func (m *module) write(dir string) error {
 	for _, file := range m.files.Files {
 		if err := os.WriteFile(filepath.Join(dir, file.Name), file.Data, 0o600); err != nil {
-			return fmt.Errorf("unpack the control plane's module: %w", err)
+			return fmt.Errorf("unpack the module %s: %w", m.cache, err)
 		}
 	}
 	return nil

@@ -22,9 +22,9 @@ type store struct {
 }
 
 const (
-	program  = "control-plane" // the program that all names link to
-	sizeFile = "size"          // has the size of that program
-	drafts   = ".build-"       // prefix of unfinished builds
+	program  = "program" // that all names link to
+	sizeFile = "size"    // has the size of that program
+	drafts   = ".build-" // prefix of unfinished builds
 )
 
 // lockInterval is how often a build that waits for another one tries to get the
@@ -66,7 +66,7 @@ func (s *store) isComplete(dir string) bool {
 	if err != nil {
 		return false
 	}
-	for _, name := range Names() {
+	for _, name := range s.module.names {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.Size() != size || info.Mode()&0o111 == 0 {
 			return false
@@ -79,7 +79,7 @@ func (s *store) acquireLock(ctx context.Context, progress io.Writer) (*flock.Flo
 	lock := flock.New(filepath.Join(s.dir, ".lock"))
 	free, err := lock.TryLock()
 	if err == nil && !free {
-		fmt.Fprintln(progress, "another process is building the control plane: waiting for it")
+		fmt.Fprintln(progress, "another process is building "+s.module.cache+": waiting for it")
 		_, err = lock.TryLockContext(ctx, lockInterval)
 	}
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *store) fill(ctx context.Context, dir string, progress io.Writer) error 
 	if err != nil {
 		return err
 	}
-	for _, name := range Names() {
+	for _, name := range s.module.names {
 		if err := os.Symlink(program, filepath.Join(dir, name)); err != nil {
 			return Explain("link the programs", err)
 		}

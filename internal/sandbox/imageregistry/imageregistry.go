@@ -64,7 +64,7 @@ func (r *Registry) Push(ctx context.Context, tagged string, files fs.FS) (name.D
 	if err != nil {
 		return name.Digest{}, err
 	}
-	image, err := imageOf(files)
+	image, err := ImageOf(files)
 	if err != nil {
 		return name.Digest{}, err
 	}
@@ -75,8 +75,8 @@ func (r *Registry) Push(ctx context.Context, tagged string, files fs.FS) (name.D
 	return tag.Digest(digest.String()), remote.Write(tag, image, remote.WithContext(ctx), remote.WithTransport(r.server.Client().Transport))
 }
 
-// imageOf returns an image with one layer, which has all files.
-func imageOf(files fs.FS) (v1.Image, error) {
+// ImageOf returns an image with one layer, which has all files.
+func ImageOf(files fs.FS) (v1.Image, error) {
 	var layer bytes.Buffer
 	archive := tar.NewWriter(&layer)
 	if err := archive.AddFS(files); err != nil {

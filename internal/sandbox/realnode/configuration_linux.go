@@ -31,9 +31,10 @@ func (n KubeletNode) write(programs Programs, granted Credentials) error {
 	files := map[string][]byte{
 		"containerd.toml":        []byte(n.containerdConfig(programs.Plugins)),
 		"cni/10-bridge.conflist": []byte(n.cniConfig()),
-		"kubelet.kubeconfig":     granted.Kubelet,
-		"kube-proxy.kubeconfig":  granted.KubeProxy,
-		"resolv.conf":            nil, // the machine's own may name resolvers that are out of reach
+		filepath.Join("registries", n.set.Registry, "hosts.toml"): n.registryConfig(),
+		"kubelet.kubeconfig":    granted.Kubelet,
+		"kube-proxy.kubeconfig": granted.KubeProxy,
+		"resolv.conf":           nil, // the machine's own may name resolvers that are out of reach
 	}
 	for name, config := range map[string]any{"kubelet.yaml": n.kubeletConfig(granted), "kube-proxy.yaml": n.kubeProxyConfig()} {
 		text, err := yaml.Marshal(config)
@@ -77,7 +78,16 @@ state = %q
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = %q
     conf_dir = %q
-`, n.path("containerd"), n.state(), n.Socket(), n.path("opt"), pauseImage, n.snapshotter(), n.path("runc"), plugins, n.path("cni"))
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = %q
+`, n.path("containerd"), n.state(), n.Socket(), n.path("opt"), pauseImage, n.snapshotter(), n.path("runc"), plugins, n.path("cni"),
+		n.path("registries")+":/etc/containerd/certs.d") // and what this machine knows of registries
+}
+
+// registryConfig has the container runtime speak plain http to the registry of the sandbox.
+func (n KubeletNode) registryConfig() []byte {
+	url := "http://" + n.set.Registry
+	return fmt.Appendf(nil, "server = %q\n[host.%q]\n", url, url) // 1.6 refuses a file without a host
 }
 
 // state is the folder of containerd's running tasks.
@@ -113,7 +123,7 @@ func (n KubeletNode) kubeletConfig(granted Credentials) map[string]any {
 		"tlsCertFile":   granted.Certificate, "tlsPrivateKeyFile": granted.Key,
 		"containerRuntimeEndpoint": "unix://" + n.Socket(),
 		"cgroupDriver":             "cgroupfs", "cgroupRoot": "/" + n.cgroup(), "failCgroupV1": false, "failSwapOn": false,
-		"clusterDomain": "cluster.local", "resolvConf": n.path("resolv.conf"),
+		"clusterDomain": "cluster.local", "clusterDNS": []string{DNSAddress}, "resolvConf": n.path("resolv.conf"),
 		"podLogsDir": n.path("podlogs"), "volumePluginDir": n.path("volumeplugins"),
 		"serializeImagePulls": false,
 		// The disk is the developer's own: pods are not evicted for its sake.

@@ -7,14 +7,22 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
 // ImportImages imports images into the node's container runtime, the image of pause containers among them. Each is an
-// archive or an OCI image layout, as PATH or PATH=NAME: layouts often have no name for their image.
+// archive, an OCI image layout, or a folder of the image's files, as PATH or PATH=NAME: layouts often have no name for
+// their image, and folders never.
 func (n KubeletNode) ImportImages(ctx context.Context, programs Programs, images []string) error {
 	pause := n.path("pause.tar")
-	if err := writePauseImage(pause); err != nil {
+	if err := writePauseImage(n.path("pause"), pause); err != nil {
 		return err
 	}
 	for _, image := range append([]string{pause}, images...) {
@@ -26,24 +34,66 @@ func (n KubeletNode) ImportImages(ctx context.Context, programs Programs, images
 }
 
 func (n KubeletNode) importImage(ctx context.Context, programs Programs, image string) error {
-	path, name, isNamed := strings.Cut(image, "=")
+	path, imageName, isNamed := strings.Cut(image, "=")
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
 	if info.IsDir() {
-		archive := n.path("layout.tar")
+		archive := n.path("image.tar")
 		defer os.Remove(archive)
-		if err := pack(path, archive); err != nil {
+		if isLayout(path) {
+			err = pack(path, archive)
+		} else {
+			err, isNamed = packFiles(path, imageName, archive, nil), false // the archive has the name
+		}
+		if err != nil {
 			return err
 		}
 		path = archive
 	}
 	args := []string{"--address", n.Socket(), "--namespace", "k8s.io", "images", "import", "--snapshotter", n.snapshotter()}
 	if isNamed {
-		args = append(args, "--index-name", name)
+		args = append(args, "--index-name", imageName)
 	}
 	return run(exec.CommandContext(ctx, programs.Ctr, append(args, path)...))
+}
+
+// packFiles writes an image of a folder's files as an archive.
+func packFiles(folder, imageName, archive string, entrypoint []string) error {
+	reference, err := name.ParseReference(imageName)
+	if err != nil {
+		return err
+	}
+	layer := archive + ".layer"
+	defer os.Remove(layer)
+	if err := pack(folder, layer); err != nil {
+		return err
+	}
+	image, err := imageOf(layer, entrypoint)
+	if err != nil {
+		return err
+	}
+	return tarball.WriteToFile(archive, reference, image)
+}
+
+// imageOf returns an image for this machine with one layer.
+func imageOf(layer string, entrypoint []string) (v1.Image, error) {
+	files, err := tarball.LayerFromFile(layer)
+	if err != nil {
+		return nil, err
+	}
+	image, err := mutate.AppendLayers(empty.Image, files)
+	if err != nil {
+		return nil, err
+	}
+	file, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Config = "linux", runtime.GOARCH, v1.Config{Entrypoint: entrypoint}
+	return mutate.ConfigFile(image, file)
 }
 
 // pack writes a folder as an archive.

@@ -1,19 +1,12 @@
 package realnode
 
 import (
-	"archive/tar"
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
-
-	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // pauseImage is the image of the container that holds the namespaces of a pod.
@@ -61,35 +54,17 @@ func pauseProgram(architecture string) ([]byte, error) {
 	return file.Bytes(), nil
 }
 
-// writePauseImage writes the image as an archive.
-func writePauseImage(path string) error {
+// writePauseImage writes the image as an archive, and its files into a folder.
+func writePauseImage(folder, archive string) error {
 	program, err := pauseProgram(runtime.GOARCH)
 	if err != nil {
 		return err
 	}
-	var layer bytes.Buffer
-	archive := tar.NewWriter(&layer)
-	if err := archive.WriteHeader(&tar.Header{Name: "pause", Mode: 0o755, Size: int64(len(program))}); err != nil {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	if _, err := archive.Write(program); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "pause"), program, 0o755); err != nil {
 		return err
 	}
-	if err := archive.Close(); err != nil {
-		return err
-	}
-	image, err := mutate.AppendLayers(empty.Image, static.NewLayer(layer.Bytes(), types.DockerUncompressedLayer))
-	if err != nil {
-		return err
-	}
-	file, err := image.ConfigFile()
-	if err != nil {
-		return err
-	}
-	file = file.DeepCopy()
-	file.OS, file.Architecture, file.Config = "linux", runtime.GOARCH, v1.Config{Entrypoint: []string{"/pause"}}
-	if image, err = mutate.ConfigFile(image, file); err != nil {
-		return err
-	}
-	return tarball.WriteToFile(path, name.MustParseReference(pauseImage), image)
+	return packFiles(folder, pauseImage, archive, []string{"/pause"})
 }

@@ -7,7 +7,7 @@
 //
 // Everything has the number of the set in its name. Set N has the network 10.N.0.0/16: node I has the address
 // 10.N.255.I+1 and the pods 10.N.I.0/24; this machine is 10.N.255.254 on the bridge that joins the nodes. The network
-// has no way out, so images are imported, not pulled.
+// has no way out: images are imported, or pulled through a proxy of this machine.
 package realnode
 
 import (
@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // The numbers of sets: the second byte of their networks.
@@ -31,13 +32,22 @@ type NodeSet struct {
 	Folder string // for all files of the nodes
 	Number int
 	Count  int
+
+	Registry  string // the address of a registry without TLS
+	PullProxy string // the URL of the proxy to other registries; empty without one
 }
+
+// DNSAddress is the address of the Service of the cluster's DNS.
+const DNSAddress = "10.96.0.10"
 
 // Gateway returns the address of this machine on the network of the nodes.
 func (s NodeSet) Gateway() netip.Addr { return s.address(255, 254) }
 
 // Network returns the prefix of all addresses of nodes and pods.
 func (s NodeSet) Network() netip.Prefix { return netip.PrefixFrom(s.address(0, 0), 16) }
+
+// NodeNetwork returns the prefix of the addresses of nodes.
+func (s NodeSet) NodeNetwork() netip.Prefix { return netip.PrefixFrom(s.address(255, 0), 24) }
 
 func (s NodeSet) address(third, fourth byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(s.Number), third, fourth})
@@ -95,6 +105,7 @@ type NodeCommand struct {
 	Name    string // of the component, such as kubelet-0
 	Program string
 	Args    []string
+	Env     []string
 }
 
 // Commands returns the processes of a node in the order in which they start.
@@ -106,10 +117,22 @@ func (n KubeletNode) Commands(programs Programs) []NodeCommand {
 			Args: append([]string{"--net=" + filepath.Join(namespaces, n.namespace()), program}, args...),
 		}
 	}
+	runtime := inside("containerd", programs.Containerd, "--config", n.path("containerd.toml"))
+	runtime.Env = n.set.proxyEnvironment()
 	return []NodeCommand{
-		inside("containerd", programs.Containerd, "--config", n.path("containerd.toml")),
+		runtime,
 		inside("kubelet", programs.Kubelet, "--config", n.path("kubelet.yaml"), "--kubeconfig", n.path("kubelet.kubeconfig"),
 			"--root-dir", n.path("kubelet"), "--hostname-override", n.Name(), "--node-ip", n.Address().String()),
 		inside("kube-proxy", programs.KubeProxy, "--config", n.path("kube-proxy.yaml")),
 	}
+}
+
+// proxyEnvironment returns the variables that have the container runtime pull images through the proxy. Without a proxy
+// they are empty, since those of this machine may name proxies that the nodes do not reach.
+func (s NodeSet) proxyEnvironment() []string {
+	var env []string
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY"} {
+		env = append(env, name+"="+s.PullProxy, strings.ToLower(name)+"="+s.PullProxy)
+	}
+	return append(env, "NO_PROXY="+s.Network().String(), "no_proxy="+s.Network().String())
 }

@@ -3,8 +3,10 @@ package realnode_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,8 +28,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
-	"github.com/runlevel/runlevel/internal/sandbox/binaries"
-	"github.com/runlevel/runlevel/internal/sandbox/realnode"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
@@ -47,10 +48,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve answers requests with the node's name, and logs one line.
+// serve answers requests with the node's name, or with the addresses of the host in the query, and logs one line.
 func serve() {
 	fmt.Println("serving")
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, os.Getenv("NODE")) })
+	http.HandleFunc("/resolve", func(w http.ResponseWriter, r *http.Request) {
+		addresses, err := net.DefaultResolver.LookupHost(r.Context(), r.URL.Query().Get("host"))
+		if failure := new(net.DNSError); errors.As(err, &failure) && failure.IsNotFound {
+			err = errors.New("not found")
+		}
+		fmt.Fprintf(w, "%v %v", addresses, err)
+	})
 	fmt.Println(http.ListenAndServe(":8080", nil))
 	os.Exit(1)
 }
@@ -67,21 +75,19 @@ func beMortal() {
 	os.Exit(1)
 }
 
-// needNodes skips the test where no node can run.
-func needNodes(t *testing.T) {
-	t.Helper()
-	if _, err := realnode.FindPrograms(); err != nil {
-		t.Skip(err)
-	}
-	if _, err := binaries.LocateNode(); err != nil {
-		t.Skip(err)
-	}
-}
-
 // writeImage writes an image of this program as an archive, and returns its file.
 func writeImage(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "image.tar")
+	if err := tarball.WriteToFile(file, name.MustParseReference(imageName), newImage(t)); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// newImage returns an image of this program.
+func newImage(t *testing.T) v1.Image {
+	t.Helper()
 	layer, err := tarball.LayerFromFile(packSelf(t))
 	if err != nil {
 		t.Fatal(err)
@@ -100,14 +106,21 @@ func writeImage(t *testing.T) string {
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		t.Fatal(err)
 	}
-	if err := tarball.WriteToFile(file, name.MustParseReference(imageName), image); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return image
 }
 
 // packSelf writes this program as an archive.
 func packSelf(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "layer.tar")
+	if out, err := exec.Command("tar", "-C", programFolder(t), "-cf", file, "program").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return file
+}
+
+// programFolder returns a folder with this program.
+func programFolder(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -120,11 +133,7 @@ func packSelf(t *testing.T) string {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	file := filepath.Join(t.TempDir(), "layer.tar")
-	if out, err := exec.Command("tar", "-C", folder, "-cf", file, "program").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return file
+	return folder
 }
 
 // runOnEachNode runs the image as a DaemonSet behind a Service, with a folder of this machine, and waits until it is ready.
@@ -208,8 +217,8 @@ func clientOf(t *testing.T, kubeconfig string) kubernetes.Interface {
 
 // TestPodsOnTwoNodes runs containers, whose Service answers from both nodes, and whose logs are read through the API server.
 func TestPodsOnTwoNodes(t *testing.T) {
-	needNodes(t)
-	s, err := sandbox.Start(t.Context(), sandbox.Options{RealNodes: 2, Images: []string{writeImage(t)}})
+	sandboxtest.NeedRealNodes(t)
+	s, err := sandbox.Start(t.Context(), sandbox.Options{RealNodes: 2, Images: []string{writeImage(t), programFolder(t) + "=registry.example/folder:1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,16 +242,66 @@ func TestPodsOnTwoNodes(t *testing.T) {
 			t.Errorf("the log of %s: %q, %v", pod.Name, log, err)
 		}
 	}
+	expectNames(t, client)
+	expectPulls(t, s, client)
 	if err := s.Stop(); err != nil {
 		t.Error("stop:", err)
 	}
 	expectNothingLeft(t, number, folder)
 }
 
+// expectNames resolves names in a pod.
+func expectNames(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	service, err := client.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]string{
+		"web":                              "[" + service.Spec.ClusterIP + "] <nil>",
+		"web.default":                      "[" + service.Spec.ClusterIP + "] <nil>",
+		"kubernetes.default.svc":           "[10.96.0.1] <nil>",
+		"web.other.svc.cluster.local":      "[] not found",
+		"registry.example":                 "[] not found",
+		"web.default.svc.cluster.example.": "[] not found",
+	} {
+		answer, err := client.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/default/services/web:8080/proxy/resolve").Param("host", host).DoRaw(t.Context())
+		if err != nil || string(answer) != want {
+			t.Errorf("a pod resolves %s as %s, %v; want %s", host, answer, err, want)
+		}
+	}
+}
+
+// expectPulls pulls an image from the registry of the sandbox, and runs one that was made of a folder.
+func expectPulls(t *testing.T, s *sandbox.Sandbox, client kubernetes.Interface) {
+	t.Helper()
+	pulled, err := name.NewTag(s.Registry+"/tools/web:2", name.Insecure)
+	if err == nil {
+		err = remote.Write(pulled, newImage(t))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for podName, container := range map[string]corev1.Container{
+		"pulled": {Image: pulled.String(), ImagePullPolicy: corev1.PullAlways},
+		"folder": {Image: "registry.example/folder:1", Command: []string{"/program"}, Env: []corev1.EnvVar{{Name: serveEnv, Value: "1"}}},
+	} {
+		container.Name = "web"
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: podName}, Spec: corev1.PodSpec{Containers: []corev1.Container{container}}}
+		if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		sandboxtest.Eventually(t, "pod "+podName+" runs", func(ctx context.Context) bool {
+			got, err := client.CoreV1().Pods("default").Get(ctx, podName, metav1.GetOptions{})
+			return err == nil && got.Status.Phase == corev1.PodRunning
+		})
+	}
+}
+
 // TestKillLeavesNothingBehind kills the owner of nodes whose pods run: the next look at the sandboxes removes them, and not
 // the folders of this machine that the pods have mounted.
 func TestKillLeavesNothingBehind(t *testing.T) {
-	needNodes(t)
+	sandboxtest.NeedRealNodes(t)
 	precious := t.TempDir()
 	if err := os.WriteFile(filepath.Join(precious, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)

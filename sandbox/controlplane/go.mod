@@ -1,4 +1,4 @@
-module github.com/runlevel/runlevel/sandbox
+module github.com/runlevel/runlevel/sandbox/controlplane
 
 go 1.26.0
 

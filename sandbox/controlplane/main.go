@@ -1,4 +1,4 @@
-// Command control-plane is a whole Kubernetes control plane in one program:
+// Command controlplane is a whole Kubernetes control plane in one program:
 // etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok. It
 // acts as the component whose name it is called by, through links to it.
 //
