@@ -29,6 +29,13 @@ test: lint build ## lint, then run all tests on a real control plane (set TESTFL
 	$(SUITE) ./...
 	cd tools && $(SUITE) ./image ./rules
 
+# What runs in containers on real nodes. Set RUNLEVEL_TEST_NODES=required to fail where these can't run.
+RUNLEVEL_TEST_NODES ?= wanted
+
+test-node: build ## run the tests of the image on real nodes (Linux, root, containerd; they are skipped elsewhere)
+	cd tools && $(GO) run ./image -source .. -o ../bin/image-node linux/$(shell $(GO) env GOARCH)
+	RUNLEVEL_TEST_NODES=$(RUNLEVEL_TEST_NODES) RUNLEVEL_TEST_IMAGE=$(CURDIR)/bin/image-node $(SUITE) -v ./internal/sandbox/realnode ./install/e2e
+
 lint: ## gofmt, vet, staticcheck and the house test
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
 	$(GO) vet ./...
@@ -68,4 +75,4 @@ clean: ## remove what was built here; the programs of the control plane stay in 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: build test lint install demo bench image generate clean help
+.PHONY: build test test-node lint install demo bench image generate clean help

@@ -37,15 +37,22 @@ func startRegistry(address netip.Addr, folder string) (*http.Server, error) {
 	return serveHTTP(listener, registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithBlobHandler(registry.NewDiskBlobHandler(folder)))), nil
 }
 
-// startPullProxy starts the proxy through which the container runtimes of the nodes pull images.
-func startPullProxy(address netip.Addr, nodes netip.Prefix) (*http.Server, error) {
+// startPullProxy starts the proxy through which the container runtimes of the nodes pull images. Offline, it refuses to:
+// without a proxy, the container runtimes would wait for names to be resolved.
+func startPullProxy(address netip.Addr, nodes netip.Prefix, offline bool) (*http.Server, error) {
 	listener, err := net.Listen("tcp4", net.JoinHostPort(address.String(), "0"))
 	if err != nil {
 		return nil, err
 	}
-	plain := &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, ErrorLog: log.New(io.Discard, "", 0)}
-	return serveHTTP(listener, &pullProxy{nodes: nodes, plain: plain}), nil
+	proxy := &pullProxy{nodes: nodes, dial: dialRegistry}
+	if offline {
+		proxy.dial = func(context.Context, string) (net.Conn, error) { return nil, errOffline }
+	}
+	return serveHTTP(listener, proxy), nil
 }
+
+// errOffline is why an image is not pulled.
+var errOffline = errors.New("the sandbox is offline: it pulls images from its own registry only")
 
 // serveHTTP answers requests of the nodes. The address of the server is the listener's.
 func serveHTTP(listener net.Listener, handler http.Handler) *http.Server {
@@ -58,7 +65,7 @@ func serveHTTP(listener net.Listener, handler http.Handler) *http.Server {
 // out of this machine. It refuses pods.
 type pullProxy struct {
 	nodes netip.Prefix
-	plain http.Handler // for registries without TLS
+	dial  func(ctx context.Context, target string) (net.Conn, error)
 }
 
 func (p *pullProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -67,9 +74,11 @@ func (p *pullProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil || !p.nodes.Contains(from.Addr()):
 		http.Error(w, "only container runtimes may pull images through this proxy", http.StatusForbidden)
 	case r.Method == http.MethodConnect:
-		connect(w, r, dialRegistry)
-	default:
-		p.plain.ServeHTTP(w, r)
+		connect(w, r, p.dial)
+	default: // a registry without TLS
+		transport := &http.Transport{DialContext: func(ctx context.Context, _, target string) (net.Conn, error) { return p.dial(ctx, target) }, DisableKeepAlives: true}
+		plain := &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, Transport: transport, ErrorLog: log.New(io.Discard, "", 0)}
+		plain.ServeHTTP(w, r)
 	}
 }
 

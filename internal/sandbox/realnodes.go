@@ -45,7 +45,7 @@ type realNodes struct {
 	// On the network of the nodes:
 	gate      *gate // to the API server
 	registry  *http.Server
-	pullProxy *http.Server       // nil with Options.Offline
+	pullProxy *http.Server
 	dns       *clusterdns.Server // nil until the API server is ready
 }
 
@@ -83,10 +83,7 @@ func (r *realNodes) listen(o Options, h *stateFolder, p ports) (err error) {
 		return err
 	}
 	r.set.Registry = r.registry.Addr
-	if o.Offline {
-		return nil
-	}
-	if r.pullProxy, err = startPullProxy(address, r.set.NodeNetwork()); err != nil {
+	if r.pullProxy, err = startPullProxy(address, r.set.NodeNetwork(), o.Offline); err != nil {
 		return err
 	}
 	r.set.PullProxy = "http://" + r.pullProxy.Addr

@@ -34,7 +34,7 @@ type NodeSet struct {
 	Count  int
 
 	Registry  string // the address of a registry without TLS
-	PullProxy string // the URL of the proxy to other registries; empty without one
+	PullProxy string // the URL of the proxy to other registries
 }
 
 // DNSAddress is the address of the Service of the cluster's DNS.
@@ -127,8 +127,8 @@ func (n KubeletNode) Commands(programs Programs) []NodeCommand {
 	}
 }
 
-// proxyEnvironment returns the variables that have the container runtime pull images through the proxy. Without a proxy
-// they are empty, since those of this machine may name proxies that the nodes do not reach.
+// proxyEnvironment returns the variables that have the container runtime pull images through the proxy, and not through
+// one of this machine, which the nodes may not reach.
 func (s NodeSet) proxyEnvironment() []string {
 	var env []string
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY"} {

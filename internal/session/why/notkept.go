@@ -152,6 +152,9 @@ func refusalOf(v configv1.ClusterVersion, image string) string {
 	if accepted == nil || accepted.Status != configv1.ConditionFalse || !strings.Contains(accepted.Message, fmt.Sprintf("image=%q", image)) {
 		return ""
 	}
+	if _, failure, ok := strings.Cut(accepted.Message, " failure="); ok {
+		return failure // the rest is about which release
+	}
 	return accepted.Message
 }
 
