@@ -12,9 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
-
 	"testing"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	"golang.org/x/tools/txtar"
@@ -194,15 +193,17 @@ func (s *stage) expectNoFailedProbe() {
 	}
 }
 
-// operatorProcesses returns the processes of operators in containers, the newest last.
+// operatorProcesses returns the processes of operators in containers of this sandbox, the newest last.
 func (s *stage) operatorProcesses() []int {
 	s.t.Helper()
+	group := "/runlevel" + strings.Split(s.sandbox.Registry, ".")[1] + "/" // of control groups
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	s.must(err)
 	var all []int
 	for _, file := range files {
 		line, err := os.ReadFile(file)
-		if err == nil && strings.HasPrefix(string(line), "/runlevel-cluster\x00operator\x00") {
+		groups, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cgroup"))
+		if err == nil && strings.HasPrefix(string(line), "/runlevel-cluster\x00operator\x00") && strings.Contains(string(groups), group) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			s.must(err)
 			all = append(all, pid)

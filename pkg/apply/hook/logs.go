@@ -77,8 +77,8 @@ func (l *podLogs) drain() {
 	}
 }
 
-// lastLines returns the end of the log of a pod, from the kubelet or else from the status of the pod, which also has the reason why
-// a container could not start.
+// lastLines returns the end of the log of a pod, from the kubelet or else from the status of the pod. The status also has
+// the reason why a container could not start.
 func (l *podLogs) lastLines(ctx context.Context, stage deploymenthook.Stage, pod *corev1.Pod) []string {
 	options := &corev1.PodLogOptions{Container: l.container(stage), TailLines: new(int64(lastLines)), LimitBytes: new(int64(mostBytes))}
 	text, err := l.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).DoRaw(ctx)
