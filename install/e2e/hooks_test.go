@@ -47,6 +47,7 @@ type hookCase struct {
 
 // TestHooks updates Deployments whose hooks end in all ways that containers end. Each is a release of its own.
 func TestHooks(t *testing.T) {
+	newStage(t)
 	for name, test := range map[string]hookCase{
 		"pre-succeeds":    {stage: "pre", policy: "Abort", command: `[/program, exit, "0"]`, says: []string{"ran         pre hook"}},
 		"mid-succeeds":    {stage: "mid", policy: "Abort", command: `[/program, exit, "0"]`, says: []string{"ran         mid hook"}},
@@ -78,7 +79,6 @@ func (s *stage) hook(name string, test hookCase) {
 	if code != test.code {
 		s.t.Errorf("exit code %d, want %d", code, test.code)
 	}
-	s.t.Log(out)
 	s.expect("the output", out, test.says...)
 	s.eventually("pods of the hook that are left", func(ctx context.Context) bool {
 		pods, err := s.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "runlevel.dev/hook-of=" + name})

@@ -9,16 +9,17 @@ import (
 	"strings"
 )
 
-// logMemory logs the working set of a process's container as the kubelet counts it, and the most memory that it had.
-func (s *stage) logMemory(what string, pid int) {
+// logMemory logs the working set of a process's container as the kubelet counts it, and the most memory that it had. It
+// returns its limit, in MiB.
+func (s *stage) logMemory(what string, pid int) int {
 	s.t.Helper()
 	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	s.must(err)
-	usage, peak, inactive := "memory.current", "memory.peak", "inactive_file"
+	usage, peak, limit, inactive := "memory.current", "memory.peak", "memory.max", "inactive_file"
 	folder := regexp.MustCompile(`(?m)^0::(.*)$`).FindStringSubmatch(string(groups))
 	root := "/sys/fs/cgroup"
 	if first := regexp.MustCompile(`(?m)^\d+:memory:(.*)$`).FindStringSubmatch(string(groups)); first != nil {
-		usage, peak, inactive = "memory.usage_in_bytes", "memory.max_usage_in_bytes", "total_inactive_file"
+		usage, peak, limit, inactive = "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file"
 		folder, root = first, "/sys/fs/cgroup/memory"
 	}
 	read := func(file string) string {
@@ -33,4 +34,5 @@ func (s *stage) logMemory(what string, pid int) {
 	}
 	file := regexp.MustCompile(`(?m)^` + inactive + ` (\d+)$`).FindStringSubmatch(read("memory.stat"))
 	s.t.Logf("%s has a working set of %d MiB, and had %d MiB at most", what, number(read(usage))-number(file[1]), number(read(peak)))
+	return number(read(limit))
 }

@@ -234,7 +234,9 @@ func (s *stage) expectRestricted() {
 			s.t.Errorf("the operator has %s %s, want %s", field, fields[field], want)
 		}
 	}
-	s.logMemory("the operator", processes[0])
+	if limit := s.logMemory("the operator", processes[0]); limit != 512 {
+		s.t.Errorf("the operator may have %d MiB of memory, want 512", limit)
+	}
 	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", processes[0]))
 	s.must(err)
 	root := regexp.MustCompile(`(?m)^\S+ / \S+ (\S+)`).FindStringSubmatch(string(mounts))
