@@ -1,7 +1,9 @@
 package realnode
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -51,6 +53,28 @@ func (n KubeletNode) write(programs Programs, granted Credentials) error {
 			return err
 		}
 	}
+	return n.linkRegistries()
+}
+
+// machineRegistries is the folder with this machine's configuration of registries.
+const machineRegistries = "/etc/containerd/certs.d"
+
+// linkRegistries adds the machine's configuration of registries to that of the sandbox's own. Containerd 2 reads one folder
+// only.
+func (n KubeletNode) linkRegistries() error {
+	known, err := os.ReadDir(machineRegistries)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range known {
+		err := os.Symlink(filepath.Join(machineRegistries, entry.Name()), n.path("registries", entry.Name()))
+		if err != nil && !errors.Is(err, fs.ErrExist) { // the sandbox's own registry has that name
+			return err
+		}
+	}
 	return nil
 }
 
@@ -80,8 +104,7 @@ state = %q
     conf_dir = %q
   [plugins."io.containerd.grpc.v1.cri".registry]
     config_path = %q
-`, n.path("containerd"), n.state(), n.Socket(), n.path("opt"), pauseImage, n.snapshotter(), n.path("runc"), plugins, n.path("cni"),
-		n.path("registries")+":/etc/containerd/certs.d") // and what this machine knows of registries
+`, n.path("containerd"), n.state(), n.Socket(), n.path("opt"), pauseImage, n.snapshotter(), n.path("runc"), plugins, n.path("cni"), n.path("registries"))
 }
 
 // registryConfig has the container runtime speak plain http to the registry of the sandbox.
