@@ -41,7 +41,7 @@ type hookCase struct {
 	command  string // in YAML, of /program
 	image    string // of the new version; that of the tests if it is empty
 	code     int    // of the apply
-	says     []string
+	output   []string
 	podsLeft int
 }
 
@@ -49,18 +49,18 @@ type hookCase struct {
 func TestHooks(t *testing.T) {
 	newStage(t)
 	for name, test := range map[string]hookCase{
-		"pre-succeeds":    {stage: "pre", policy: "Abort", command: `[/program, exit, "0"]`, says: []string{"ran         pre hook"}},
-		"mid-succeeds":    {stage: "mid", policy: "Abort", command: `[/program, exit, "0"]`, says: []string{"ran         mid hook"}},
-		"post-succeeds":   {stage: "post", policy: "Retry", command: `[/program, exit, "0"]`, says: []string{"ran         post hook"}},
-		"keep":            {stage: "pre", policy: "Abort", fields: "keep: Always", command: `[/program, exit, "0"]`, says: []string{"ran         pre hook"}, podsLeft: 1},
-		"abort":           {stage: "pre", policy: "Abort", command: `[/program, exit, "3", told, why]`, code: 1, says: []string{"exit code 3", "exit 3 told why"}, podsLeft: 1},
-		"ignore":          {stage: "pre", policy: "Ignore", command: `[/program, exit, "3"]`, says: []string{"exit code 3", "configured  Deployment"}, podsLeft: 1},
-		"retry":           {stage: "pre", policy: "Retry", fields: "backoffLimit: 1", command: `[/program, exit, "3"]`, code: 1, says: []string{"exit code 3"}, podsLeft: 2},
-		"mid-abort":       {stage: "mid", policy: "Abort", command: `[/program, exit, "3"]`, code: 1, says: []string{"exit code 3"}, podsLeft: 1},
-		"out-of-memory":   {stage: "pre", policy: "Abort", fields: "resources: {limits: {memory: 64Mi}}", command: `[/program, eat]`, code: 1, says: []string{"OOMKilled"}, podsLeft: 1},
-		"timeout":         {stage: "pre", policy: "Abort", fields: "timeoutSeconds: 3", command: `[/program, serve]`, code: 1, says: []string{"has not ended"}, podsLeft: 1},
-		"start-error":     {stage: "pre", policy: "Abort", fields: "timeoutSeconds: 10", command: `[/missing]`, code: 1, says: []string{"/missing"}, podsLeft: 1},
-		"image-not-there": {stage: "pre", policy: "Abort", fields: "timeoutSeconds: 5", command: `[/program, exit, "0"]`, image: "registry.example/missing:1", code: 1, says: []string{"registry.example/missing:1"}, podsLeft: 1},
+		"pre-succeeds":    {stage: "pre", policy: "Abort", command: `[/program, exit, "0"]`, output: []string{"ran         pre hook"}},
+		"mid-succeeds":    {stage: "mid", policy: "Abort", command: `[/program, exit, "0"]`, output: []string{"ran         mid hook"}},
+		"post-succeeds":   {stage: "post", policy: "Retry", command: `[/program, exit, "0"]`, output: []string{"ran         post hook"}},
+		"keep":            {stage: "pre", policy: "Abort", fields: "keep: Always", command: `[/program, exit, "0"]`, output: []string{"ran         pre hook"}, podsLeft: 1},
+		"abort":           {stage: "pre", policy: "Abort", command: `[/program, exit, "3", no, table]`, code: 1, output: []string{"exit code 3", "exit 3 no table"}, podsLeft: 1},
+		"ignore":          {stage: "pre", policy: "Ignore", command: `[/program, exit, "3"]`, output: []string{"exit code 3", "configured  Deployment"}, podsLeft: 1},
+		"retry":           {stage: "pre", policy: "Retry", fields: "backoffLimit: 1", command: `[/program, exit, "3"]`, code: 1, output: []string{"exit code 3"}, podsLeft: 2},
+		"mid-abort":       {stage: "mid", policy: "Abort", command: `[/program, exit, "3"]`, code: 1, output: []string{"exit code 3"}, podsLeft: 1},
+		"out-of-memory":   {stage: "pre", policy: "Abort", fields: "resources: {limits: {memory: 64Mi}}", command: `[/program, eat]`, code: 1, output: []string{"OOMKilled"}, podsLeft: 1},
+		"timeout":         {stage: "pre", policy: "Abort", fields: "timeoutSeconds: 3", command: `[/program, serve]`, code: 1, output: []string{"has not ended"}, podsLeft: 1},
+		"start-error":     {stage: "pre", policy: "Abort", fields: "timeoutSeconds: 10", command: `[/missing]`, code: 1, output: []string{"/missing"}, podsLeft: 1},
+		"image-not-there": {stage: "pre", policy: "Abort", fields: "timeoutSeconds: 5", command: `[/program, exit, "0"]`, image: "registry.example/missing:1", code: 1, output: []string{"registry.example/missing:1"}, podsLeft: 1},
 	} {
 		t.Run(name, func(t *testing.T) { newStage(t).hook(name, test) })
 	}
@@ -79,7 +79,7 @@ func (s *stage) hook(name string, test hookCase) {
 	if code != test.code {
 		s.t.Errorf("exit code %d, want %d", code, test.code)
 	}
-	s.expect("the output", out, test.says...)
+	s.expect("the output", out, test.output...)
 	s.eventually("pods of the hook that are left", func(ctx context.Context) bool {
 		pods, err := s.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "runlevel.dev/hook-of=" + name})
 		return err == nil && len(pods.Items) == test.podsLeft
@@ -95,7 +95,7 @@ func (s *stage) hook(name string, test hookCase) {
 	}
 	if test.code != 0 {
 		out, _ := s.try("why", "deployment/"+name, "-n", namespace)
-		s.expect("runlevel why", out, append(test.says[:1:1], "hook has stopped the rollout")...)
+		s.expect("runlevel why", out, append(test.output[:1:1], "hook has stopped the rollout")...)
 	}
 }
 

@@ -25,7 +25,8 @@ func newSandbox(streams Streams) *cobra.Command {
 		Short: "Run a real control plane on this machine, for tries and tests",
 		Long: `A sandbox is a Kubernetes control plane made of the real programs, started in
 seconds on loopback and thrown away at the end. Nodes and pods are simulated, so
-Deployments roll out and Jobs complete, and no container runs.
+Deployments roll out and Jobs complete, and no container runs. With --real-nodes, nodes
+run containers (Linux, as root).
 
 The programs come from the folder that KUBEBUILDER_ASSETS names, else from a cache,
 else they are built from Go modules, which takes minutes, once.`,

@@ -23,7 +23,7 @@ func startProxy(t *testing.T, clients string, offline bool) *url.URL {
 	return &url.URL{Scheme: "http", Host: server.Addr}
 }
 
-// TestPullProxy connects container runtimes with registries that speak TLS and others, and nobody else.
+// TestPullProxy connects container runtimes with registries, with and without TLS, and refuses pods.
 func TestPullProxy(t *testing.T) {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "registry "+r.URL.Path) })
 	plain, secure := httptest.NewServer(answer), httptest.NewTLSServer(answer)
