@@ -2,6 +2,8 @@ package operator_test
 
 import (
 	"encoding/json"
+	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/why"
 )
 
 // TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne: a finalizer holds one object of the release that is kept in place.
@@ -43,7 +49,6 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
-	s.must(s.end())
 	var record corev1.ConfigMap
 	s.must(s.client.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "runlevel-release-default"}, &record))
 	readable := record.Data["record.json"]
@@ -52,23 +57,11 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 		record.Data["record.json"] = text
 		s.must(s.client.Patch(t.Context(), &record, patch))
 	}
-	write(`{"format": 99}`)
-	s.start()
-	s.until("it says that the release is not kept in place", func(v *configv1.ClusterVersion) bool {
-		c := find(v, "Failing")
-		return c.Status == configv1.ConditionTrue && strings.HasPrefix(c.Message, "1.0.0 is not kept in place: ") && strings.Contains(c.Message, "a newer runlevel wrote it, in format 99")
-	})
-	s.until("nor is it accepted", has("ReleaseAccepted", configv1.ConditionFalse, "RetrievePayload"))
-	s.must(s.editSettings("by-hand"))
-	write(readable)
-	s.untilSettings("1.0.0")
-	s.until("all is well again", has("Failing", configv1.ConditionFalse, ""))
-
 	write("{")
 	s.ask(nil)
 	edit := []byte(`{"spec": {"channel": "stable"}}`) // which has the record looked at
 	s.must(s.client.Patch(t.Context(), s.version(), client.RawPatch("application/merge-patch+json", edit)))
-	s.until("it says so also while the release is kept in place", func(v *configv1.ClusterVersion) bool {
+	s.until("it says so while the release is kept in place", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "Failing")
 		return c.Status == configv1.ConditionTrue && c.Reason == "ReleaseRecordUnreadable" && strings.Contains(c.Message, "restore it from a backup")
 	})
@@ -82,6 +75,19 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 		t.Error("no event tells of it")
 	}
 	write(readable)
+	s.until("all is well again", has("Failing", configv1.ConditionFalse, ""))
+
+	s.must(s.end())
+	write(`{"format": 99}`)
+	s.start()
+	s.until("it says that the release is not kept in place", func(v *configv1.ClusterVersion) bool {
+		c := find(v, "Failing")
+		return c.Status == configv1.ConditionTrue && strings.HasPrefix(c.Message, "1.0.0 is not kept in place: ") && strings.Contains(c.Message, "a newer runlevel wrote it, in format 99")
+	})
+	s.until("nor is it accepted", has("ReleaseAccepted", configv1.ConditionFalse, "RetrievePayload"))
+	s.must(s.editSettings("by-hand"))
+	write(readable)
+	s.untilSettings("1.0.0")
 	s.until("all is well once more", has("Failing", configv1.ConditionFalse, ""))
 }
 
@@ -146,4 +152,35 @@ func (s *stage) editRecord(change func(known map[string]any)) {
 	patch := client.MergeFrom(config.DeepCopy())
 	config.Data["record.json"] = string(text)
 	s.must(s.client.Patch(s.t.Context(), &config, patch))
+}
+
+// TestARegistryThatDoesNotAnswer keeps a new operator from its release: no report says that the operator keeps it in place.
+func TestARegistryThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	if report := s.explain(); !report.Done {
+		t.Errorf("of a release that is kept in place: %s", report.NotKept)
+	}
+	s.must(s.end())
+	s.images.Close()
+	silent, err := net.Listen("tcp", s.registry)
+	s.must(err)
+	t.Cleanup(func() { _ = silent.Close() })
+	s.options.CacheDir = filepath.Join(t.TempDir(), "empty")
+	s.start()
+	s.await("the report says that the release has not been read", func() bool {
+		report := s.explain()
+		return report.NotKept != nil && report.NotKept.Reason == why.ReasonNotRead && strings.HasSuffix(report.NotKept.Message, ", and has not read it yet")
+	})
+}
+
+// explain returns the state of the release, as people see it.
+func (s *stage) explain() *why.ReleaseAnswer {
+	s.t.Helper()
+	c, err := cluster.Connect(s.sandbox.Config)
+	s.must(err)
+	known, _, err := record.NewStore(c.Client, system, "default").Load(s.t.Context())
+	s.must(err)
+	return why.ExplainRelease(s.t.Context(), c, known, system)
 }

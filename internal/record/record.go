@@ -26,6 +26,7 @@ import (
 type Record struct {
 	Release    string         `json:"release"`
 	Own        string         `json:"own,omitempty"`        // the source with which the operator of the newest entry was started
+	KeptBy     string         `json:"keptBy,omitempty"`     // the holder of the lock that began last to keep the release in place
 	History    []HistoryEntry `json:"history,omitempty"`    // newest first
 	Tombstones []Tombstone    `json:"tombstones,omitempty"` // requested deletes, across versions, until the objects are gone
 	Left       []Leftover     `json:"left,omitempty"`       // objects that installs have left for the next apply to delete

@@ -48,6 +48,9 @@ func (r *run) begin(ctx context.Context) error {
 		r.forgetFinished(known)
 		known.Run = nil // which is of the previous apply
 		known.Own = cmp.Or(r.options.Own, known.Own)
+		if r.options.Keep != nil {
+			known.KeptBy = r.options.Apply.Lock.Holder()
+		}
 		if r.outcome.Mode != graph.Reconcile {
 			known.Begin(entry)
 		} else if newest := known.Newest(); newest != nil {

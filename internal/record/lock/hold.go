@@ -31,6 +31,9 @@ func newHold(ctx context.Context, e *election) *Hold {
 // then an ErrLost.
 func (h *Hold) Context() context.Context { return h.held }
 
+// Holder returns the name of this process in the lock.
+func (h *Hold) Holder() string { return h.election.options.Holder }
+
 // Check returns nil if the lock is certainly held, and has to be called before each write under the lock. If
 // the last renewal is older than the lock's duration, because the process or the machine was asleep, Check
 // waits until the lock is renewed. If the lock is lost, it returns an ErrLost.

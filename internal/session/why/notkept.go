@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
@@ -28,7 +29,7 @@ const (
 	ReasonScaledDown   = "OperatorScaledDown"   // the operator's Deployment has no replicas
 	ReasonNotAvailable = "OperatorNotAvailable" // no pod of the operator is available
 	ReasonNotLeading   = "OperatorNotLeading"   // a pod of the operator is available, and does not hold the lock
-	ReasonNotRead      = "ReleaseNotRead"       // the operator holds the lock, and can't read the release
+	ReasonNotRead      = "ReleaseNotRead"       // the operator holds the lock, and has not read the release yet, or can't
 	ReasonKeeperDied   = "KeeperDied"           // the process that kept the release has died, and no operator is installed
 )
 
@@ -113,9 +114,11 @@ func (g *gatherer) findNotKept(ctx context.Context, l lock.Lock, held *lock.Hold
 }
 
 // judgeHolder returns why the operator does not keep the completed release whose lock it holds: it reads the release again
-// after each of its starts, and the registry may be away.
+// after each of its starts, and the registry may be away. The record names the holder that has begun to keep it; records of
+// older programs name none.
 func (g *gatherer) judgeHolder(ctx context.Context, release string, held *lock.Holder) *NotKept {
-	if release != payload.DefaultName || !held.Keeps() || g.facts.Record == nil || !g.facts.isCompleted() {
+	r := g.facts.Record
+	if release != payload.DefaultName || !held.Keeps() || r == nil || r.KeptBy == held.Name || !g.facts.isCompleted() {
 		return nil
 	}
 	in, err := g.cluster.FindKind(ctx, kinds.ClusterVersion)
@@ -135,13 +138,19 @@ func (g *gatherer) judgeHolder(ctx context.Context, release string, held *lock.H
 		g.unknown("read ClusterVersion "+clusterVersionName, err)
 		return nil
 	}
-	refusal := refusalOf(read, g.facts.Record.Newest().Source)
-	if refusal == "" {
+	holder := printable.Line(held.Name)
+	if refusal := refusalOf(read, r.Newest().Source); refusal != "" {
+		return &NotKept{
+			Reason: ReasonNotRead, Message: fmt.Sprintf("%s holds its lock, and can't read it: %s", holder, printable.Line(refusal)),
+			Resolution: "it tries again every minute; until then, nothing is repaired",
+		}
+	}
+	if r.KeptBy == "" {
 		return nil
 	}
 	return &NotKept{
-		Reason: ReasonNotRead, Message: fmt.Sprintf("%s holds its lock, and can't read it: %s", printable.Line(held.Name), printable.Line(refusal)),
-		Resolution: "it tries again every minute; until then, nothing is repaired",
+		Reason: ReasonNotRead, Message: fmt.Sprintf("%s has held its lock for %s, and has not read it yet", holder, duration.HumanDuration(max(0, g.cluster.Now().Sub(held.Since)))),
+		Resolution: "it is reading " + printable.Line(r.Newest().Source) + "; until then, nothing is repaired",
 	}
 }
 
