@@ -218,11 +218,11 @@ func (s *operatorSetup) ensureVersion(ctx context.Context) error {
 	version.SetGroupVersionKind(clusterVersions)
 	version.SetName(theVersion.Name)
 	version.Object["spec"] = map[string]any{"clusterID": string(uuid.NewUUID())}
-	create := s.cluster.Create
+	how := cluster.NoForce
 	if s.report.DryRun {
-		create = s.cluster.DryRunCreate
+		how = cluster.DryRun
 	}
-	_, err = create(ctx, in, version)
+	_, err = s.cluster.Create(ctx, in, version, how)
 	if apierrors.IsAlreadyExists(err) {
 		return s.noteVersion(ctx, in)
 	}

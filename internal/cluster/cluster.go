@@ -124,9 +124,8 @@ func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.U
 	if mode&DryRun != 0 {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return c.In(in, object.GetNamespace()).Apply(ctx, object.GetName(), object, options)
-	})
+	ctx, seen := observed(ctx)
+	return seen.written(c.In(in, object.GetNamespace()).Apply(ctx, object.GetName(), object, options))
 }
 
 // AtVersion returns the object with a UID and resourceVersion as preconditions. Apply fails with a conflict if
@@ -145,28 +144,21 @@ func withMetadata(object *unstructured.Unstructured, more map[string]any) *unstr
 	return object
 }
 
-// Create creates an object that must not exist yet.
-func (c *Cluster) Create(ctx context.Context, in Resource, object *unstructured.Unstructured) (WriteResult, error) {
-	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return c.In(in, object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldManager: FieldManager})
-	})
-}
-
-// DryRunCreate returns the result of Create without persisting it.
-func (c *Cluster) DryRunCreate(ctx context.Context, in Resource, object *unstructured.Unstructured) (WriteResult, error) {
-	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		options := metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
-		return c.In(in, object.GetNamespace()).Create(ctx, object, options)
-	})
+// Create creates an object that must not exist yet. Of the modes, DryRun counts.
+func (c *Cluster) Create(ctx context.Context, in Resource, object *unstructured.Unstructured, mode ApplyMode) (WriteResult, error) {
+	options := metav1.CreateOptions{FieldManager: FieldManager}
+	if mode&DryRun != 0 {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	ctx, seen := observed(ctx)
+	return seen.written(c.In(in, object.GetNamespace()).Create(ctx, object, options))
 }
 
 // Delete requests the deletion of the object with this UID, and of no other with its name.
 // Its dependents are deleted in the background.
 func (c *Cluster) Delete(ctx context.Context, in Resource, namespace, name string, uid types.UID) error {
-	_, _, err := observe(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, c.In(in, namespace).Delete(ctx, name, deletion(uid))
-	})
-	return err
+	ctx, seen := observed(ctx)
+	return seen.complete(c.In(in, namespace).Delete(ctx, name, deletion(uid)))
 }
 
 // DryRunDelete returns the error with which Delete would be refused, and changes nothing. The dry run is also
@@ -178,11 +170,9 @@ func (c *Cluster) DryRunDelete(ctx context.Context, in Resource, namespace, name
 	if err != nil {
 		return err
 	}
-	_, _, err = observe(ctx, func(ctx context.Context) (struct{}, error) {
-		request := c.Client.Discovery().RESTClient().Delete().AbsPath(in.path(namespace, name)...).Param("dryRun", metav1.DryRunAll)
-		return struct{}{}, request.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
-	})
-	return err
+	ctx, seen := observed(ctx)
+	request := c.Client.Discovery().RESTClient().Delete().AbsPath(in.path(namespace, name)...).Param("dryRun", metav1.DryRunAll)
+	return seen.complete(request.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error())
 }
 
 // deletion returns the options of Delete.
@@ -192,18 +182,16 @@ func deletion(uid types.UID) metav1.DeleteOptions {
 
 // Patch changes an object by a JSON patch, and returns the metadata of the result.
 func (c *Cluster) Patch(ctx context.Context, in Resource, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error) {
-	head, _, err := observe(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return c.metadataOf(in, namespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
-	})
-	return head, err
+	ctx, seen := observed(ctx)
+	head, err := c.metadataOf(in, namespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	return head, seen.complete(err)
 }
 
 // DryRunPatch returns the result of a JSON patch without persisting it.
 func (c *Cluster) DryRunPatch(ctx context.Context, in Resource, namespace, name string, patch []byte) (WriteResult, error) {
-	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		options := metav1.PatchOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
-		return c.In(in, namespace).Patch(ctx, name, types.JSONPatchType, patch, options)
-	})
+	options := metav1.PatchOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
+	ctx, seen := observed(ctx)
+	return seen.written(c.In(in, namespace).Patch(ctx, name, types.JSONPatchType, patch, options))
 }
 
 // GetMetadata reads the metadata of an object.

@@ -69,10 +69,10 @@ func TestCreateLeavesWhatIsThere(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	config := configMap(namespace, "config", map[string]any{"key": "first"})
 	in := find(t, c, config)
-	if made, err := c.Create(t.Context(), in, config); err != nil || !made.Created {
+	if made, err := c.Create(t.Context(), in, config, cluster.NoForce); err != nil || !made.Created {
 		t.Errorf("created: %t, %v", made.Created, err)
 	}
-	if made, err := c.Create(t.Context(), in, configMap(namespace, "config", nil)); !apierrors.IsAlreadyExists(err) || made.Created {
+	if made, err := c.Create(t.Context(), in, configMap(namespace, "config", nil), cluster.NoForce); !apierrors.IsAlreadyExists(err) || made.Created {
 		t.Errorf("created again: %t, %v", made.Created, err)
 	}
 }
@@ -276,7 +276,7 @@ func TestServerThatWantsToBeLeftAloneIsAskedOnce(t *testing.T) {
 	in := cluster.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: "ConfigMap", Namespaced: true}
 	config := configMap("default", "config", nil)
 	_, applyError := c.Apply(t.Context(), in, config, cluster.Force)
-	_, createError := c.Create(t.Context(), in, config)
+	_, createError := c.Create(t.Context(), in, config, cluster.NoForce)
 	_, tryError := c.DryRunPatch(t.Context(), in, "default", "config", []byte("[]"))
 	_, amendError := c.Patch(t.Context(), in, "default", "config", []byte("[]"))
 	for call, err := range map[string]error{

@@ -70,24 +70,27 @@ type observation struct {
 
 type observationKey struct{}
 
-// observe makes a call, once, and returns an observation of it.
-func observe[T any](ctx context.Context, call func(context.Context) (T, error)) (T, *observation, error) {
+// observed returns a context for one call, and the observation of that call.
+func observed(ctx context.Context) (context.Context, *observation) {
 	seen := &observation{}
-	result, err := call(context.WithValue(ctx, observationKey{}, seen))
+	return context.WithValue(ctx, observationKey{}, seen), seen
+}
+
+// complete adds the pause that the server requests to the error of the call.
+func (o *observation) complete(err error) error {
 	var refused *apierrors.StatusError
-	if seen.retryAfter > 0 && errors.As(err, &refused) {
+	if o.retryAfter > 0 && errors.As(err, &refused) {
 		if refused.ErrStatus.Details == nil {
 			refused.ErrStatus.Details = &metav1.StatusDetails{}
 		}
-		refused.ErrStatus.Details.RetryAfterSeconds = int32(seen.retryAfter)
+		refused.ErrStatus.Details.RetryAfterSeconds = int32(o.retryAfter)
 	}
-	return result, seen, err
+	return err
 }
 
-// write makes a call that writes an object.
-func write(ctx context.Context, call func(context.Context) (*unstructured.Unstructured, error)) (WriteResult, error) {
-	object, seen, err := observe(ctx, call)
-	return WriteResult{Object: object, Created: seen.status == http.StatusCreated, Warnings: seen.warnings}, err
+// written returns the result of a call that writes an object.
+func (o *observation) written(object *unstructured.Unstructured, err error) (WriteResult, error) {
+	return WriteResult{Object: object, Created: o.status == http.StatusCreated, Warnings: o.warnings}, o.complete(err)
 }
 
 // warningsOfContext adds the server's warnings to the observation of their call.

@@ -40,7 +40,7 @@ func ensureDefinitions(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	for _, object := range install.Definitions() {
-		_, err := c.Create(ctx, definition, object)
+		_, err := c.Create(ctx, definition, object, cluster.NoForce)
 		if apierrors.IsAlreadyExists(err) {
 			err = disown(ctx, c, definition, object.GetName())
 		}

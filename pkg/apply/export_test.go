@@ -55,7 +55,14 @@ type hookStep struct {
 func (s hookStep) Do(ctx context.Context) object.TryResult {
 	did := object.TryResult{Change: object.Change{StepID: s.Name, Action: object.Ran}}
 	if what, until := s.Try(ctx); what != "" {
-		did.Wait = &object.StepWait{For: what, Until: until}
+		changed := make(chan struct{}, 1)
+		stop := until(func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		})
+		did.Wait = &object.StepWait{For: what, Pause: time.Hour, Changed: changed, Stop: stop}
 	}
 	return did
 }

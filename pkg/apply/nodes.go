@@ -94,7 +94,7 @@ func (n *nodeWalk) awaitPart(w *walk) {
 	}
 	tasks := w.run.order.tasksOf(n.steps[:n.parts[0]])
 	waits := slices.DeleteFunc(tasks, func(task int) bool { return w.run.order.isUnawaited[task] })
-	w.await(waits, false, func(isReady bool) { n.endPart(w, isReady) })
+	w.await(waits, &parking{node: n})
 }
 
 // endPart goes on to the next part of a node, or ends the node.

@@ -137,7 +137,7 @@ func moves(tasks []task, conflicts []graph.Dependency, applier *object.Applier) 
 			first[conflict.Needs] = min(before, conflict.Task)
 			continue
 		}
-		exists, err := applier.IsThere(needed)
+		exists, err := applier.Exists(needed)
 		if err != nil {
 			return nil, err
 		}

@@ -9,33 +9,75 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A parking is a parked step or node, which waits for an event.
+// A parking is a wait of a step, of a node, or of the whole run, and what it is for.
 type parking struct {
-	cancel    func() // ends the wait
-	interrupt func() // is called if the walk ends before the event
+	step    int       // to continue
+	node    *nodeWalk // whose part ends; nil if a step waits
+	isAtEnd bool      // all objects are awaited, at the end of the run
+
+	objects *await.Wait      // for objects to be ready; nil for another wait
+	timer   *time.Timer      // for a time; nil for none
+	until   *object.StepWait // for what the step itself awaits; nil for none
+	ended   chan struct{}    // closed when the wait for until is over
 }
 
-// park waits for an event. Wait receives the function to call on the event, and returns how to cancel the wait. An event
-// that comes before the walk ends is still handled.
-func (w *walk) park(wait func(wake func(then func())) (cancel func()), interrupt func()) {
-	p := &parking{interrupt: interrupt}
+// queueAfter queues a step after a pause.
+func (w *walk) queueAfter(pause time.Duration, step int) {
+	w.parkFor(pause, &parking{step: step})
+}
+
+// waits parks a step until its wait is over. If the walk ends before, the step is not done, and the report names its wait.
+func (w *walk) waits(step int, wait *object.StepWait) {
+	w.forgetFailure(step)
+	w.run.waits.stepWaits(step, w.run.order.steps[step].ID(), wait)
+	p := &parking{step: step, until: wait, ended: make(chan struct{})}
+	w.parkFor(wait.Pause, p)
+	go func() {
+		select {
+		case <-wait.Changed:
+			w.inbox.put(event{woken: p})
+		case <-p.ended:
+		}
+	}()
+}
+
+func (w *walk) parkFor(pause time.Duration, p *parking) {
 	w.parked[p] = true
-	p.cancel = wait(func(then func()) {
-		w.post(func() {
-			if w.parked[p] {
-				delete(w.parked, p)
-				then()
-			}
-		})
-	})
+	p.timer = time.AfterFunc(pause, func() { w.inbox.put(event{woken: p}) })
 }
 
-// interrupt ends all parked and queued steps.
+// wake continues a parked step. Its wait may be over already: a timer and a change may both end it.
+func (w *walk) wake(p *parking) {
+	if w.parked[p] {
+		w.unpark(p)
+		w.continued = append(w.continued, p.step)
+	}
+}
+
+// unpark ends a wait.
+func (w *walk) unpark(p *parking) {
+	delete(w.parked, p)
+	if p.objects != nil {
+		w.run.tracker.Cancel(p.objects)
+	}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if p.until != nil {
+		close(p.ended)
+		p.until.Stop()
+	}
+}
+
+// interrupt ends all parked and queued steps. The ends of waits that have come before are handled still.
 func (w *walk) interrupt() {
 	for p := range w.parked {
-		p.cancel()
-		delete(w.parked, p)
-		p.interrupt()
+		w.unpark(p)
+		if p.objects != nil {
+			w.endAwait(p, false)
+		} else {
+			w.skip(p.step)
+		}
 	}
 	for len(w.continued) > 0 {
 		step := w.continued[0]
@@ -45,30 +87,6 @@ func (w *walk) interrupt() {
 	w.fresh = nil
 }
 
-// waits parks a step until its wait is over. If the walk ends before, the step is not done, and the report names its wait.
-func (w *walk) waits(step int, wait *object.StepWait) {
-	w.forgetFailure(step)
-	w.run.waits.stepWaits(step, w.run.order.steps[step].ID(), wait)
-	w.park(func(wake func(func())) func() {
-		var cancel func()
-		cancel = wait.Until(func() {
-			wake(func() {
-				cancel()
-				w.continued = append(w.continued, step)
-			})
-		})
-		return cancel
-	}, func() { w.skip(step) })
-}
-
-// queueAfter queues a step after a pause.
-func (w *walk) queueAfter(pause time.Duration, step int) {
-	w.park(func(wake func(func())) func() {
-		timer := time.AfterFunc(pause, func() { wake(func() { w.continued = append(w.continued, step) }) })
-		return func() { timer.Stop() }
-	}, func() { w.skip(step) })
-}
-
 // awaitNeeds parks a step until the objects that it needs are ready, if it needs any.
 func (w *walk) awaitNeeds(step int) (isParked bool) {
 	needs := w.run.order.needsOf(step)
@@ -76,41 +94,53 @@ func (w *walk) awaitNeeds(step int) (isParked bool) {
 		return false
 	}
 	w.hasNeeds[step] = true
-	w.await(needs, false, func(isReady bool) {
-		if isReady {
-			w.continued = append(w.continued, step)
-		} else {
-			w.ended(step, false) // the report names the object
-		}
-	})
+	w.await(needs, &parking{step: step})
 	return true
 }
 
-// await calls then when the objects of some tasks are ready, or one of them has failed. A ClusterOperator has to meet more
-// conditions at the end of the apply: see await.Tracker.Notify.
-func (w *walk) await(tasks []int, isEnd bool, then func(isReady bool)) {
+// await parks until the objects of some tasks are ready, or one of them has failed. A ClusterOperator has to meet more
+// conditions at the end of the apply: see await.Tracker.Await.
+func (w *walk) await(tasks []int, p *parking) {
 	objects := make([]kinds.ID, len(tasks))
 	for i, task := range tasks {
 		objects[i] = w.run.order.tasks[task].ID()
 	}
-	w.park(func(wake func(func())) func() {
-		return w.run.tracker.Notify(objects, isEnd, func(failed []await.Object) {
-			wake(func() {
-				if len(failed) == 0 {
-					then(true)
-					return
-				}
-				w.explains++
-				go func() {
-					for _, o := range slices.Backward(failed) {
-						w.run.explainer.failed(w.run.requests, o)
-					}
-					w.post(func() {
-						w.explains--
-						then(false)
-					})
-				}()
-			})
-		})
-	}, func() { then(false) })
+	w.parked[p] = true
+	p.objects = w.run.tracker.Await(objects, p.isAtEnd)
+}
+
+// endWait ends a wait for objects. If some have failed, it is found out why before.
+func (w *walk) endWait(e await.Event) {
+	for p := range w.parked {
+		if p.objects != e.Wait {
+			continue
+		}
+		w.unpark(p)
+		if len(e.Failed) == 0 {
+			w.endAwait(p, true)
+			return
+		}
+		w.explains++
+		go func() {
+			for _, o := range slices.Backward(e.Failed) {
+				w.run.explainer.failed(w.run.requests, o)
+			}
+			w.inbox.put(event{explained: p})
+		}()
+		return
+	}
+}
+
+// endAwait continues what has waited for objects. If they are not ready, the report names them.
+func (w *walk) endAwait(p *parking, isReady bool) {
+	switch {
+	case p.isAtEnd:
+		w.isReady = isReady
+	case p.node != nil:
+		p.node.endPart(w, isReady)
+	case isReady:
+		w.continued = append(w.continued, p.step)
+	default:
+		w.ended(p.step, false)
+	}
 }

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -42,6 +40,9 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, befo
 		timed = ctx
 	}
 	r.tracker.Close()
+	for _, e := range r.tracker.Events() {
+		r.observe(e)
+	}
 	r.jobs.Wait()
 	return r.report(timed)
 }
@@ -63,9 +64,6 @@ type run struct {
 	cut      context.CancelFunc
 	jobs     sync.WaitGroup // Jobs that are being noted in the record
 
-	walking sync.Mutex // guards walk
-	walk    *walk      // the current walk; nil if there is none
-
 	deadlineError string // why not all was done at the deadline
 }
 
@@ -76,10 +74,6 @@ func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory
 	r.requests, r.cut = object.Requests(ctx, options.Lock)
 	r.tracker = await.New(r.requests, c, await.Options{
 		Release: options.Release, Standard: options.standardOf, Installing: options.Mode == graph.Install,
-	}, await.Handler{
-		Extended: func(live *unstructured.Unstructured) { r.applier.Extended(live) },
-		Ready:    func(m *payload.Manifest, waited time.Duration) { events.ready(object.StepOf(m), waited) },
-		Finished: r.finished, Invisible: func(o await.Object) { r.waits.report(r.waits.of(o)) }, Missing: r.missing,
 	})
 	r.applier = object.New(r.requests, c, before, options.objects(manifests), r.results.handler(r.tracker))
 	r.explainer = &explainer{cluster: c, results: r.results}
@@ -132,16 +126,7 @@ func (r *run) attempt(ctx context.Context) (isDone bool) {
 	stopReporting, stopNoting := r.waits.reportAll(ctx), r.noteStanding(ctx)
 	defer stopNoting()
 	defer stopReporting()
-	w := newWalk(ctx, r)
-	r.setWalk(w)
-	defer r.setWalk(nil)
-	return w.do()
-}
-
-func (r *run) setWalk(w *walk) {
-	r.walking.Lock()
-	defer r.walking.Unlock()
-	r.walk = w
+	return newWalk(ctx, r).do()
 }
 
 // mayGoOn reports whether a run may go on past its deadline: its context has not ended, and no object was refused.
@@ -171,19 +156,24 @@ func (r *run) done(step int, change object.Change) {
 	}
 }
 
-// missing applies an object again that was deleted after its apply, unless Options.Done has taken it over.
-func (r *run) missing(id kinds.ID) {
-	r.walking.Lock()
-	defer r.walking.Unlock()
-	if w := r.walk; w != nil && r.options.Done == nil {
-		w.post(func() { w.doAgain(id) })
+// observe handles an event of the tracker, except for those that move the walk on.
+func (r *run) observe(e await.Event) {
+	switch e.Type {
+	case await.Extended:
+		r.applier.Extended(e.Object.Live)
+	case await.Ready:
+		r.results.events.ready(object.StepOf(e.Object.Manifest), e.Waited)
+	case await.Finished:
+		r.finished(e.Object.Manifest, e.Object.Live.GetUID())
+	case await.Invisible:
+		r.waits.report(r.waits.of(e.Object))
 	}
 }
 
 // finished notes that a Job has finished, so that it is not run again when it is removed.
 func (r *run) finished(job *payload.Manifest, uid types.UID) {
 	r.jobs.Go(func() {
-		if err := r.applier.RememberJob(job, uid); err != nil {
+		if err := r.options.Journal.RememberJob(r.requests, job, uid); err != nil {
 			r.results.warned(job, []string{"that it is done could not be noted, so it may run again: " + printable.Line(err.Error())})
 		}
 	})

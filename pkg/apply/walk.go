@@ -8,16 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A walk goes through the graph. One loop hands out steps to workers, as many as may write at a time, and handles
-// events: a step has ended, an object is ready, a pause is over. A step that waits is an entry in parked, and takes no
-// worker. Only the loop uses the fields, except for mu, events and signal.
+// A walk goes through the graph. One loop hands out steps to workers, as many as may write at a time, and handles events:
+// a step was tried, a wait has ended, an object has changed. A step that waits is an entry in parked, and takes no worker.
+// Only the loop uses the fields.
 type walk struct {
 	run   *run
 	ctx   context.Context
 	steps chan int // to the workers
+	inbox *inbox   // from them, and from timers
 
 	continued []int             // queue of the steps of nodes that have begun
 	fresh     []int             // queue of the first steps of other nodes, after continued
@@ -29,11 +31,49 @@ type walk struct {
 	busy      int               // workers that run a step
 	explains  int               // failures that are being explained
 	parked    map[*parking]bool
+	isReady   bool // all objects are, at the end
 	isOver    bool // a repeated step has failed, so the walk ends
+}
+
+// An event is what the loop of a walk handles, beside the events of the tracker: exactly one field is set.
+type event struct {
+	tried     *tried
+	woken     *parking // its wait is over
+	explained *parking // its failures are
+}
+
+// A tried is a step that a worker has tried, or has not, since the walk was interrupted.
+type tried struct {
+	step    int
+	isTried bool
+	began   time.Time
+	did     object.TryResult
+}
+
+// An inbox passes events to the loop. Its senders never wait.
+type inbox struct {
+	signal chan struct{} // receives an element when there are events
 
 	mu     sync.Mutex
-	events []func()
-	signal chan struct{} // there are events
+	events []event
+}
+
+func (i *inbox) put(e event) {
+	i.mu.Lock()
+	i.events = append(i.events, e)
+	i.mu.Unlock()
+	select {
+	case i.signal <- struct{}{}:
+	default: // the loop was signalled already
+	}
+}
+
+func (i *inbox) take() []event {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	events := i.events
+	i.events = nil
+	return events
 }
 
 // tries are the failed tries of a step.
@@ -41,14 +81,14 @@ type tries struct {
 	count   int
 	began   time.Time
 	backoff wait.Backoff
-	giveUp  func() // notes the last failure; nil if there is none
+	last    *object.TryResult // the last failure; nil if there is none
 }
 
 // newWalk returns a walk through the nodes that are not done yet.
 func newWalk(ctx context.Context, r *run) *walk {
 	r.nodes.begin()
 	return &walk{
-		run: r, ctx: ctx, steps: make(chan int, r.options.Workers), signal: make(chan struct{}, 1),
+		run: r, ctx: ctx, steps: make(chan int, r.options.Workers), inbox: &inbox{signal: make(chan struct{}, 1)},
 		nodeOf: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{}, isMissing: map[int]bool{}, parked: map[*parking]bool{},
 	}
 }
@@ -70,89 +110,91 @@ func (w *walk) do() (isDone bool) {
 	for i := range all {
 		all[i] = i
 	}
-	isReady := false
-	w.await(all, true, func(is bool) { isReady = is })
+	w.await(all, &parking{isAtEnd: true})
 	w.loop()
-	return isReady && w.run.results.areDone()
+	return w.isReady && w.run.results.areDone()
 }
 
 // loop runs until nothing is left to do, or the walk was interrupted and the running steps have ended.
 func (w *walk) loop() {
 	ended := w.ctx.Done()
 	for {
-		w.runEvents()
+		for w.handleEvents() { // which may cause others
+		}
 		if w.ctx.Err() != nil || w.isOver {
 			ended = nil
 			w.interrupt()
 		}
 		w.handOut()
-		if w.busy+w.explains+len(w.parked) == 0 && !w.hasEvents() {
+		if w.busy+w.explains+len(w.parked) == 0 {
 			return
 		}
 		select {
-		case <-w.signal:
+		case <-w.inbox.signal:
+		case <-w.run.tracker.Signal():
 		case <-ended:
 		}
 	}
 }
 
-// runEvents handles the queued events, and those that they cause.
-func (w *walk) runEvents() {
-	for events := w.takeEvents(); len(events) > 0; events = w.takeEvents() {
-		for _, event := range events {
-			event()
+// handleEvents handles the events that have come, and reports whether there were any.
+func (w *walk) handleEvents() bool {
+	observed, events := w.run.tracker.Events(), w.inbox.take()
+	for _, e := range observed {
+		w.observe(e)
+	}
+	for _, e := range events {
+		switch {
+		case e.tried != nil:
+			w.handleTry(e.tried)
+		case e.woken != nil:
+			w.wake(e.woken)
+		default:
+			w.explains--
+			w.endAwait(e.explained, false)
 		}
 	}
+	return len(observed)+len(events) > 0
 }
 
-func (w *walk) hasEvents() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.events) > 0
-}
-
-// post queues an event for the loop.
-func (w *walk) post(event func()) {
-	w.mu.Lock()
-	w.events = append(w.events, event)
-	w.mu.Unlock()
-	select {
-	case w.signal <- struct{}{}:
-	default: // the loop was signalled already
+// observe handles an event of the tracker.
+func (w *walk) observe(e await.Event) {
+	switch e.Type {
+	case await.Ended:
+		w.endWait(e)
+	case await.Missing:
+		if w.run.options.Done == nil { // else the run does not write it again
+			w.doAgain(e.Object.Manifest.ID())
+		}
+	default:
+		w.run.observe(e)
 	}
-}
-
-func (w *walk) takeEvents() []func() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	events := w.events
-	w.events = nil
-	return events
 }
 
 func (w *walk) work() {
 	for i := range w.steps {
-		var did object.TryResult
-		isTried := w.ctx.Err() == nil
-		began := time.Now()
-		if isTried {
-			did = w.run.order.steps[i].Do(w.ctx)
+		t := &tried{step: i, isTried: w.ctx.Err() == nil, began: time.Now()}
+		if t.isTried {
+			t.did = w.run.order.steps[i].Do(w.ctx)
 		}
-		w.post(func() {
-			w.busy--
-			switch {
-			case !isTried:
-				w.skip(i)
-			case did.Err != nil:
-				w.failed(i, did, began)
-			case did.Wait != nil:
-				w.waits(i, did.Wait)
-			default:
-				w.forgetFailure(i)
-				w.run.done(i, did.Change)
-				w.ended(i, true)
-			}
-		})
+		w.inbox.put(event{tried: t})
+	}
+}
+
+// handleTry handles the result of a try.
+func (w *walk) handleTry(t *tried) {
+	w.busy--
+	switch {
+	case !t.isTried:
+		w.skip(t.step)
+	case t.did.Err != nil:
+		w.failed(t.step, t.did, t.began)
+	case t.did.Wait != nil:
+		w.waits(t.step, t.did.Wait)
+	default:
+		w.forgetFailure(t.step)
+		w.run.done(t.step, t.did.Change)
+		w.ended(t.step, true)
 	}
 }
 
@@ -162,34 +204,36 @@ func (w *walk) failed(step int, did object.TryResult, began time.Time) {
 	if isInterrupted && object.IsInterruption(did.Err) {
 		did.Err = object.FailureOf(did.StepID, object.CutOff{Cause: context.Cause(w.ctx)})
 	}
-	giveUp := func() {
-		did.Err.IsFinal = w.ctx.Err() == nil
-		w.run.results.failed(step, did.Change)
-		w.ended(step, false)
-	}
 	if isInterrupted || !did.IsRetryable {
-		giveUp()
+		w.giveUp(step, did)
 		return
 	}
 	t := w.triesOf(step, began)
-	t.giveUp = giveUp
+	t.last = &did
 	t.count++
 	pause := max(t.backoff.Step(), did.Pause)
 	w.run.results.retrying(step, did.Err, t.count, pause, w.run.cluster.ServerTime(t.began))
 	w.queueAfter(pause, step)
 }
 
+// giveUp ends a step that has failed.
+func (w *walk) giveUp(step int, did object.TryResult) {
+	did.Err.IsFinal = w.ctx.Err() == nil
+	w.run.results.failed(step, did.Change)
+	w.ended(step, false)
+}
+
 // forgetFailure drops the last failure of a step, so that skip does not report it.
 func (w *walk) forgetFailure(step int) {
 	if t := w.tries[step]; t != nil {
-		t.giveUp = nil
+		t.last = nil
 	}
 }
 
 // skip ends a step whose next try the end of the walk has prevented.
 func (w *walk) skip(step int) {
-	if t := w.tries[step]; t != nil && t.giveUp != nil {
-		t.giveUp()
+	if t := w.tries[step]; t != nil && t.last != nil {
+		w.giveUp(step, *t.last)
 	} else {
 		w.ended(step, false)
 	}

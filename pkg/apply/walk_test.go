@@ -31,7 +31,8 @@ func (s scripted) Do(context.Context) object.TryResult { return s.do() }
 func script(r *run, do func(step int) (object.Change, error)) {
 	for i, walkStep := range r.order.steps {
 		r.order.steps[i] = scripted{walkStep, func() object.TryResult {
-			return r.applier.Try(r.order.tasks[r.order.taskOf[i]].Manifest, func(*payload.Manifest) (object.Change, error) { return do(i) })
+			change, err := do(i)
+			return r.applier.Result(r.order.tasks[r.order.taskOf[i]].Manifest, change, err)
 		}}
 	}
 }

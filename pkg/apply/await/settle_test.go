@@ -30,7 +30,8 @@ func TestAWorkloadWithoutAProbeSettles(t *testing.T) {
 	tr, m, s := unprobed(t)
 	tr.Applied(m, deployment(m, 1, 0))
 	isReady := make(chan bool, 1)
-	defer tr.Notify([]kinds.ID{m.ID()}, false, func(failed []Object) { isReady <- len(failed) == 0 })()
+	w := tr.Await([]kinds.ID{m.ID()}, false)
+	go func() { isReady <- len(endOf(tr, w)) == 0 }()
 	s.seen(deployment(m, 2, 1), true)
 	if !tr.IsWaiting(m.ID()) {
 		t.Error("it is ready as soon as its containers have started")

@@ -1,6 +1,7 @@
 package await
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -48,7 +49,7 @@ type tracked struct {
 	stalled  string                 // stalledSince before the apply
 	calls    []types.NamespacedName // Services that the API server calls for it
 	watch    *watch
-	waiters  []*waiter
+	waits    []*Wait
 
 	isSettled  bool        // it was ready when it was first seen, or for settleTime
 	hasBroken  bool        // it was ready for less than settleTime
@@ -154,13 +155,12 @@ func (t *Tracker) observeAbsence(o *tracked, version string) {
 		hasFailed := o.verdict.State == ready.Failed // a failed Job that is removed is not run again
 		t.judge(o)
 		if !o.isDone && !hasFailed {
-			id := o.manifest.ID()
-			t.calls = append(t.calls, func() { t.handler.Missing(id) })
+			t.emit(Missing, o)
 		}
 	}
 }
 
-// judge decides whether an object is ready, and calls its waiters.
+// judge decides whether an object is ready, and ends the waits for it.
 func (t *Tracker) judge(o *tracked) {
 	if o.state == expected {
 		return
@@ -174,12 +174,12 @@ func (t *Tracker) judge(o *tracked) {
 	case before.State == ready.Ready:
 		o.since = time.Now()
 	}
-	o.callWaiters(t, before)
+	o.countVerdict(t, before)
 }
 
-// callWaiters counts a changed verdict in the waiters of an object, and calls those whose wait is over.
-func (o *tracked) callWaiters(t *Tracker, before ready.Verdict) {
-	for _, w := range append([]*waiter(nil), o.waiters...) { // check may shorten the list
+// countVerdict counts a changed verdict in the waits for an object, and ends those that are over.
+func (o *tracked) countVerdict(t *Tracker, before ready.Verdict) {
+	for _, w := range slices.Clone(o.waits) { // check may shorten the list
 		was, is := t.counts(o, before, w), t.counts(o, o.verdict, w)
 		if was == is {
 			continue
@@ -206,8 +206,7 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 	_, isMarked := o.live.GetAnnotations()[ready.Annotation]
 	if ready.HasSucceeded(o.live) && (verdict.State == ready.Ready || !isMarked) {
 		o.isDone = true
-		job, uid := o.manifest, o.live.GetUID()
-		t.calls = append(t.calls, func() { t.handler.Finished(job, uid) })
+		t.emit(Finished, o)
 		return ready.Verdict{State: ready.Ready}
 	}
 	if verdict.State == ready.Failed && o.stalled != "" && stalledSince(o.live) == o.stalled {
@@ -216,13 +215,12 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 	return o.settle(t, verdict)
 }
 
-// becameReady calls the handlers for an object that is ready.
+// becameReady emits the events of an object that is ready.
 func (t *Tracker) becameReady(o *tracked) {
-	m, waited := o.manifest, time.Since(o.since)
-	t.calls = append(t.calls, func() { t.handler.Ready(m, waited) })
 	if o.live != nil && kinds.Extends(o.resource.GroupKind()) { // a finished Job may be gone
-		t.handler.Extended(o.live)
+		t.emit(Extended, o)
 	}
+	t.events = append(t.events, Event{Type: Ready, Object: o.export(), Waited: time.Since(o.since)})
 }
 
 // stalledSince returns when a rollout has exceeded its progress deadline; "" if it has not. A Deployment reports it until

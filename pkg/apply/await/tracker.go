@@ -5,8 +5,9 @@
 // install applies everything first. One watch serves all objects of a resource. Package ready decides when an
 // object is ready.
 //
-// New is the call to start from. The states of an object are in state.go; watches are in watch.go, and those of
-// the Services that the API server calls in services.go.
+// New is the call to start from. Observations of objects, and the ends of waits for them, come as events (events.go). The
+// states of an object are in state.go; watches are in watch.go, and those of the Services that the API server calls in
+// services.go.
 package await
 
 import (
@@ -23,7 +24,6 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
-	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -32,21 +32,6 @@ type Options struct {
 	Release    string                                 // the value of the release label of objects
 	Standard   func(*payload.Manifest) ready.Standard // the standard for the readiness of an object
 	Installing bool
-}
-
-// A Handler handles what a Tracker observes.
-type Handler struct {
-	// Extended is called when a definition or an APIService is ready, before its waiters are called. It must not
-	// call the Tracker.
-	Extended func(object *unstructured.Unstructured)
-	// Ready is called with an object that has become ready, and how long that took.
-	Ready func(m *payload.Manifest, waited time.Duration)
-	// Finished is called with a Job that has succeeded.
-	Finished func(job *payload.Manifest, uid types.UID)
-	// Invisible is called with an object that can't be watched. The verdict has the reason.
-	Invisible func(Object)
-	// Missing is called with an object, as its manifest names it, that was deleted after it was applied.
-	Missing func(kinds.ID)
 }
 
 // An Object is a tracked object as it was last seen.
@@ -66,7 +51,7 @@ type Tracker struct {
 	stop    context.CancelFunc
 	cluster *cluster.Cluster
 	options Options
-	handler Handler
+	signal  chan struct{} // receives an element when there are events
 
 	mu                sync.Mutex
 	objects           map[kinds.ID]*tracked // by their names on the cluster
@@ -75,18 +60,18 @@ type Tracker struct {
 	narrow            map[schema.GroupVersionResource]bool // resources that may only be watched namespace by namespace
 	services          map[types.NamespacedName]*service    // called by the API server for objects of the release
 	timers            []*time.Timer
-	hasChanges        bool     // see Changed
-	toleratesFailures bool     // see TolerateFailures
-	simulates         answer   // whether the nodes are simulated: see settle
-	calls             []func() // of handlers and waiters, run after the lock is released
+	hasChanges        bool   // see Changed
+	toleratesFailures bool   // see TolerateFailures
+	simulates         answer // whether the nodes are simulated: see settle
+	events            []Event
 	running           sync.WaitGroup
 }
 
 // New returns a Tracker. Its watches end with the context.
-func New(ctx context.Context, c *cluster.Cluster, options Options, handler Handler) *Tracker {
+func New(ctx context.Context, c *cluster.Cluster, options Options) *Tracker {
 	ctx, stop := context.WithCancel(ctx)
 	t := &Tracker{
-		ctx: ctx, stop: stop, cluster: c, options: options, handler: handler,
+		ctx: ctx, stop: stop, cluster: c, options: options, signal: make(chan struct{}, 1),
 		objects: map[kinds.ID]*tracked{}, known: map[kinds.ID]*tracked{}, watches: map[watchKey]*watch{},
 		narrow: map[schema.GroupVersionResource]bool{}, services: map[types.NamespacedName]*service{},
 	}
@@ -109,15 +94,16 @@ func (t *Tracker) Close() {
 	t.running.Wait()
 }
 
-// do runs a change under the lock, and then the calls that it has queued.
+// do runs a change under the lock, and signals the events that it has caused.
 func (t *Tracker) do(change func()) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	change()
-	calls := t.calls
-	t.calls = nil
-	t.mu.Unlock()
-	for _, call := range calls {
-		call()
+	if len(t.events) > 0 {
+		select {
+		case t.signal <- struct{}{}:
+		default: // it was signalled already
+		}
 	}
 }
 
@@ -171,7 +157,7 @@ func (t *Tracker) Assume(m *payload.Manifest, wasReady bool) {
 		if wasReady {
 			before := o.verdict
 			o.state, o.verdict = trusted, ready.Verdict{State: ready.Ready}
-			o.callWaiters(t, before)
+			o.countVerdict(t, before)
 			return
 		}
 		o.assume()
@@ -187,69 +173,6 @@ func (t *Tracker) Changed() { t.do(func() { t.hasChanges = true }) }
 
 // TolerateFailures makes objects that have failed count as not ready yet.
 func (t *Tracker) TolerateFailures() { t.do(func() { t.toleratesFailures = true }) }
-
-// Notify calls a function once, when some objects are all ready at the same time, or with those that have failed. The
-// function may be called at once, and is not called after cancel.
-// By the standard of the cluster-version operator, an install goes on past a degraded ClusterOperator, but is not
-// complete before the operator has recovered: isEnd is true for the wait at the end of the apply.
-func (t *Tracker) Notify(ids []kinds.ID, isEnd bool, call func(failed []Object)) (cancel func()) {
-	w := &waiter{call: call, isEnd: isEnd}
-	var objects []*tracked
-	t.do(func() {
-		for _, id := range ids {
-			if o := t.known[id]; o != nil && o.state != expected {
-				t.startWatching(o)
-				objects = append(objects, o)
-				o.waiters = append(o.waiters, w)
-				w.count(t.counts(o, o.verdict, w), 1)
-			}
-		}
-		w.objects = objects
-		w.check(t)
-	})
-	return func() { t.do(w.drop) }
-}
-
-// A waiter waits for some objects.
-type waiter struct {
-	objects         []*tracked
-	waiting, failed int
-	isEnd           bool                  // see Notify
-	call            func(failed []Object) // nil after the call
-}
-
-func (w *waiter) count(state ready.ReadyState, by int) {
-	switch state {
-	case ready.Waiting:
-		w.waiting += by
-	case ready.Failed:
-		w.failed += by
-	}
-}
-
-// check calls a waiter if its objects are ready, or one has failed.
-func (w *waiter) check(t *Tracker) {
-	if w.call == nil || w.failed == 0 && w.waiting > 0 {
-		return
-	}
-	var failed []Object
-	for _, o := range w.objects {
-		if w.failed > 0 && o.verdict.State == ready.Failed {
-			failed = append(failed, o.export())
-		}
-	}
-	call := w.call
-	t.calls = append(t.calls, func() { call(failed) })
-	w.drop()
-}
-
-// drop ends the wait of a waiter.
-func (w *waiter) drop() {
-	w.call = nil
-	for _, o := range w.objects {
-		o.waiters = slices.DeleteFunc(o.waiters, func(other *waiter) bool { return other == w })
-	}
-}
 
 // Ready returns the objects that are ready and were seen.
 func (t *Tracker) Ready() []Object {
@@ -299,15 +222,4 @@ func (t *Tracker) reported(o *tracked) Object {
 // isUnlabelled reports whether an object lacks the label of the release.
 func (t *Tracker) isUnlabelled(object *unstructured.Unstructured) bool {
 	return object.GetLabels()[objectmeta.ReleaseLabel] != t.options.Release
-}
-
-// counts returns the state of an object as a waiter counts it.
-func (t *Tracker) counts(o *tracked, verdict ready.Verdict, w *waiter) ready.ReadyState {
-	if t.toleratesFailures && verdict.State == ready.Failed {
-		return ready.Waiting
-	}
-	if o.standard == ready.Upstream && verdict.Effect == reason.Report && !w.isEnd {
-		return ready.Ready
-	}
-	return verdict.State
 }

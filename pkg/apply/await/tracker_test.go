@@ -44,10 +44,7 @@ func fleet(t testing.TB, count int) (*Tracker, []*payload.Manifest, objectHandle
 	silent.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("no answer")
 	})
-	tr := New(t.Context(), &cluster.Cluster{Objects: silent}, Options{Release: "shop", Standard: func(*payload.Manifest) ready.Standard { return ready.Full }}, Handler{
-		Extended: func(*unstructured.Unstructured) {}, Ready: func(*payload.Manifest, time.Duration) {}, Finished: func(*payload.Manifest, types.UID) {},
-		Invisible: func(Object) {}, Missing: func(kinds.ID) {},
-	})
+	tr := New(t.Context(), &cluster.Cluster{Objects: silent}, Options{Release: "shop", Standard: func(*payload.Manifest) ready.Standard { return ready.Full }})
 	t.Cleanup(tr.Close)
 	for _, m := range release.Manifests {
 		tr.Expect(m, deployments)
@@ -93,9 +90,9 @@ func TestWhatIsAssumedEndsAWait(t *testing.T) {
 	tr, manifests, _ := fleet(t, 1)
 	m := manifests[0]
 	tr.Applied(m, deployment(m, 1, 0))
-	isReady := false
-	defer tr.Notify([]kinds.ID{m.ID()}, false, func(failed []Object) { isReady = len(failed) == 0 })()
-	if tr.Assume(m, true); !isReady {
+	w := tr.Await([]kinds.ID{m.ID()}, false)
+	tr.Assume(m, true)
+	if !slices.ContainsFunc(tr.Events(), func(e Event) bool { return e.Type == Ended && e.Wait == w && len(e.Failed) == 0 }) {
 		t.Error("it is still waited for")
 	}
 }
@@ -178,16 +175,14 @@ func TestWhatIsSeenOfAnObject(t *testing.T) {
 func TestNobodyHasWaitedBeforeSomebodyWaits(t *testing.T) {
 	tr, manifests, s := fleet(t, 1)
 	m := manifests[0]
-	var told []time.Duration
-	tr.handler.Ready = func(_ *payload.Manifest, waited time.Duration) { told = append(told, waited) }
 	tr.Applied(m, deployment(m, 5, 0))
 	tr.do(func() {
 		tr.known[m.ID()].since = time.Now().Add(-time.Hour)
 		tr.startWatching(tr.known[m.ID()])
 	})
 	s.seen(deployment(m, 7, 1), true)
-	if len(told) != 1 || told[0] > time.Minute {
-		t.Errorf("it is ready after %v", told)
+	if events := tr.Events(); len(events) != 1 || events[0].Type != Ready || events[0].Waited > time.Minute {
+		t.Errorf("the events: %+v", events)
 	}
 }
 
@@ -261,9 +256,19 @@ func wait(tr *Tracker, manifests []*payload.Manifest) []Object {
 	for _, m := range manifests {
 		ids = append(ids, m.ID())
 	}
-	ended := make(chan []Object, 1)
-	tr.Notify(ids, false, func(failed []Object) { ended <- failed })
-	return <-ended
+	return endOf(tr, tr.Await(ids, false))
+}
+
+// endOf waits until a wait has ended, and returns the objects that have failed.
+func endOf(tr *Tracker, w *Wait) []Object {
+	for {
+		for _, event := range tr.Events() {
+			if event.Type == Ended && event.Wait == w {
+				return event.Failed
+			}
+		}
+		<-tr.Signal()
+	}
 }
 
 // await waits for an object that needs no apply.

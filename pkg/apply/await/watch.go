@@ -233,8 +233,7 @@ func (t *Tracker) broke(s *watch, err error) {
 				s.stop()
 				t.watchObject(o, false)
 			case isNew && o.state != expected:
-				invisible := t.reported(o)
-				t.calls = append(t.calls, func() { t.handler.Invisible(invisible) })
+				t.events = append(t.events, Event{Type: Invisible, Object: t.reported(o)})
 			}
 		}
 	})

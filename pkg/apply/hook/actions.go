@@ -29,14 +29,14 @@ func (r *refusal) Unwrap() error { return r.error }
 func (r *runner) do(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) error {
 	switch action.Do {
 	case deploymenthook.Compare:
-		isChanged, err := r.Applier.ChangesTemplate(r.manifest)
+		isChanged, err := r.Applier.Workload(r.manifest).ChangesTemplate()
 		if err != nil {
 			return &refusal{err}
 		}
 		r.isChanged = &isChanged
 		return nil
 	case deploymenthook.MakePaused:
-		if err := r.Applier.CreatePaused(r.manifest); err != nil {
+		if err := r.Applier.Workload(r.manifest).CreatePaused(); err != nil {
 			return &refusal{err}
 		}
 		return nil

@@ -140,4 +140,4 @@ func (r *runner) nameOf(stage deploymenthook.Stage) object.StepID {
 }
 
 // warn passes on a warning about the Deployment.
-func (r *runner) warn(text string) { r.Applier.Warn(r.manifest, text) }
+func (r *runner) warn(text string) { r.Applier.Workload(r.manifest).Warn(text) }

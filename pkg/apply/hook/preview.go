@@ -53,7 +53,7 @@ func (p *preview) find(ctx context.Context, r *runner) error {
 		return err
 	}
 	if facts.Live != nil && !r.rollout.IsCreateOnly {
-		isChanged, err := r.Applier.ChangesTemplate(r.manifest)
+		isChanged, err := r.Applier.Workload(r.manifest).ChangesTemplate()
 		if err != nil {
 			return &refusal{err}
 		}

@@ -79,7 +79,7 @@ func (s *applyStep) Do(context.Context) object.TryResult {
 		return after
 	}
 	if live := s.takeScaled(); live != nil {
-		s.Applier.Observe(s.manifest, live)
+		s.Applier.Workload(s.manifest).Observe(live)
 	}
 	change := *s.did
 	s.did = nil
@@ -91,14 +91,16 @@ func (s *applyStep) apply(isDue bool) object.TryResult {
 	if isDue && s.Applier.Before(s.manifest) != nil {
 		s.Applier.ForgetBefore(s.manifest)
 	}
-	applied := s.Applier.Try(s.manifest, s.Applier.Apply)
+	change, err := s.Applier.Apply(s.manifest)
+	applied := s.Applier.Result(s.manifest, change, err)
 	if isDue && applied.Err != nil && !applied.IsRetryable {
 		if err := s.scaleBack(s.Requests); err != nil {
 			s.warn("it stays scaled to 0: " + printable.Line(err.Error()))
 		}
 	}
 	if applied.Err == nil && s.rollout.IsCreateOnly && s.isBeingCreated(s.manifest) {
-		applied = s.Applier.Try(s.manifest, s.Applier.Unpause)
+		change, err = s.Applier.Workload(s.manifest).Unpause()
+		applied = s.Applier.Result(s.manifest, change, err)
 	}
 	return applied
 }
@@ -129,7 +131,7 @@ func (r *runner) try(id object.StepID, stage deploymenthook.Stage, next func(dep
 // checked does actions, unless the Deployment is another release's.
 func (r *runner) checked(stage deploymenthook.Stage, next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) (object.TryResult, error) {
 	if !r.isChecked && r.isDue() {
-		if err := r.Applier.CheckOwner(r.manifest); err != nil {
+		if err := r.Applier.Workload(r.manifest).CheckOwner(); err != nil {
 			return object.TryResult{}, err
 		}
 		r.isChecked = true

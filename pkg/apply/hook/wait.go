@@ -2,7 +2,6 @@ package hook
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,25 +36,15 @@ func (r *runner) waitFor(ctx context.Context, stage deploymenthook.Stage, seen d
 	for _, pod := range seen.Pods {
 		versions[pod.Name] = pod.ResourceVersion
 	}
-	wait.Until = func(wake func()) (cancel func()) { return r.wakeBy(ctx, until, versions, wake) }
+	watched, stop := context.WithCancel(ctx)
+	changed := make(chan struct{}, 1)
+	go r.watch(watched, &waker{versions, changed})
+	wait.Pause, wait.Changed, wait.Stop = until.Sub(r.Cluster.Now()), changed, stop
 	if action.Pod != nil {
 		r.lastState = deploymenthook.StateOf(action.Pod)
 	}
 	r.logs.follow(ctx, stage, action.Pod)
 	return wait
-}
-
-// wakeBy calls a function once, when a pod of a hook has another version than was seen, or at a time. It is not called
-// after cancel.
-func (r *runner) wakeBy(ctx context.Context, until time.Time, versions map[string]string, wake func()) (cancel func()) {
-	ctx, stop := context.WithCancel(ctx)
-	once := sync.OnceFunc(wake)
-	timer := time.AfterFunc(until.Sub(r.Cluster.Now()), once)
-	go r.watch(ctx, &waker{versions, once})
-	return func() {
-		stop()
-		timer.Stop()
-	}
 }
 
 // watch watches the pods of hooks.
@@ -68,10 +57,17 @@ func (r *runner) watch(ctx context.Context, to *waker) {
 	}, to, longestPause, func(error) {}) // the hook looks again without the watch as well
 }
 
-// A waker calls wake when pods differ from the versions that were seen.
+// A waker signals pods that differ from the versions that were seen.
 type waker struct {
-	seen map[string]string
-	wake func()
+	seen    map[string]string
+	changed chan struct{}
+}
+
+func (w *waker) wake() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // it was signalled already
+	}
 }
 
 // OnChange is called with a pod that has changed, or is gone.

@@ -1,13 +1,11 @@
 package object
 
 import (
-	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
@@ -16,59 +14,74 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
+// This file is the path of an object: look, decide, create, update or recreate, and note the result.
+
+// Messages of objects that are not written.
+const (
+	hasFinished      = "it has finished before, and is not run again"
+	createOnlyExists = "it is create-only, and was there"
+)
+
 // inNoNamespace is the failure of a namespaced object whose manifest names no namespace.
 var inNoNamespace = refusal{ResourceInvalid, "it is in no namespace: write metadata.namespace"}
 
-// hasFinished is the message of a Job that has finished, and is gone.
-const hasFinished = "it has finished before, and is not run again"
+// A liveObject is an object of the cluster with the manifest that is applied to it.
+type liveObject struct {
+	*payload.Manifest
+	resource     cluster.Resource
+	head         objectmeta.LiveMetadata // before the apply, if the object existed
+	exists       bool
+	isMade       bool                 // this run has created it, by a request whose answer was lost
+	isPartial    bool                 // fields that the cluster does not know were left out
+	keepsUnknown bool                 // such fields may not be left out: a coming definition has them
+	lost         []ownership.Conflict // fields that other managers had set to other values
+	removed      []ownership.Conflict // fields of other managers that exclude fields of the manifest
+	adopts       []string             // managers whose fields would be adopted; in previews only
+	added        []any                // items that were added to a list shared with other managers
+	sent         *unstructured.Unstructured
+	now          *unstructured.Unstructured // after the apply
+}
 
-// Delete deletes the object of a tombstone, in an update, and waits for nothing.
-func (a *Applier) Delete(m *payload.Manifest) (Change, error) { return a.deleter.Delete(m) }
+// version returns the resourceVersion after the apply.
+func (o *liveObject) version() string {
+	if o.now != nil {
+		return o.now.GetResourceVersion()
+	}
+	return o.head.ResourceVersion
+}
 
 // Apply applies the manifest of an object. The metadata from before the run counts for its first apply only.
 func (a *Applier) Apply(m *payload.Manifest) (Change, error) {
-	resource, err := a.place(m)
+	resource, err := a.served.place(m)
 	if err != nil {
 		return Change{}, err
 	}
-	head, exists, err := a.head(resource, m.ID())
+	head, exists, err := a.heads.find(resource, m.ID())
 	if err != nil {
 		return Change{}, err
 	}
 	o := &liveObject{Manifest: m, resource: resource, head: head, exists: exists}
-	change, err := a.putKnown(o)
+	change, err := a.reconcile(o)
 	if err != nil {
 		return Change{}, err
 	}
-	if kinds.Extends(m.GroupVersionKind().GroupKind()) && change.Action.HasChanged() {
-		a.written.Store(servedGroup(m.Object()), time.Now())
+	if change.Action.HasChanged() {
+		a.served.noteWritten(m)
 	}
 	if len(change.Lost) > 0 {
-		a.logUnwritten(m.ID(), a.cluster.RecordEvent(a.requests, cluster.ObjectEvent{
+		logUnwritten(a.requests, m.ID(), a.cluster.RecordEvent(a.requests, cluster.ObjectEvent{
 			ID: m.ID(), UID: change.UID, Reason: "FieldsOverruled", IsWarning: true,
 			Message: "release " + a.options.Release + " has other values, and has set again: " + LossesInWords(change.Lost),
 		}))
 	}
 	change.Version = o.version()
-	a.ForgetBefore(m)
+	a.heads.forget(m.ID())
 	return change, nil
 }
 
-// ForgetBefore drops the metadata of an object from before the run, since the object has been written.
-func (k *knowledge) ForgetBefore(m *payload.Manifest) { k.outdated.Store(m.ID(), true) }
-
-// place returns the resource of a manifest's object.
-func (k *knowledge) place(m *payload.Manifest) (cluster.Resource, error) {
-	resource, err := k.find(m.GroupVersionKind())
-	if err == nil && resource.Namespaced && m.Object().GetNamespace() == "" {
-		return resource, inNoNamespace
-	}
-	return resource, err
-}
-
-// putKnown creates, applies or keeps an object whose metadata is known.
-func (a *Applier) putKnown(o *liveObject) (Change, error) {
-	f := a.gather(o, true)
+// reconcile creates, updates or leaves an object whose metadata is known.
+func (a *Applier) reconcile(o *liveObject) (Change, error) {
+	f := a.facts(o, true)
 	what := decide(f)
 	if what == refuse {
 		return Change{}, ownedBy(f.owner)
@@ -76,14 +89,30 @@ func (a *Applier) putKnown(o *liveObject) (Change, error) {
 	a.handler.Readiness.Expect(o.Manifest, o.resource)
 	switch what {
 	case skip, keep:
-		a.handler.Readiness.Assume(o.Manifest, a.wasReady(o.Manifest, o.head))
+		a.handler.Readiness.Assume(o.Manifest, a.untouched.wasReady(o.Manifest, o.head))
 		return kept(what, o.head), nil
 	case keepDone:
 		return kept(what, o.head), nil
 	case create:
-		return a.create(o)
+		return a.createOnce(o)
 	default:
-		return a.set(o)
+		return a.update(o)
+	}
+}
+
+// facts returns the facts about an object. An object is never untouched if its definition is about to change.
+func (a *Applier) facts(o *liveObject, mayBeUntouched bool) facts {
+	if owner, isOthers := o.head.OtherOwner(a.options.Release); isOthers {
+		return facts{owner: owner}
+	}
+	isTrusted := a.untouched.trusts(o.head)
+	isUntouched := mayBeUntouched && o.exists && isTrusted && a.untouched.isUntouched(o.Manifest, o.head, a.untouched.recorded)
+	if isUntouched {
+		a.untouched.current.AddApplied(o.head)
+	}
+	return facts{
+		exists: o.exists, isTrusted: isTrusted, isUntouched: isUntouched, isCreateOnly: o.Manifest.IsCreateOnly(),
+		hasFinished: !o.exists && o.GroupVersionKind().GroupKind() == kinds.Job && a.options.Journal.hasFinished(o.Manifest),
 	}
 }
 
@@ -99,75 +128,15 @@ func kept(what decision, head objectmeta.LiveMetadata) Change {
 	}
 }
 
-// otherOwner returns the other release that owns an object; "" if none does.
-func (k *knowledge) otherOwner(head objectmeta.LiveMetadata) string {
-	if owner, isOthers := head.OtherOwner(k.options.Release); isOthers {
-		return owner
-	}
-	return ""
-}
-
-// refuseOwned returns an error if another release owns the object.
-func (k *knowledge) refuseOwned(head objectmeta.LiveMetadata) error {
-	if owner := k.otherOwner(head); owner != "" {
-		return ownedBy(owner)
-	}
-	return nil
-}
-
-func ownedBy(owner string) error {
-	return refusal{ResourceConflict, "it is of release " + owner + ": only one release may have an object"}
-}
-
-// find returns the resource of a kind. Discovery is repeated for a kind that may be new.
-func (k *knowledge) find(kind schema.GroupVersionKind) (cluster.Resource, error) {
-	resource, err := k.cluster.Find(k.requests, kind)
-	if errors.Is(err, cluster.ErrNotServed) && k.hasWritten(kind.Group) || errors.As(err, new(*cluster.UnknownKind)) {
-		k.cluster.Refresh()
-		return k.cluster.Find(k.requests, kind)
-	}
-	return resource, err
-}
-
-// head returns the metadata of an object from before the run. It sends a request only if the object could not be listed,
-// or has been written since.
-func (k *knowledge) head(resource cluster.Resource, id kinds.ID) (objectmeta.LiveMetadata, bool, error) {
-	if _, isOutdated := k.outdated.Load(id); isOutdated {
-		return k.headNow(resource, id)
-	}
-	if !resource.Namespaced {
-		id.Namespace = "" // manifests of cluster-scoped objects may have one
-	}
-	if head, found := k.before.Find(id); found || k.before.Covers(id) {
-		return head, found, nil
-	}
-	return k.headNow(resource, id)
-}
-
-// headNow requests the metadata of an object.
-func (k *knowledge) headNow(resource cluster.Resource, id kinds.ID) (objectmeta.LiveMetadata, bool, error) {
-	object, err := k.cluster.GetMetadata(k.requests, resource, id.Namespace, id.Name)
-	if apierrors.IsNotFound(err) {
-		return objectmeta.LiveMetadata{}, false, nil
-	}
-	if err != nil {
-		return objectmeta.LiveMetadata{}, false, err
-	}
-	return objectmeta.Of(resource, object), true, nil
-}
-
-// createOnlyExists is the message of a create-only object that is kept.
-const createOnlyExists = "it is create-only, and was there"
-
-// create creates a create-only object, if it does not exist. The object may have been created or deleted since the run
-// began.
-func (a *Applier) create(o *liveObject) (Change, error) {
+// createOnce creates a create-only object, if it does not exist. The object may have been created or deleted since the
+// run began.
+func (a *Applier) createOnce(o *liveObject) (Change, error) {
 	draft := ownership.Draft(o.Object(), objectmeta.ReleaseLabel, a.options.Release)
 	if !o.exists {
-		made, err := a.cluster.Create(a.requests, o.resource, draft)
+		made, err := a.cluster.Create(a.requests, o.resource, draft, cluster.NoForce)
 		a.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, made.Warnings))
 		if err == nil {
-			a.settled(o, made.Object)
+			a.observe(o, made.Object)
 			return Change{Action: Created, UID: made.Object.GetUID()}, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
@@ -178,7 +147,7 @@ func (a *Applier) create(o *liveObject) (Change, error) {
 	switch {
 	case apierrors.IsNotFound(err) && o.exists:
 		o.exists = false
-		return a.create(o)
+		return a.createOnce(o)
 	case apierrors.IsNotFound(err):
 		return Change{}, terminating{"it was in the way when it was to be made, and is gone: it can be made now"}
 	case err != nil:
@@ -189,12 +158,154 @@ func (a *Applier) create(o *liveObject) (Change, error) {
 	if err := ownership.Disown(a.requests, a.cluster, o.resource, live); err != nil {
 		return Change{}, err
 	}
-	a.settled(o, live)
+	a.observe(o, live)
 	return Change{Action: Kept, UID: live.GetUID(), Message: createOnlyExists}, nil
 }
 
-// settled notes an object after its apply.
-func (a *Applier) settled(o *liveObject, now *unstructured.Unstructured) {
+// update creates or applies an object. If another client has created it meanwhile, it is applied as an object that was
+// there.
+func (a *Applier) update(o *liveObject) (Change, error) {
+	began, how := a.cluster.Now(), cluster.CreateOnly|cluster.Force
+	if o.exists {
+		how = cluster.NoForce
+		if err := a.adopt(o); err != nil {
+			return Change{}, err
+		}
+	}
+	draft, err := a.draft(o)
+	if err != nil {
+		return Change{}, err
+	}
+	applied, err := a.sender.send(o, draft, how)
+	if how != cluster.NoForce && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) {
+		if err := a.findMade(o, err); err != nil {
+			return Change{}, err
+		}
+		return a.update(o)
+	}
+	if fixed := immutableFields(err); len(fixed) > 0 {
+		return a.recreate(o, fixed)
+	}
+	if err != nil {
+		return Change{}, err
+	}
+	if applied.Object.GetDeletionTimestamp() != nil {
+		return Change{}, a.deleter.terminating(o.Manifest, applied.Object.GetUID())
+	}
+	after := objectmeta.Of(o.resource, applied.Object)
+	return a.noteApplied(o, applied, after, a.actionOf(o, applied, after, began)), nil
+}
+
+// findMade looks again at an object that could not be created because it is there. The refusal is returned if it is gone,
+// or if the conflict was about another object, such as a quota.
+func (a *Applier) findMade(o *liveObject, refused error) (err error) {
+	if o.head, o.exists, err = a.heads.get(o.resource, o.ID()); err != nil {
+		return err
+	}
+	if !o.exists {
+		return refused
+	}
+	if err := refuseOwned(o.head, a.options.Release); err != nil {
+		return err
+	}
+	o.isMade = o.head.IsOf(a.options.Release) && a.heads.before.Covers(o.ID())
+	return nil
+}
+
+// adopt takes over the fields of other tools before the first apply of an object, so that the apply removes those that
+// the release does not set.
+func (a *Applier) adopt(o *liveObject) error {
+	if !o.head.IsNeverApplied() || o.head.Terminating {
+		return nil
+	}
+	now, adopted, err := ownership.Adopt(a.requests, a.cluster, o.resource, o.head.Object(), a.options.AdoptFrom)
+	if apierrors.IsNotFound(err) { // it was just deleted, and the apply creates it
+		o.head, o.exists = objectmeta.LiveMetadata{}, false
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	o.head = objectmeta.Of(o.resource, now)
+	if len(adopted) > 0 {
+		a.handler.Adopted(o.Manifest, adopted)
+	}
+	return nil
+}
+
+// draft returns the object that an apply sends.
+func (a *Applier) draft(o *liveObject) (*unstructured.Unstructured, error) {
+	draft := ownership.Draft(o.Object(), objectmeta.ReleaseLabel, a.options.Release)
+	var live metav1.Object
+	if o.exists {
+		live = o.head.Object()
+	}
+	isScaled, err := a.scaling.isScaled(o.Manifest, live)
+	if err != nil || !isScaled {
+		return draft, err
+	}
+	return draft, a.scaling.scale(o, draft)
+}
+
+// observe notes an object after its apply.
+func (a *Applier) observe(o *liveObject, now *unstructured.Unstructured) {
 	o.now = now
 	a.handler.Readiness.Applied(o.Manifest, now)
+}
+
+// noteApplied notes the result of an apply, and returns the change.
+func (a *Applier) noteApplied(o *liveObject, applied cluster.WriteResult, head objectmeta.LiveMetadata, action Action) Change {
+	a.observe(o, applied.Object)
+	a.definitions.note(o.ID(), applied.Object)
+	inputs, isKnown := a.untouched.inputs(o.Manifest, o.resource)
+	a.untouched.current.AddApplied(head)
+	isAsSent := !o.isPartial && head.HasMetadataOf(o.Object()) && len(mutated(applied.Object, o.sent)) == 0
+	if isKnown && (isAsSent || a.isRepairing) {
+		a.untouched.current.Add(head, inputs)
+	}
+	return Change{Action: action, UID: applied.Object.GetUID(), Lost: o.lost}
+}
+
+// actionOf returns what an apply has done. Began is the time before the apply, by the server's clock.
+func (a *Applier) actionOf(o *liveObject, applied cluster.WriteResult, after objectmeta.LiveMetadata, began time.Time) Action {
+	before := o.head
+	switch {
+	case applied.Created && o.exists: // when the run began
+		return Recreated
+	case applied.Created || o.isMade:
+		return Created
+	}
+	if !o.exists || before.UID != after.UID || len(o.added) > 0 {
+		return Configured
+	}
+	if before.ResourceVersion == after.ResourceVersion {
+		return Unchanged
+	}
+	// The object was written since it was read: by this apply, or by a controller that wrote its
+	// status, for example. An apply that changes anything updates the time of our entry, which has
+	// whole seconds: for a young entry, only the generation and the metadata show a change.
+	if !before.Entry.Same(after.Entry) {
+		return Configured
+	}
+	isSame := after.Generation != 0 && before.Generation == after.Generation && before.HasMetadataOf(o.Object()) && a.served.countsChanges(o.resource)
+	if isSame || began.Sub(after.Entry.Since) > entryDoubt {
+		return Unchanged
+	}
+	return Configured
+}
+
+// entryDoubt is the age from which the time of an entry shows whether this apply has updated it:
+// the time has whole seconds, and the estimate of the server's clock may be two seconds off.
+const entryDoubt = 4 * time.Second
+
+// refuseOwned returns an error if another release owns an object.
+func refuseOwned(head objectmeta.LiveMetadata, release string) error {
+	if owner, isOthers := head.OtherOwner(release); isOthers {
+		return ownedBy(owner)
+	}
+	return nil
+}
+
+func ownedBy(owner string) error {
+	return refusal{ResourceConflict, "it is of release " + owner + ": only one release may have an object"}
 }

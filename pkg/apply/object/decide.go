@@ -2,7 +2,6 @@ package object
 
 import (
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
-	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
@@ -45,19 +44,6 @@ func decide(f facts) decision {
 		return create
 	default:
 		return set
-	}
-}
-
-// gather returns the facts about an object. isUntouchedEnough is false if its definition is about to change: then it
-// never counts as untouched.
-func (a *Applier) gather(o *liveObject, isUntouchedEnough bool) facts {
-	if owner := a.otherOwner(o.head); owner != "" {
-		return facts{owner: owner}
-	}
-	return facts{
-		exists: o.exists, isTrusted: a.trusts(o.head), isCreateOnly: o.Manifest.IsCreateOnly(),
-		isUntouched: isUntouchedEnough && a.isUntouched(o.Manifest, o.head, o.exists),
-		hasFinished: !o.exists && o.GroupVersionKind().GroupKind() == kinds.Job && a.options.Journal.hasFinished(o.Manifest),
 	}
 }
 

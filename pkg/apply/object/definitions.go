@@ -1,6 +1,7 @@
 package object
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -8,12 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // definitions are the versions of CustomResourceDefinitions, as far as they matter to custom resources.
 type definitions struct {
-	*knowledge
+	requests context.Context
+	cluster  *cluster.Cluster
+	before   *inventory.Inventory
 
 	mu    sync.Mutex
 	known map[string]definition // by name

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
@@ -19,11 +21,18 @@ import (
 )
 
 // A deleter deletes objects, and records the deletes that it requests.
-type deleter struct{ *knowledge }
+type deleter struct {
+	requests context.Context
+	cluster  *cluster.Cluster
+	journal  *Journal
+	release  string
+	version  string
+	mode     graph.Mode
+}
 
-// Delete deletes the object of a tombstone, in an update, and waits for nothing.
-func (d deleter) Delete(m *payload.Manifest) (Change, error) {
-	f := d.gather(m)
+// delete deletes the object of a tombstone, in an update, and waits for nothing.
+func (d *deleter) delete(m *payload.Manifest) (Change, error) {
+	f := d.facts(m)
 	switch what := decideDeletion(f); what {
 	case alreadyAbsent:
 		return Change{Action: Absent}, nil
@@ -41,7 +50,7 @@ func (d deleter) Delete(m *payload.Manifest) (Change, error) {
 		return d.isBack(m.ID(), f.seen), nil
 	default:
 		if what == leaveForUpdate && f.mode == graph.Install {
-			d.options.Journal.leave(m.ID(), f.seen.UID)
+			d.journal.leave(m.ID(), f.seen.UID)
 		}
 		return left(what, f), nil
 	}
@@ -73,7 +82,7 @@ var leaves = map[graph.Mode]string{
 }
 
 // deleteNow deletes the observed object, and no other of the same name.
-func (d deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isBack bool) (Change, error) {
+func (d *deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isBack bool) (Change, error) {
 	id := m.ID()
 	if isBack {
 		d.report(id, seen.UID, tombstone.ReasonReappeared, madeAnew(seen))
@@ -82,8 +91,8 @@ func (d deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isBa
 	if err := d.recordRequest(m, seen.UID); err != nil {
 		return Change{}, err
 	}
-	d.options.Journal.send(id, seen.UID)
-	isHit, err := d.delete(id, seen.UID)
+	d.journal.send(id, seen.UID)
+	isHit, err := d.request(id, seen.UID)
 	if err != nil {
 		return Change{}, err
 	}
@@ -104,16 +113,16 @@ func (d deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isBa
 }
 
 // isGone notes that a delete is done.
-func (d deleter) isGone(id kinds.ID, uid types.UID) (Change, error) {
+func (d *deleter) isGone(id kinds.ID, uid types.UID) (Change, error) {
 	d.report(id, uid, tombstone.ReasonDeleted, "it is gone")
-	d.options.Journal.forget(id, uid)
+	d.journal.forget(id, uid)
 	return Change{Action: Deleted}, nil
 }
 
 // unknown returns the failure of an object that this run has to delete, but can't read. The object is not deleted unread:
 // the step fails, and is retried like others. Until then, the record has the request.
-func (d deleter) unknown(m *payload.Manifest, seen tombstone.Observation) error {
-	if d.options.Mode == graph.Update { // otherwise the record has the object as left by an install
+func (d *deleter) unknown(m *payload.Manifest, seen tombstone.Observation) error {
+	if d.mode == graph.Update { // otherwise the record has the object as left by an install
 		if err := d.recordRequest(m, seen.Requested); err != nil {
 			return err
 		}
@@ -122,23 +131,23 @@ func (d deleter) unknown(m *payload.Manifest, seen tombstone.Observation) error 
 }
 
 // pending returns the change of an object that is terminating, or whose state is unknown.
-func (d deleter) pending(m *payload.Manifest, seen tombstone.Observation) (Change, error) {
+func (d *deleter) pending(m *payload.Manifest, seen tombstone.Observation) (Change, error) {
 	change := Change{Action: Pending, UID: seen.UID, Message: seen.Describe(d.cluster.Now())}
 	if seen.State == tombstone.Terminating {
 		d.report(m.ID(), seen.UID, tombstone.ReasonStillTerminating, change.Message)
 	}
-	if seen.State != tombstone.Terminating || d.options.Mode != graph.Update {
+	if seen.State != tombstone.Terminating || d.mode != graph.Update {
 		return change, nil
 	}
 	if err := d.recordRequest(m, seen.UID); err != nil {
 		return change, err
 	}
-	d.options.Journal.send(m.ID(), seen.UID) // perhaps another client has sent it
+	d.journal.send(m.ID(), seen.UID) // perhaps another client has sent it
 	return change, nil
 }
 
 // isBack returns the change of an object that was created again, and that this run does not delete again.
-func (d deleter) isBack(id kinds.ID, seen tombstone.Observation) Change {
+func (d *deleter) isBack(id kinds.ID, seen tombstone.Observation) Change {
 	d.report(id, seen.UID, tombstone.ReasonReappeared, madeAnew(seen))
 	return Change{Action: Reappeared, UID: seen.UID, Message: isBackUntilNext(seen)}
 }
@@ -149,8 +158,15 @@ func isBackUntilNext(seen tombstone.Observation) string {
 }
 
 // report writes a Kubernetes event about an object that the release deletes.
-func (d deleter) report(id kinds.ID, uid types.UID, what tombstone.EventReason, message string) {
-	d.logUnwritten(id, d.cluster.RecordEvent(d.requests, tombstone.Event(id, uid, what, message)))
+func (d *deleter) report(id kinds.ID, uid types.UID, what tombstone.EventReason, message string) {
+	logUnwritten(d.requests, id, d.cluster.RecordEvent(d.requests, tombstone.Event(id, uid, what, message)))
+}
+
+// logUnwritten logs that a Kubernetes event can't be written, which fails no step.
+func logUnwritten(ctx context.Context, id kinds.ID, err error) {
+	if err != nil {
+		klog.FromContext(ctx).V(1).Info("an event could not be written", "object", id.String(), "err", err)
+	}
 }
 
 func madeAnew(seen tombstone.Observation) string {
@@ -158,20 +174,20 @@ func madeAnew(seen tombstone.Observation) string {
 }
 
 // recordRequest records the requested delete of an object, if the record does not have it yet.
-func (d deleter) recordRequest(m *payload.Manifest, uid types.UID) error {
-	requested, isRequested := d.options.Journal.requestedDelete(m.ID())
+func (d *deleter) recordRequest(m *payload.Manifest, uid types.UID) error {
+	requested, isRequested := d.journal.requestedDelete(m.ID())
 	if isRequested && requested.UID == uid && m.ID().GroupKind() != kinds.Job {
 		return nil
 	}
-	return d.options.Journal.Note(d.requests, func(known *record.Record) {
+	return d.journal.Note(d.requests, func(known *record.Record) {
 		known.ForgetJob(m.ID()) // if it is ever created again, it runs again
-		known.RequestDelete(record.Tombstone{ID: m.ID(), UID: uid, Version: d.options.Version, RequestedAt: metav1.NewTime(d.cluster.Now().Truncate(time.Second))})
+		known.RequestDelete(record.Tombstone{ID: m.ID(), UID: uid, Version: d.version, RequestedAt: metav1.NewTime(d.cluster.Now().Truncate(time.Second))})
 	})
 }
 
-// delete requests the delete of the object with a UID, and reports whether the server has accepted it.
+// request requests the delete of the object with a UID, and reports whether the server has accepted it.
 // If the object is gone, or another one has its name, that is no error.
-func (d deleter) delete(id kinds.ID, uid types.UID) (isHit bool, err error) {
+func (d *deleter) request(id kinds.ID, uid types.UID) (isHit bool, err error) {
 	resource, err := d.cluster.FindKind(d.requests, id.GroupKind())
 	if errors.Is(err, cluster.ErrNotServed) {
 		return false, nil
@@ -188,25 +204,25 @@ func (d deleter) delete(id kinds.ID, uid types.UID) (isHit bool, err error) {
 
 // terminating returns the failure of an object that is being deleted, with what holds the delete. Its text has no age,
 // since it is shown beside the age of the wait, and has to stay the same with each try.
-func (d deleter) terminating(m *payload.Manifest, uid types.UID) error {
+func (d *deleter) terminating(m *payload.Manifest, uid types.UID) error {
 	seen := tombstone.Observe(d.requests, d.cluster, m.ID(), uid)
 	return terminating{"it is being deleted, and can only be recreated when it is gone: " + seen.DescribeSince()}
 }
 
-// gather finds out the facts of the object of a tombstone.
-func (d deleter) gather(m *payload.Manifest) (f deletionFacts) {
+// facts returns the facts about the object of a tombstone.
+func (d *deleter) facts(m *payload.Manifest) (f deletionFacts) {
 	id := m.ID()
-	f.requested, _ = d.options.Journal.requestedDelete(id)
-	f.mode, f.hasDeleted = d.options.Mode, d.options.Journal.HasDeleted(id)
+	f.requested, _ = d.journal.requestedDelete(id)
+	f.mode, f.hasDeleted = d.mode, d.journal.HasDeleted(id)
 	f.seen = tombstone.Observe(d.requests, d.cluster, id, f.requested.UID)
 	if f.seen.State == tombstone.Absent {
 		return f
 	}
-	d.options.Journal.Read(func(r *record.Record) {
+	d.journal.Read(func(r *record.Record) {
 		isOfName := func(left record.Leftover) bool { return f.seen.State == tombstone.Unknown && left.ID == id }
 		f.wasLeft = r.WasLeft(id, f.seen.UID) || slices.ContainsFunc(r.Left, isOfName)
 	})
-	if f.seen.Release != d.options.Release {
+	if f.seen.Release != d.release {
 		f.owner = f.seen.Release
 	}
 	return f

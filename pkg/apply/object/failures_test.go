@@ -100,7 +100,7 @@ func TestWhatThisRunHasWrittenHealsForAWhile(t *testing.T) {
 		if a.IsRetryable(hat, notFound) {
 			t.Error("nobody has written the definition")
 		}
-		a.written.Store("shop.example.com", time.Now())
+		a.served.written.Store("shop.example.com", time.Now())
 		if !a.IsRetryable(hat, notFound) || a.IsRetryable(hat, causeRows["400"].err) {
 			t.Error("the definition was just written")
 		}

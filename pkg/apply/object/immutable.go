@@ -92,7 +92,7 @@ func (a *Applier) recreate(o *liveObject, fixed []string) (Change, error) {
 		if err := a.scaling.keep(o); err != nil {
 			return Change{}, err
 		}
-		if _, err := a.deleter.delete(m.ID(), live.UID); err != nil {
+		if _, err := a.deleter.request(m.ID(), live.UID); err != nil {
 			return Change{}, err
 		}
 		if seen := tombstone.Observe(a.requests, a.cluster, m.ID(), live.UID); seen.State != tombstone.Absent && seen.State != tombstone.Reappeared {
@@ -100,11 +100,15 @@ func (a *Applier) recreate(o *liveObject, fixed []string) (Change, error) {
 		}
 	}
 	o.exists = false
-	applied, err := a.apply(o, cluster.Force)
+	draft, err := a.draft(o)
 	if err != nil {
 		return Change{}, err
 	}
-	change := a.applied(o, applied, objectmeta.Of(o.resource, applied.Object), Recreated)
+	applied, err := a.sender.send(o, draft, cluster.Force)
+	if err != nil {
+		return Change{}, err
+	}
+	change := a.noteApplied(o, applied, objectmeta.Of(o.resource, applied.Object), Recreated)
 	change.Message = cannotChange(fixed)
 	return change, nil
 }

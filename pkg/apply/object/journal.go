@@ -97,6 +97,13 @@ func (j *Journal) hasFinished(m *payload.Manifest) (finished bool) {
 	return finished
 }
 
+// RememberJob notes in the record that a Job has finished.
+func (j *Journal) RememberJob(ctx context.Context, job *payload.Manifest, uid types.UID) error {
+	return j.Note(ctx, func(known *record.Record) {
+		known.RememberJob(record.Job{ID: job.ID(), UID: uid, Sum: sumOf(job)})
+	})
+}
+
 // requestedDelete returns the recorded delete of an object, if one is pending.
 func (j *Journal) requestedDelete(id kinds.ID) (requested record.Tombstone, isRequested bool) {
 	j.Read(func(r *record.Record) {

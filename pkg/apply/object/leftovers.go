@@ -3,9 +3,7 @@ package object
 import (
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -16,55 +14,66 @@ import (
 // of a probe, while the live object has another member, by a default or by another manager. Server-side apply keeps the
 // other member, and the server refuses both together. The same holds for fields that exclude each other.
 
-// applyOver applies a draft. If the server refuses it because the live object has fields that exclude fields of the draft,
-// it removes those: as few as dry runs show to be enough.
-func (w writer) applyOver(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
-	applied, refused := w.applySeen(o, draft, how)
+// removeLeftovers removes the fields of the live object that exclude fields of a draft, if the server has refused the draft
+// for them: as few as dry runs show to be enough. If they are not the reason, it returns the refusal.
+func (s *sender) removeLeftovers(n *attempt, refused error) error {
+	n.hasSearched = true
 	details := status(refused).Details
-	if !o.exists || !apierrors.IsInvalid(refused) || details == nil || hasMessage("denied request")(refused) || // by a policy
-		len(immutableFields(refused)) > 0 {
-		return applied, refused
+	if details == nil || hasMessage("denied request")(refused) || len(immutableFields(refused)) > 0 { // denied by a policy
+		return refused
 	}
-	live, err := w.cluster.In(o.resource, draft.GetNamespace()).Get(w.requests, draft.GetName(), metav1.GetOptions{})
+	live, err := s.cluster.In(n.resource, n.draft.GetNamespace()).Get(s.requests, n.draft.GetName(), metav1.GetOptions{})
 	if err != nil {
-		return applied, refused
+		return refused
 	}
 	var near []string
 	for _, cause := range details.Causes {
 		near = append(near, cause.Field)
 	}
-	leftovers := ownership.FindLeftovers(live, draft, near)
-	if len(leftovers.Fields) == 0 {
-		return applied, refused
+	leftovers := ownership.FindLeftovers(live, n.draft, near)
+	removed, would := s.leastRemoval(n, leftovers)
+	if len(removed) == 0 {
+		return refused
 	}
-	others, err := w.cluster.Apply(w.requests, o.resource, leftovers.AsLive(), cluster.Force|cluster.DryRun)
+	n.removed = maskedLosses(n.Manifest, n.ofOthers(ownership.HeldBy(live, removed)))
+	if n.isDryRun() {
+		n.answer = &would
+		return nil
+	}
+	head, err := ownership.TakeOver(s.requests, s.cluster, n.resource, live, removed)
 	if err != nil {
-		return applied, refused
+		return err
+	}
+	n.head.ResourceVersion = head.GetResourceVersion()
+	return nil
+}
+
+// leastRemoval returns the fewest leftovers without which the server would accept a draft, and its answer; none if it
+// refuses the draft without them as well, or if dry runs do not reproduce the refusal.
+func (s *sender) leastRemoval(n *attempt, leftovers *ownership.Leftovers) (removed []fieldpath.Path, would cluster.WriteResult) {
+	if len(leftovers.Fields) == 0 {
+		return nil, would
+	}
+	others, err := s.cluster.Apply(s.requests, n.resource, leftovers.AsLive(), cluster.Force|cluster.DryRun)
+	if err != nil {
+		return nil, would
 	}
 	leftovers.Others = others.Object
-	would := func(removed []fieldpath.Path) (cluster.WriteResult, error) {
-		return leftovers.DryRunRemove(w.requests, w.cluster, o.resource, removed)
-	}
-	if _, err := would(leftovers.Fields); err != nil {
-		return applied, refused
-	}
-	removed := fewest(nil, leftovers.Fields, func(removed []fieldpath.Path) bool {
-		_, err := would(removed)
+	isEnough := func(removed []fieldpath.Path) bool {
+		answer, err := leftovers.DryRunRemove(s.requests, s.cluster, n.resource, removed)
+		if err == nil {
+			would = answer
+		}
 		return err == nil
-	})
-	if len(removed) == 0 { // dry runs do not reproduce the refusal
-		return applied, refused
 	}
-	o.removed = maskedLosses(o.Manifest, o.ofOthers(ownership.HeldBy(live, removed)))
-	if how&cluster.DryRun != 0 {
-		return would(removed)
+	if !isEnough(leftovers.Fields) {
+		return nil, would
 	}
-	head, err := ownership.TakeOver(w.requests, w.cluster, o.resource, live, removed)
-	if err != nil {
-		return cluster.WriteResult{}, err
+	removed = fewest(nil, leftovers.Fields, isEnough)
+	if n.isDryRun() && len(removed) > 0 && !isEnough(removed) { // the last answer may be about other fields
+		return nil, would
 	}
-	o.head.ResourceVersion = head.GetResourceVersion()
-	return w.applySeen(o, draft, how)
+	return removed, would
 }
 
 // fewest returns the fewest of some fields to remove, in addition to others, so that isEnough holds.

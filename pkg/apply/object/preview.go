@@ -56,7 +56,7 @@ func (p *Previewer) withRetries(try func() (Change, error)) (Change, error) {
 
 // tombstone returns the change of the object of a tombstone.
 func (p *Previewer) tombstone(m *payload.Manifest) (Change, error) {
-	f := p.deleter.gather(m)
+	f := p.deleter.facts(m)
 	switch what := decideDeletion(f); what {
 	case alreadyAbsent, noteGone:
 		return Change{Action: Absent}, nil
@@ -81,7 +81,7 @@ func (p *Previewer) tryDelete(id kinds.ID, seen tombstone.Observation) (Change, 
 	if err != nil {
 		return Change{}, err
 	}
-	if kinds.ScopeOf(id.GroupKind()) == kinds.Unknown && !p.isCustom(resource) {
+	if kinds.ScopeOf(id.GroupKind()) == kinds.Unknown && !p.served.isCustom(resource) {
 		return change, nil
 	}
 	head, err := p.cluster.GetMetadata(p.requests, resource, id.Namespace, id.Name)

@@ -22,7 +22,7 @@ const StandIn = "kube-public"
 func (p *Previewer) tryElsewhere(o *liveObject, lacking unmet) (unmet, error) {
 	resource := o.resource
 	isBuiltIn := kinds.ScopeOf(resource.GroupKind()) != kinds.Unknown
-	if p.definitionOf(o.Manifest).isChanged() || !isBuiltIn && !p.isCustom(resource) { // an aggregated API server might ignore the dry run
+	if p.definitionOf(o.Manifest).isChanged() || !isBuiltIn && !p.served.isCustom(resource) { // an aggregated API server might ignore the dry run
 		return lacking, nil
 	}
 	err := p.tryIn(StandIn, o, o.ID().Name)
@@ -55,7 +55,7 @@ func (p *Previewer) tryIn(namespace string, o *liveObject, name string) error {
 	draft.SetName(name)
 	var err error
 	if o.Manifest.IsCreateOnly() {
-		_, err = p.cluster.DryRunCreate(p.requests, o.resource, draft)
+		_, err = p.cluster.Create(p.requests, o.resource, draft, cluster.DryRun)
 	} else {
 		_, err = p.cluster.Apply(p.requests, o.resource, draft, cluster.Force|cluster.CreateOnly|cluster.DryRun)
 	}

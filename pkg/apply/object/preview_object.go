@@ -18,9 +18,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// object returns the change that an apply would make to an object. It decides as putKnown does.
+// object returns the change that an apply would make to an object. It decides as reconcile does.
 func (p *Previewer) object(m *payload.Manifest) (Change, error) {
-	resource, err := p.find(m.GroupVersionKind())
+	resource, err := p.served.find(m.GroupVersionKind())
 	switch {
 	case errors.Is(err, cluster.ErrNotServed):
 		return p.withoutKind(m, err)
@@ -32,11 +32,11 @@ func (p *Previewer) object(m *payload.Manifest) (Change, error) {
 	if resource.Namespaced && m.Object().GetNamespace() == "" {
 		return Change{}, inNoNamespace
 	}
-	head, exists, err := p.head(resource, m.ID())
+	head, exists, err := p.heads.find(resource, m.ID())
 	if err != nil {
 		return Change{}, err
 	}
-	f := p.gather(&liveObject{Manifest: m, resource: resource, head: head, exists: exists}, !p.definitionOf(m).isChanged())
+	f := p.facts(&liveObject{Manifest: m, resource: resource, head: head, exists: exists}, !p.definitionOf(m).isChanged())
 	switch what := decide(f); what {
 	case refuse:
 		return Change{}, ownedBy(f.owner)
@@ -81,7 +81,7 @@ func (p *Previewer) compare(o *liveObject, live *unstructured.Unstructured) (Cha
 	if live == nil {
 		return p.creation(o)
 	}
-	if err := p.refuseOwned(o.head); err != nil { // another release may own an object that the label selector misses
+	if err := refuseOwned(o.head, p.options.Release); err != nil { // another release may own an object that the label selector misses
 		return Change{}, err
 	}
 	switch {
@@ -98,7 +98,7 @@ func (p *Previewer) creation(o *liveObject) (Change, error) {
 	var would cluster.WriteResult
 	var err error
 	if o.Manifest.IsCreateOnly() {
-		would, err = p.cluster.DryRunCreate(p.requests, o.resource, p.desired(o.Manifest, nil))
+		would, err = p.cluster.Create(p.requests, o.resource, p.desired(o.Manifest, nil), cluster.DryRun)
 		p.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, would.Warnings))
 	} else {
 		would, err = p.tryApply(o, nil, cluster.Force)
@@ -172,20 +172,11 @@ func (p *Previewer) tryApply(o *liveObject, live *unstructured.Unstructured, how
 			ownership.OmitReplicas(draft, ownership.Adopted(live, p.options.AdoptFrom))
 		}
 	}
-	applied, err := p.dry(o, draft, how|cluster.DryRun)
+	o.keepsUnknown = p.definitionOf(o.Manifest).isChanged()
+	applied, err := p.sender.send(o, draft, how|cluster.DryRun)
 	if err == nil && len(o.added) > 0 {
 		ownership.DryRunShare(applied.Object, o.added)
 	}
-	return applied, err
-}
-
-// dry sends a dry run. Fields that are new in a coming definition are not dropped.
-func (p *Previewer) dry(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
-	if !p.definitionOf(o.Manifest).isChanged() {
-		return p.writer.apply(o, draft, how)
-	}
-	applied, err := p.writer.write(o, draft, how)
-	p.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
 	return applied, err
 }
 

@@ -170,9 +170,9 @@ func (p *Previewer) withoutKind(m *payload.Manifest, err error) (Change, error) 
 	if err != nil { // no version of the kind is served, so the object does not exist
 		return change, nil
 	}
-	head, exists, err := p.head(resource, m.ID())
+	head, exists, err := p.heads.find(resource, m.ID())
 	if err == nil {
-		err = p.refuseOwned(head)
+		err = refuseOwned(head, p.options.Release)
 	}
 	if exists {
 		change.Action, change.UID = NotChecked, head.UID

@@ -3,6 +3,7 @@ package object
 import (
 	"context"
 	"errors"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +30,7 @@ func NewRepairer(ctx context.Context, c *cluster.Cluster, release *payload.Paylo
 	requests, cut := Requests(ctx, options.Lock)
 	options.Manifests = release.Manifests
 	a := New(requests, c, &inventory.Inventory{}, options, Handler{})
-	a.isRepairing = true
+	a.isRepairing, a.scaling.validFor = true, time.Second
 	a.scaling.find()
 	return &Repairer{a, cut}
 }
@@ -37,7 +38,7 @@ func NewRepairer(ctx context.Context, c *cluster.Cluster, release *payload.Paylo
 // Learn reads the definition of a resource, so that IsUntouched sends no requests.
 func (r *Repairer) Learn(resource cluster.Resource) {
 	r.applier.definitions.versionOf(resource)
-	r.applier.isCustom(resource)
+	r.applier.served.isCustom(resource)
 }
 
 // Close ends pending requests.
@@ -45,21 +46,20 @@ func (r *Repairer) Close() { r.close() }
 
 // Place returns the resource of a manifest's object.
 func (r *Repairer) Place(manifest *payload.Manifest) (cluster.Resource, error) {
-	return r.applier.place(manifest)
+	return r.applier.served.place(manifest)
 }
 
 // IsUntouched reports whether the release's fields of an object can't have changed since it was applied.
 func (r *Repairer) IsUntouched(manifest *payload.Manifest, head objectmeta.LiveMetadata) bool {
-	a := r.applier
-	if head.Release != a.options.Release || !head.IsApplied || head.Terminating {
+	u := r.applier.untouched
+	if !u.isApplied(head) {
 		return false
 	}
-	text, isKnown := a.text(manifest, head.Resource)
-	if !isKnown {
-		return false
+	if manifest.IsCreateOnly() {
+		_, isKnown := u.definitions.versionOf(head.Resource)
+		return isKnown
 	}
-	countsChanges := func() bool { return a.countsChanges(head.Resource) }
-	return manifest.IsCreateOnly() || a.fingerprints.CarryOver(a.fingerprints, head, text, countsChanges)
+	return u.isUntouched(manifest, head, u.current)
 }
 
 // Redefine notes the present version of a definition, and reports whether it has changed: then
@@ -79,19 +79,12 @@ type Repaired struct {
 // failure names the object without quoting Secrets; the state before is returned with it.
 func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMetadata) (Repaired, error) {
 	a := r.applier
-	o, isLooked := &liveObject{Manifest: manifest}, false
-	change, err := func() (change Change, err error) {
-		if o.resource, err = a.place(manifest); err != nil {
-			return change, err
-		}
-		if known != nil {
-			o.head, o.exists = *known, true
-		} else if o.head, o.exists, err = a.headNow(o.resource, manifest.ID()); err != nil {
-			return change, err
-		}
-		isLooked = true
-		return a.putKnown(o)
-	}()
+	o := &liveObject{Manifest: manifest}
+	isLooked, err := r.look(o, known)
+	var change Change
+	if err == nil {
+		change, err = a.reconcile(o)
+	}
 	if errors.Is(err, cluster.ErrNotServed) {
 		a.cluster.Refresh() // the next try may find the kind
 	}
@@ -102,13 +95,26 @@ func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMeta
 	repaired := Repaired{Change: change, Before: o.head, Now: o.head, IsLooked: true}
 	if o.now != nil {
 		repaired.Now = objectmeta.Of(o.resource, o.now)
-		repaired.Lost = a.taken(o, repaired)
+		repaired.Lost = taken(o, repaired)
 	}
 	isSame := repaired.Before.UID == repaired.Now.UID && repaired.Before.Entry.Same(repaired.Now.Entry)
 	if repaired.Action == Configured && isSame && len(repaired.Lost)+len(o.added) == 0 {
 		repaired.Action = Unchanged // another client has written it, and none of our fields
 	}
 	return repaired, nil
+}
+
+// look finds the object to repair, and its metadata if they are not known.
+func (r *Repairer) look(o *liveObject, known *objectmeta.LiveMetadata) (isLooked bool, err error) {
+	if o.resource, err = r.applier.served.place(o.Manifest); err != nil {
+		return false, err
+	}
+	if known != nil {
+		o.head, o.exists = *known, true
+		return true, nil
+	}
+	o.head, o.exists, err = r.applier.heads.get(o.resource, o.ID())
+	return err == nil, err
 }
 
 // IsUnfinished reports whether a manifest is of a Job that is not known to have finished.
@@ -119,7 +125,7 @@ func (r *Repairer) IsUnfinished(manifest *payload.Manifest) bool {
 // NoteFinished notes in the record that a Job has finished, if it has.
 func (r *Repairer) NoteFinished(job *payload.Manifest) error {
 	a := r.applier
-	resource, err := a.place(job)
+	resource, err := a.served.place(job)
 	if err != nil {
 		return err
 	}
@@ -132,12 +138,12 @@ func (r *Repairer) NoteFinished(job *payload.Manifest) error {
 	case !ready.HasSucceeded(object) || object.GetLabels()[objectmeta.ReleaseLabel] != a.options.Release:
 		return nil
 	}
-	return a.RememberJob(job, object.GetUID())
+	return a.options.Journal.RememberJob(a.requests, job, object.GetUID())
 }
 
 // taken returns the fields that other managers had set to other values, or, if the server has found no conflict, the
 // fields that the release no longer owned.
-func (a *Applier) taken(o *liveObject, repaired Repaired) []ownership.Conflict {
+func taken(o *liveObject, repaired Repaired) []ownership.Conflict {
 	before := repaired.Before.Object()
 	if len(repaired.Lost) > 0 || before == nil || repaired.Before.UID != repaired.Now.UID {
 		return repaired.Lost

@@ -11,22 +11,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// newFor is how long a failure may come from API servers that have not seen the run's latest writes yet.
-const newFor = time.Minute
-
-// justAfterFor is newFor for a failure that is most likely permanent: servers see a changed
-// definition after a moment.
-const justAfterFor = 5 * time.Second
-
 // IsRetryable reports whether another try may succeed.
-func (k *knowledge) IsRetryable(m *payload.Manifest, err error) bool {
+func (a *Applier) IsRetryable(m *payload.Manifest, err error) bool {
 	switch causeOf(err).retry {
 	case later:
 		return true
 	case whileNew:
-		return k.hasWritten(m.GroupVersionKind().Group)
-	case justAfter:
-		return k.hasWrittenWithin(justAfterFor, m.GroupVersionKind().Group)
+		return a.served.isNew(newFor, m.GroupVersionKind().Group)
+	case justAfter: // servers see a changed definition after a moment
+		return a.served.isNew(justAfterFor, m.GroupVersionKind().Group)
 	default:
 		return false
 	}
@@ -36,14 +29,6 @@ func (k *knowledge) IsRetryable(m *payload.Manifest, err error) bool {
 func WantedPause(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return time.Duration(seconds) * time.Second
-}
-
-// hasWritten reports whether this run has just written the definition, or the APIService, of a group.
-func (k *knowledge) hasWritten(group string) bool { return k.hasWrittenWithin(newFor, group) }
-
-func (k *knowledge) hasWrittenWithin(recently time.Duration, group string) bool {
-	written, found := k.written.Load(group)
-	return found && time.Since(written.(time.Time)) < recently
 }
 
 // Pause waits, unless the context ends before. It reports whether it has waited.

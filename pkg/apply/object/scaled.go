@@ -1,6 +1,7 @@
 package object
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -9,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -18,7 +21,12 @@ import (
 // A scaling has the objects that autoscalers scale, those of the cluster and those of the payload. It requests the
 // autoscalers when an object first depends on them.
 type scaling struct {
-	*knowledge
+	requests context.Context
+	cluster  *cluster.Cluster
+	before   *inventory.Inventory
+	options  Options
+	warned   func(m *payload.Manifest, warnings []string)
+	validFor time.Duration // how long the autoscalers are cached; as long as the run if it is 0
 
 	mu        sync.Mutex             // held during the request, so that it is sent once
 	scaled    ownership.ScaleTargets // nil before the request
@@ -61,17 +69,14 @@ func (s *scaling) isScaled(m *payload.Manifest, live metav1.Object) (bool, error
 		return false, err
 	}
 	if forbidden != nil && !isScaled {
-		s.handler.Warned(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the manifest count: allow it to list horizontalpodautoscalers.autoscaling"})
+		s.warned(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the manifest count: allow it to list horizontalpodautoscalers.autoscaling"})
 	}
 	return isScaled, nil
 }
 
-// scalersCount is how long a Repairer, which lives long, caches the autoscalers.
-const scalersCount = time.Second
-
 // ask requests the autoscalers, unless they are known. The caller holds the lock.
 func (s *scaling) ask() error {
-	if s.scaled != nil && (!s.isRepairing || time.Since(s.askedAt) <= scalersCount) {
+	if s.scaled != nil && (s.validFor == 0 || time.Since(s.askedAt) <= s.validFor) {
 		return nil
 	}
 	var namespaces []string

@@ -39,10 +39,11 @@ type StepWait struct {
 	Reason string
 	Effect reason.Effect
 
-	// Until begins the wait, and returns how to cancel it. An event since the try has to wake the step as well. Until is
-	// called by the loop, so it must not block. Wake may be called at once, and more than once. Cancel is called once,
-	// whether the step was woken or not.
-	Until func(wake func()) (cancel func())
+	// The wait is over after a pause, or as soon as Changed receives an element or is closed. An event since the try has to
+	// end it as well. Stop is called once, when the wait is over.
+	Pause   time.Duration
+	Changed <-chan struct{}
+	Stop    func()
 }
 
 // A StepBase has the fields that all steps have.
@@ -70,14 +71,15 @@ func (a *Applier) NewStep(m *payload.Manifest, needs []int) WalkStep {
 
 func (s manifestStep) Do(context.Context) TryResult {
 	if s.manifest.IsTombstone() {
-		return s.applier.Try(s.manifest, s.applier.Delete)
+		change, err := s.applier.deleter.delete(s.manifest)
+		return s.applier.Result(s.manifest, change, err)
 	}
-	return s.applier.Try(s.manifest, s.applier.Apply)
+	change, err := s.applier.Apply(s.manifest)
+	return s.applier.Result(s.manifest, change, err)
 }
 
-// Try runs an action on a manifest, and returns its result.
-func (a *Applier) Try(m *payload.Manifest, do func(*payload.Manifest) (Change, error)) TryResult {
-	change, err := do(m)
+// Result returns the result of an action on a manifest.
+func (a *Applier) Result(m *payload.Manifest, change Change, err error) TryResult {
 	change.StepID = StepOf(m)
 	if err == nil {
 		return TryResult{Change: change}

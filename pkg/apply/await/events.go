@@ -1,0 +1,122 @@
+package await
+
+import (
+	"slices"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/text/reason"
+)
+
+// An EventType is the type of an event.
+type EventType int
+
+// The events.
+const (
+	Extended  EventType = iota // a definition or an APIService is ready; it comes before the ends of the waits for it
+	Ready                      // an object has become ready
+	Finished                   // a Job has succeeded
+	Invisible                  // an object can't be watched; the verdict has the reason
+	Missing                    // an object was deleted after it was applied
+	Ended                      // a Wait has ended
+)
+
+// An Event is what a Tracker has observed. Object is empty if a wait has ended.
+type Event struct {
+	Type   EventType
+	Object Object
+	Waited time.Duration // until the object was ready
+	Wait   *Wait
+	Failed []Object // of a Wait that has ended: the objects that have failed; none if all are ready
+}
+
+// Signal returns a channel that receives an element when there are events.
+func (t *Tracker) Signal() <-chan struct{} { return t.signal }
+
+// Events returns the events since the last call, in their order.
+func (t *Tracker) Events() []Event {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	events := t.events
+	t.events = nil
+	return events
+}
+
+// emit adds an event about an object.
+func (t *Tracker) emit(what EventType, o *tracked) {
+	t.events = append(t.events, Event{Type: what, Object: o.export()})
+}
+
+// A Wait is a wait for some objects: until all are ready at the same time, or one of them has failed.
+type Wait struct {
+	objects         []*tracked
+	waiting, failed int
+	isAtEnd         bool // see Await
+	isOver          bool
+}
+
+// Await begins to wait for objects. The event Ended may come at once, and does not come after Cancel.
+// By the standard of the cluster-version operator, an install goes on past a degraded ClusterOperator, but is not
+// complete before the operator has recovered: isAtEnd is true for the wait at the end of the apply.
+func (t *Tracker) Await(ids []kinds.ID, isAtEnd bool) *Wait {
+	w := &Wait{isAtEnd: isAtEnd}
+	t.do(func() {
+		for _, id := range ids {
+			if o := t.known[id]; o != nil && o.state != expected {
+				t.startWatching(o)
+				w.objects = append(w.objects, o)
+				o.waits = append(o.waits, w)
+				w.count(t.counts(o, o.verdict, w), 1)
+			}
+		}
+		w.check(t)
+	})
+	return w
+}
+
+// Cancel ends a wait.
+func (t *Tracker) Cancel(w *Wait) { t.do(w.drop) }
+
+func (w *Wait) count(state ready.ReadyState, by int) {
+	switch state {
+	case ready.Waiting:
+		w.waiting += by
+	case ready.Failed:
+		w.failed += by
+	}
+}
+
+// check ends a wait if its objects are ready, or one has failed.
+func (w *Wait) check(t *Tracker) {
+	if w.isOver || w.failed == 0 && w.waiting > 0 {
+		return
+	}
+	ended := Event{Type: Ended, Wait: w}
+	for _, o := range w.objects {
+		if w.failed > 0 && o.verdict.State == ready.Failed {
+			ended.Failed = append(ended.Failed, o.export())
+		}
+	}
+	t.events = append(t.events, ended)
+	w.drop()
+}
+
+// drop ends a wait without an event.
+func (w *Wait) drop() {
+	w.isOver = true
+	for _, o := range w.objects {
+		o.waits = slices.DeleteFunc(o.waits, func(other *Wait) bool { return other == w })
+	}
+}
+
+// counts returns the state of an object as a wait counts it.
+func (t *Tracker) counts(o *tracked, verdict ready.Verdict, w *Wait) ready.ReadyState {
+	if t.toleratesFailures && verdict.State == ready.Failed {
+		return ready.Waiting
+	}
+	if o.standard == ready.Upstream && verdict.Effect == reason.Report && !w.isAtEnd {
+		return ready.Ready
+	}
+	return verdict.State
+}

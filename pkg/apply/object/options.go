@@ -1,0 +1,79 @@
+package object
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// RecreateAnnotation of a manifest allows to delete its object and create it again, if an immutable field has to change.
+const RecreateAnnotation = "runlevel.dev/recreate"
+
+// LookCounts is how long the metadata from before the run count. Later in a long update, all objects are applied.
+const LookCounts = 30 * time.Second
+
+// Options are how to apply.
+type Options struct {
+	Release  string     // the value of the release label of objects
+	Version  string     // of the payload, for the record
+	Mode     graph.Mode // deletes only in an update
+	Standard ready.Standard
+	// DropUnknownFields leaves out fields that the cluster's schema does not have.
+	DropUnknownFields bool
+	// Full applies each object, also those that can't have changed since they were applied.
+	Full bool
+	// AdoptFrom are field managers whose fields the first apply of an object takes over.
+	AdoptFrom []string
+	// Manifests are the manifests of the release.
+	Manifests []*payload.Manifest
+	// LookCounts is how long the metadata from before the run count.
+	LookCounts time.Duration
+	Journal    *Journal
+	Lock       *lock.Hold // of a Repairer
+	// Fingerprints collects the fingerprints of applied objects.
+	Fingerprints *fingerprint.Cache
+}
+
+// A Handler is called with what an Applier finds.
+type Handler struct {
+	Readiness Readiness
+	Warned    func(m *payload.Manifest, warnings []string) // warnings of the server
+	Adopted   func(m *payload.Manifest, managers []string) // managers whose fields were adopted
+}
+
+func (h Handler) withDefaults() Handler {
+	if h.Readiness == nil {
+		h.Readiness = ignored{}
+	}
+	if h.Warned == nil {
+		h.Warned = func(*payload.Manifest, []string) {}
+	}
+	if h.Adopted == nil {
+		h.Adopted = func(*payload.Manifest, []string) {}
+	}
+	return h
+}
+
+// A Readiness tracks objects whose readiness may matter.
+type Readiness interface {
+	// Expect is called with an object before its apply, or before the apply is found to be unnecessary.
+	Expect(m *payload.Manifest, resource cluster.Resource)
+	// Assume is called with an object that needs no apply.
+	Assume(m *payload.Manifest, wasReady bool)
+	// Applied is called with the server's answer to a write.
+	Applied(m *payload.Manifest, live *unstructured.Unstructured)
+}
+
+// ignored is the Readiness of a run that does not wait.
+type ignored struct{}
+
+func (ignored) Expect(*payload.Manifest, cluster.Resource)            {}
+func (ignored) Assume(*payload.Manifest, bool)                        {}
+func (ignored) Applied(*payload.Manifest, *unstructured.Unstructured) {}
