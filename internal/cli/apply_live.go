@@ -20,11 +20,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// The intervals of the live view: a short one for waits, which a watch sees, a long one for what takes requests.
+// How often the live view requests what it shows: why pods are not ready, and pending deletes.
 const (
-	liveWaitInterval = time.Second
 	liveReadInterval = 10 * time.Second
-	maxLiveDeletes   = 20 // pending deletes, per interval
+	maxLiveDeletes   = 20 // per interval
 )
 
 // terminalOf returns the terminal for a live view; nil if there is none, if it can only print lines or has no size, or
@@ -46,7 +45,16 @@ func terminalOf(out io.Writer) *os.File {
 // configure makes an apply report as often as the live view needs, if there is one.
 func (r *reporter) configure(options *apply.Options) {
 	if r.terminal != nil {
-		options.ReportWaits, options.AskWhy, options.FollowHooks = liveWaitInterval, liveReadInterval, true
+		options.AskWhy, options.FollowHooks, options.OnState = liveReadInterval, true, r.state
+	}
+}
+
+// state shows the state of the apply in the live view.
+func (r *reporter) state(state *apply.State) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.view != nil {
+		r.view.State(state)
 	}
 }
 

@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -39,12 +38,13 @@ type running struct {
 
 	mu         sync.Mutex
 	mode       graph.Mode
-	fold       *progress.Fold         // of the last apply; nil before it has begun
-	done       int                    // the highest count of applied manifests in it
-	failed     map[string]apply.Event // failures of the previous apply, until this one has reached the same steps
-	hasBegun   bool                   // the gate has passed the current apply
-	isRecorded bool                   // the record has an apply of the release
-	backoff    wait.Backoff           // of applies that fail
+	intent     progress.Intent
+	state      *apply.State      // of the last apply; nil before it has begun
+	done       int               // the highest count of applied manifests in it
+	before     []apply.StepState // that have failed in previous applies
+	hasBegun   bool              // the gate has passed the current apply
+	isRecorded bool              // the record has an apply of the release
+	backoff    wait.Backoff      // of applies that fail
 	isComplete bool
 	err        error // why the last apply ended
 }
@@ -100,32 +100,50 @@ func (r *running) keep() error {
 	}
 }
 
-// keepFailures handles an event of an apply that was tried before. A step that failed then counts as failed until it succeeds, or the
-// apply has ended: conditions would change with each attempt. An object that was not ready may be ready at once, which only the end of
-// its component shows. A failure that recurs keeps the time of the first one.
-func (r *running) keepFailures(e apply.Event) apply.Event {
-	if e.Type == apply.Ended && e.Action == "" {
-		maps.DeleteFunc(r.failed, func(_ string, before apply.Event) bool { return before.Node == e.Node })
+// failures returns the steps that have failed: in this apply, and in those before it until this one has done the same steps.
+// Otherwise, conditions would change with each attempt. A failure that recurs keeps the time of the first one.
+func (r *running) failures() []apply.StepState {
+	now := map[object.StepID]apply.StepState{}
+	var all []apply.StepState
+	for step := range r.state.Steps() {
+		now[step.StepID()] = step
+		if step.IsFailing() {
+			all = append(all, step)
+		}
 	}
-	before, isKnown := r.failed[e.File+" "+e.Name()]
-	isApplied := e.Type == apply.Applied && (before.Action == object.Failed || e.Action != object.Unchanged)
-	if !isKnown || !isApplied && e.Type != apply.BeReady && e.Type != apply.Failing {
-		return e
+	for _, before := range r.before {
+		step, isKnown := now[before.StepID()]
+		at := slices.IndexFunc(all, func(failed apply.StepState) bool { return failed.StepID() == before.StepID() })
+		switch {
+		case at >= 0 && all[at].Reason == before.Reason:
+			all[at].Since = before.Since
+		case at < 0 && (!isKnown || isUnresolved(before, step)):
+			all = append(all, before)
+		}
 	}
-	delete(r.failed, e.File+" "+e.Name())
-	if e.Type == apply.Failing && e.Reason == before.Reason {
-		e.Time = before.Time
+	return all
+}
+
+// isUnresolved reports whether a step that has failed before has not been done since. An object that never became ready, and
+// that this apply has not changed, has failed until it is ready.
+func isUnresolved(before, now apply.StepState) bool {
+	switch now.Phase {
+	case apply.Done, apply.Skipped:
+		return false
+	case apply.InWait:
+		return before.Action != object.Failed && now.Action == object.Unchanged
+	default:
+		return true
 	}
-	return e
 }
 
 // setEnded notes why an apply has ended, and returns how long it is until the next one.
 func (r *running) setEnded(err error) (pause time.Duration) {
 	r.update(func() {
-		if !r.hasBegun { // the fold is of the previous apply
-			r.fold = nil
+		if !r.hasBegun { // the state is of the previous apply
+			r.state = nil
 		}
-		r.err, r.isComplete, r.hasBegun, r.failed = err, false, false, nil
+		r.err, r.isComplete, r.hasBegun, r.before = err, false, false, nil
 		pause = r.backoff.Step()
 	})
 	return pause
@@ -149,7 +167,8 @@ func (r *running) options() session.Options {
 	o.OnBegin, o.OnBegun = r.begin, r.begun
 	o.OnOutcome = func(outcome *session.Outcome) {
 		r.update(func() {
-			r.err, r.isComplete, r.failed = outcome.Err, outcome.Err == nil, nil // all failures have recurred in this attempt by now
+			r.before = nil // all failures have recurred in this attempt by now
+			r.err, r.isComplete, r.before = outcome.Err, outcome.Err == nil, r.failures()
 			if r.isComplete {
 				r.backoff = retryApply
 				r.applier.monitor.setFullPass()
@@ -163,15 +182,8 @@ func (r *running) options() session.Options {
 		releaseMemory()
 	}
 	o.OnInterrupted = func(err error) { r.update(func() { r.err = err }) }
-	o.Apply.OnEvent = func(e apply.Event) {
-		r.applier.monitor.applied(r.release.Version, e)
-		r.mu.Lock()
-		if r.fold != nil {
-			r.fold.Event(r.keepFailures(e))
-		}
-		r.mu.Unlock()
-		r.applier.notify()
-	}
+	o.Apply.OnEvent = func(e apply.Event) { r.applier.monitor.applied(r.release.Version, e) }
+	o.Apply.OnState = func(state *apply.State) { r.update(func() { r.state = state }) }
 	o.Keep = &keep.Options{OnEvent: func(e keep.Event) { r.applier.kept(e) }}
 	return o
 }
@@ -186,20 +198,12 @@ func logWarnings(report *apply.Report) {
 	}
 }
 
-// begin begins to fold the events of an apply.
+// begin notes that an apply begins.
 func (r *running) begin(outcome *session.Outcome) error {
 	r.update(func() {
-		r.mode, r.hasBegun = outcome.Mode, true
-		if r.failed == nil { // else the apply before was interrupted
-			r.failed = map[string]apply.Event{}
-		}
-		if r.fold != nil {
-			for _, e := range r.fold.Progress().Failures {
-				r.failed[e.File+" "+e.Name()] = e
-			}
-		}
-		r.done = 0
-		r.fold = progress.New(progress.IntentOf(outcome.Mode, r.payload.Manifests, outcome.Durations))
+		r.before = r.failures()
+		r.mode, r.hasBegun, r.done, r.state = outcome.Mode, true, 0, nil
+		r.intent = progress.IntentOf(outcome.Mode, r.payload.Manifests, outcome.Durations)
 	})
 	return nil
 }
@@ -216,7 +220,7 @@ func (a *applier) sessionOptions(t *target) session.Options {
 	return session.Options{
 		Namespace: a.options.Namespace, Source: t.Image, Own: a.options.Payload, Force: t.Force,
 		Apply: apply.Options{
-			Standard: a.options.Standard, DropUnknownFields: true, PauseHooks: pauseHooks, ReportWaits: progress.ReportEvery, AskWhy: explainEvery,
+			Standard: a.options.Standard, DropUnknownFields: true, PauseHooks: pauseHooks, AskWhy: explainEvery,
 		},
 	}
 }
@@ -238,16 +242,11 @@ func (r *running) seen() *clusterversion.AppliedRelease {
 		all := configv1.KnownClusterVersionCapabilities
 		applied.Capabilities = configv1.ClusterVersionCapabilitiesStatus{KnownCapabilities: all, EnabledCapabilities: all}
 	}
-	var far progress.Progress
-	if r.fold != nil {
-		r.fold.At(r.applier.cluster.Now())
-		far = r.fold.Progress()
-		r.done = max(r.done, far.Done) // an object that was ready may break, and is not applied less for that
-		applied.Done = r.done
-		far.Failures = slices.AppendSeq(far.Failures, maps.Values(r.failed))
-	}
+	far := progress.Of(r.intent, r.state)
+	r.done = max(r.done, far.Done) // an object that was ready may break, and is not applied less for that
+	applied.Done = r.done
 	if !r.isComplete {
-		applied.Problems = problemsOf(far, r.err)
+		applied.Problems = problemsOf(far.Waits, r.failures(), r.err)
 	}
 	for _, event := range r.applier.session.Problems() {
 		applied.Problems = append(applied.Problems, clusterversion.ReleaseProblem{
@@ -259,17 +258,18 @@ func (r *running) seen() *clusterversion.AppliedRelease {
 
 // problemsOf returns the problems of an incomplete apply: its waits, its failures, and otherwise the error with which it
 // has ended.
-func problemsOf(far progress.Progress, ended error) []clusterversion.ReleaseProblem {
+func problemsOf(waits []apply.Wait, failures []apply.StepState, ended error) []clusterversion.ReleaseProblem {
 	var all []clusterversion.ReleaseProblem
-	for _, w := range far.Waits {
+	add := func(w apply.Wait, isWait bool) {
 		all = append(all, clusterversion.ReleaseProblem{
-			Object: &w.Object, Hook: w.Hook, File: w.File, Message: w.For, Reason: w.Reason, Effect: w.Effect, Since: w.Since, IsWait: true, IsRetry: w.Retrying,
+			Object: &w.ID, Hook: w.Hook, File: w.File, Message: w.For, Reason: w.Reason, Effect: w.Effect, Since: w.Since, IsWait: isWait, IsRetry: w.IsRetry,
 		})
 	}
-	for _, f := range far.Failures {
-		all = append(all, clusterversion.ReleaseProblem{
-			Object: f.Object, Hook: f.Hook, File: f.File, Message: f.Message, Reason: f.Reason, Effect: f.Effect, Since: f.Time,
-		})
+	for _, wait := range waits {
+		add(wait, true)
+	}
+	for _, failed := range failures {
+		add(failed.Wait, false)
 	}
 	isOfObject := func(p clusterversion.ReleaseProblem) bool { return !p.IsWait }
 	if ended != nil && !slices.ContainsFunc(all, isOfObject) && !errors.As(ended, new(*object.Failure)) && !errors.Is(ended, apply.ErrTimeout) {

@@ -2,7 +2,7 @@ package apply
 
 import (
 	"maps"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -13,10 +13,8 @@ import (
 // components, so the events Began and Ended are about those. A part is one node's share of a component.
 type components struct {
 	events *emitter
-
-	mu   sync.Mutex
-	all  map[string]*component
-	took map[string]time.Duration // by completed component
+	all    map[string]*component
+	took   map[string]time.Duration // by completed component
 }
 
 // A component is the progress of one component of a level.
@@ -41,12 +39,23 @@ func newComponents(o *order, events *emitter) *components {
 	return c
 }
 
+// states returns the state of each component that has begun, at times of this machine's clock.
+func (c *components) states() []ComponentState {
+	var all []ComponentState
+	for _, name := range slices.Sorted(maps.Keys(c.all)) {
+		if of := c.all[name]; !of.began.IsZero() {
+			isDone := !of.isRunning && of.left <= 0 && of.outcome == ""
+			all = append(all, ComponentState{Name: name, Began: of.began, IsRunning: of.isRunning, IsDone: isDone})
+		}
+	}
+	return all
+}
+
 // begin notes that a part begins, and reports the first one of a component.
 func (c *components) begin(name string) {
 	if name == "" {
 		return
 	}
-	c.mu.Lock()
 	component := c.all[name]
 	component.running++
 	isFirst := !component.isRunning
@@ -56,7 +65,6 @@ func (c *components) begin(name string) {
 	if component.began.IsZero() {
 		component.began = time.Now()
 	}
-	c.mu.Unlock()
 	if isFirst {
 		c.events.emit(Event{Type: Began, Node: name})
 	}
@@ -67,7 +75,6 @@ func (c *components) end(name string, outcome object.Action) {
 	if name == "" {
 		return
 	}
-	c.mu.Lock()
 	component := c.all[name]
 	component.running--
 	component.left--
@@ -82,15 +89,7 @@ func (c *components) end(name string, outcome object.Action) {
 	if isLast && whole == "" {
 		c.took[name] = took
 	}
-	c.mu.Unlock()
 	if isLast {
 		c.events.emit(Event{Type: Ended, Node: name, Action: whole, Seconds: took.Round(time.Millisecond).Seconds()})
 	}
-}
-
-// durations returns how long each completed component took.
-func (c *components) durations() map[string]time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.took)
 }

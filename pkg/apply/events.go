@@ -94,18 +94,12 @@ func (e *emitter) about(step object.StepID, event Event) {
 	e.emit(event)
 }
 
-// waiting reports a wait, unless it has ended since it was looked up.
-func (e *emitter) waiting(wait Wait, hasEnded func(Wait) bool) {
+// waiting reports a wait.
+func (e *emitter) waiting(wait Wait) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if hasEnded(wait) {
-		return
-	}
-	e.waits[wait.step] = true
-	e.onEvent(Event{
-		Time: e.now().UTC(), Type: Waiting, Object: &wait.ID, Hook: wait.Hook, File: wait.File, Node: wait.Node,
-		Reason: wait.Reason, Effect: wait.Effect, Message: wait.For, Since: &wait.Since, IsRetry: wait.IsRetry, Why: wait.Why,
-	})
+	e.waits[wait.StepID()] = true
+	e.mu.Unlock()
+	e.about(wait.StepID(), Event{Type: Waiting, Reason: wait.Reason, Effect: wait.Effect, Message: wait.For, Since: &wait.Since, IsRetry: wait.IsRetry, Why: wait.Why})
 }
 
 // minWait is the shortest wait whose end is reported although the wait itself was not.

@@ -2,7 +2,6 @@ package apply
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -11,24 +10,18 @@ import (
 // nodes are the states of the nodes of the graph. A second walk, after the deadline, skips the nodes that the first walk
 // has done.
 type nodes struct {
-	graph *graph.Graph
-
-	mu      sync.Mutex
+	graph   *graph.Graph
 	current *graph.Walk // the present walk; nil before the first
 	before  *graph.Walk // the last walk before it
 }
 
 // begin begins another walk.
 func (n *nodes) begin() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.before, n.current = n.current, n.graph.Walk()
 }
 
 // next returns nodes that may begin, without those that the last walk has done.
 func (n *nodes) next() (nodes []int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	for ready := n.current.Ready(); len(ready) > 0; ready = n.current.Ready() {
 		for _, node := range ready {
 			if n.before != nil && n.before.State(node) == graph.OK {
@@ -42,15 +35,11 @@ func (n *nodes) next() (nodes []int) {
 }
 
 func (n *nodes) end(node int, state graph.NodeState) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.current.Done(node, state)
 }
 
 // state returns the state of a node: Blocked before the first walk.
 func (n *nodes) state(node int) graph.NodeState {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if n.current == nil {
 		return graph.Blocked
 	}
@@ -59,8 +48,6 @@ func (n *nodes) state(node int) graph.NodeState {
 
 // blockers returns the nodes that a node waits for.
 func (n *nodes) blockers(node int) []int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if n.current == nil {
 		return nil
 	}

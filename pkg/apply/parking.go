@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"slices"
 	"time"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -29,13 +28,15 @@ func (w *walk) queueAfter(pause time.Duration, step int) {
 // waits parks a step until its wait is over. If the walk ends before, the step is not done, and the report names its wait.
 func (w *walk) waits(step int, wait *object.StepWait) {
 	w.forgetFailure(step)
-	w.run.waits.stepWaits(step, w.run.order.steps[step].ID(), wait)
+	if waiting, isNew := w.run.results.waiting(step, w.run.order.steps[step].ID(), wait, w.run.cluster.Now()); isNew {
+		w.run.results.events.waiting(waiting)
+	}
 	p := &parking{step: step, until: wait, ended: make(chan struct{})}
 	w.parkFor(wait.Pause, p)
 	go func() {
 		select {
 		case <-wait.Changed:
-			w.inbox.put(event{woken: p})
+			w.run.inbox.put(event{woken: p})
 		case <-p.ended:
 		}
 	}()
@@ -43,7 +44,7 @@ func (w *walk) waits(step int, wait *object.StepWait) {
 
 func (w *walk) parkFor(pause time.Duration, p *parking) {
 	w.parked[p] = true
-	p.timer = time.AfterFunc(pause, func() { w.inbox.put(event{woken: p}) })
+	p.timer = time.AfterFunc(pause, func() { w.run.inbox.put(event{woken: p}) })
 }
 
 // wake continues a parked step. Its wait may be over already: a timer and a change may both end it.
@@ -122,10 +123,7 @@ func (w *walk) endWait(e await.Event) {
 		}
 		w.explains++
 		go func() {
-			for _, o := range slices.Backward(e.Failed) {
-				w.run.explainer.failed(w.run.requests, o)
-			}
-			w.inbox.put(event{explained: p})
+			w.run.inbox.put(event{diagnosed: &diagnosed{p, w.run.explainer.failuresOf(w.run.requests, e.Failed)}})
 		}()
 		return
 	}

@@ -23,10 +23,10 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	options = options.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
 	defer cancel()
-	p := &preview{results: newResults(newEmitter(c.Now, options.OnEvent))}
+	p := &preview{results: newResults(newEmitter(c.Now, options.OnEvent)), inbox: newInbox()}
 	p.requests, p.cut = context.WithCancel(ctx)
 	defer p.cut()
-	applier := object.New(p.requests, c, before, options.objects(release.Manifests), p.results.handler(nil))
+	applier := object.New(p.requests, c, before, options.objects(release.Manifests), p.inbox.handler(nil))
 	p.previewer = object.NewPreviewer(applier, release)
 	hooks := options.hooks(p.requests, c, applier)
 	hooks.IsPreview = true
@@ -36,15 +36,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	}
 	p.results.expect(order.steps)
 	applier.Begin()
-	var group errgroup.Group
-	group.SetLimit(options.Workers)
-	for i, step := range order.steps {
-		group.Go(func() error {
-			p.step(i, step, order.tasks[order.taskOf[i]].Manifest)
-			return nil
-		})
-	}
-	_ = group.Wait() // failures are part of the report
+	p.all(order, options.Workers)
 	p.explainNotDone(ctx)
 	return &Report{
 		Mode: options.Mode, Changes: order.inPayload(p.results.changes), Warnings: p.results.allWarnings(), Err: p.results.err(ctx, nil),
@@ -54,36 +46,84 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 // A preview finds out what a run would do.
 type preview struct {
 	results   *results
+	inbox     *inbox
 	previewer *object.Previewer
 	requests  context.Context
 	cut       context.CancelFunc
 }
 
-// step finds out what a run would do in one step.
-func (p *preview) step(i int, s object.WalkStep, m *payload.Manifest) {
+// A previewed is the result of a step.
+type previewed struct {
+	step   int
+	change object.Change
+}
+
+// all previews all steps, and notes their results as they come.
+func (p *preview) all(o *order, workers int) {
+	ended := make(chan previewed)
+	var group errgroup.Group
+	group.SetLimit(workers)
+	go func() {
+		defer close(ended)
+		for i, step := range o.steps {
+			group.Go(func() error {
+				if change, isDone := p.step(step, o.tasks[o.taskOf[i]].Manifest); isDone {
+					ended <- previewed{i, change}
+				}
+				return nil
+			})
+		}
+		_ = group.Wait() // failures are part of the report
+	}()
+	for result := range ended {
+		p.noteFound()
+		p.note(result.step, result.change)
+	}
+	p.noteFound()
+}
+
+// step finds out what a run would do in one step, unless the preview was interrupted.
+func (p *preview) step(s object.WalkStep, m *payload.Manifest) (change object.Change, isDone bool) {
 	if p.requests.Err() != nil {
+		return change, false
+	}
+	var err error
+	if ofHook, isHook := s.(*hook.StageStep); isHook {
+		change, err = ofHook.Preview()
+	} else {
+		change, err = p.previewer.Preview(m)
+	}
+	change.StepID = s.ID()
+	if err == nil {
+		return change, true
+	}
+	if p.requests.Err() != nil {
+		return change, false
+	}
+	change = object.Change{StepID: s.ID(), Action: object.Failed, Err: object.NewFailure(m, err)}
+	change.Err.StepID, change.Err.IsFinal = s.ID(), true
+	if cluster.IsNoAnswer(err) {
+		p.cut() // the others would fail the same way, and slowly
+	}
+	return change, true
+}
+
+// note notes the result of a step.
+func (p *preview) note(i int, change object.Change) {
+	if change.Err != nil {
+		p.results.failed(i, change)
 		return
 	}
-	look := func() (object.Change, error) { return p.previewer.Preview(m) }
-	if ofHook, isHook := s.(*hook.StageStep); isHook {
-		look = ofHook.Preview
+	if len(change.Adopted) > 0 {
+		p.results.reportAdopted(change.StepID, change.Adopted)
 	}
-	change, err := look()
-	change.StepID = s.ID()
-	switch {
-	case err != nil && p.requests.Err() != nil:
-	case err != nil:
-		failure := object.NewFailure(m, err)
-		failure.StepID, failure.IsFinal = s.ID(), true
-		p.results.failed(i, object.Change{StepID: change.StepID, Action: object.Failed, Err: failure})
-		if cluster.IsNoAnswer(err) {
-			p.cut() // the others would fail the same way, and slowly
-		}
-	default:
-		if len(change.Adopted) > 0 {
-			p.results.reportAdopted(change.StepID, change.Adopted)
-		}
-		p.results.done(i, change)
+	p.results.done(i, change)
+}
+
+// noteFound notes what the steps have found out until now.
+func (p *preview) noteFound() {
+	for _, e := range p.inbox.take() {
+		p.results.add(e.found)
 	}
 }
 

@@ -7,33 +7,34 @@ import (
 	"strings"
 
 	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/hook"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
 // report returns the results of a run, once no step runs any more.
 func (r *run) report(ctx context.Context) *Report {
-	report := &Report{Mode: r.options.Mode, Fingerprints: r.options.Fingerprints, Took: r.components.durations()}
-	if r.options.NoWait { // a user who does not wait needs no reasons
-		report.Waits, _ = r.waits.all()
-	} else {
-		report.Waits = r.waits.explained(r.requests)
+	report := &Report{Mode: r.options.Mode, Fingerprints: r.options.Fingerprints, Took: r.components.took}
+	waits, objects := r.allWaits()
+	if !r.options.NoWait { // a user who does not wait needs no reasons
+		r.explainer.explain(r.requests, waits, objects)
 	}
-	for _, o := range r.tracker.Waiting() {
-		if o.Verdict.State == ready.Failed {
-			r.explainer.failed(r.requests, o)
-		}
+	report.Waits = waits
+	hasNotFailed := func(o await.Object) bool {
+		return o.Verdict.State != ready.Failed || r.results.unready[object.StepOf(o.Manifest)] != nil
 	}
-	r.results.mu.Lock()
-	r.explainer.explainCalls(r.requests)
+	failed := slices.DeleteFunc(r.tracker.Waiting(), hasNotFailed)
+	slices.Reverse(failed)
+	r.results.addUnready(r.explainer.failuresOf(r.requests, failed)...)
+	r.explainer.explainCalls(r.requests, r.results.changes)
 	r.keepFingerprints()
 	r.explainNotDone(report.Waits)
 	report.Changes, report.Warnings = r.order.inPayload(r.results.changes), r.results.allWarnings()
 	report.Err = r.results.err(ctx, report.Waits)
-	r.results.mu.Unlock()
 	if report.Err != nil {
-		report.Left = r.standing(report.Waits)
-		report.Left.Ended, report.Left.Error = true, firstLine(report.Err)
+		left := r.state(report.Waits)
+		left.IsOver, left.Error = true, firstLine(report.Err)
+		report.Left = left.Record()
 	}
 	return report
 }
@@ -64,7 +65,7 @@ func (r *run) explainNotDone(waits []Wait) {
 			switch {
 			case r.results.refused[i]:
 				change.Message = hook.WhyRefused
-			case change.Action == object.NotDone && wait.isOfStep:
+			case change.Action == object.NotDone && wait.IsOfStep:
 				change.Message, why = "waiting: "+wait.For, "after "+change.Name()+", which waits"
 			case change.Action == object.NotDone:
 				change.Message = cmp.Or(why, r.needed(i, awaited))

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -16,14 +15,16 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// results are the results of the steps of a run, or of a preview, until now. Each is reported as an event.
+// results are the results of the steps of a run, or of a preview, until now. Each is reported as an event. Only the loop of
+// the run uses them.
 type results struct {
-	events *emitter
-
-	mu       sync.Mutex
+	events   *emitter
 	changes  []object.Change // by step
 	unready  map[object.StepID]*object.Failure
-	waits    map[int]Wait        // by step that has failed and is tried again, or that waits
+	waits    map[int]Wait  // by step that has failed and is tried again, or that waits
+	retries  map[int]retry // by step that is tried again
+	running  map[int]bool  // steps that a worker has
+	failedAt map[object.StepID]time.Time
 	refused  map[int]bool        // hooks that can't run because their Deployments are refused
 	warnings map[string][]string // files by text
 	adopted  map[object.StepID][]string
@@ -31,13 +32,24 @@ type results struct {
 
 func newResults(events *emitter) *results {
 	return &results{
-		events: events, unready: map[object.StepID]*object.Failure{}, waits: map[int]Wait{}, refused: map[int]bool{},
+		events: events, unready: map[object.StepID]*object.Failure{}, waits: map[int]Wait{}, retries: map[int]retry{}, running: map[int]bool{},
+		failedAt: map[object.StepID]time.Time{}, refused: map[int]bool{},
 		warnings: map[string][]string{}, adopted: map[object.StepID][]string{},
 	}
 }
 
-func (r *results) handler(readiness object.Readiness) object.Handler {
-	return object.Handler{Readiness: readiness, Warned: r.warned, Adopted: r.hasAdopted}
+// A retry is how often a step has failed, and when it is tried again, by the server's clock.
+type retry struct {
+	count int
+	next  time.Time
+}
+
+// failureOf returns the failure of a step; nil if it has none.
+func (r *results) failureOf(i int) *object.Failure {
+	if failure := r.unready[r.changes[i].StepID]; failure != nil {
+		return failure
+	}
+	return r.changes[i].Err
 }
 
 // expect adds a change that is not done for each step.
@@ -49,13 +61,11 @@ func (r *results) expect(steps []object.WalkStep) {
 
 // done notes that a step is done, and returns its change, with the managers whose fields were adopted.
 func (r *results) done(i int, change object.Change) object.Change {
-	r.mu.Lock()
 	if adopted := r.adopted[change.StepID]; adopted != nil {
 		change.Adopted = adopted
 	}
 	r.changes[i] = change
 	delete(r.waits, i)
-	r.mu.Unlock()
 	r.events.about(change.StepID, Event{Type: Applied, Action: change.Action, Message: change.Message})
 	if len(change.Lost) > 0 {
 		r.events.about(change.StepID, Event{Type: Overruled, Lost: change.Lost, Message: object.LossesInWords(change.Lost)})
@@ -66,7 +76,6 @@ func (r *results) done(i int, change object.Change) object.Change {
 // failed notes that a step will not be done. If a hook can't run because its Deployment is refused, the change is the
 // Deployment's, and the hook counts as not done.
 func (r *results) failed(i int, change object.Change) {
-	r.mu.Lock()
 	change.Adopted = r.adopted[change.StepID]
 	at := i
 	if r.changes[i].StepID != change.StepID {
@@ -75,9 +84,8 @@ func (r *results) failed(i int, change object.Change) {
 			r.refused[hook] = true
 		}
 	}
-	r.changes[at] = change
+	r.changes[at], r.failedAt[change.StepID] = change, r.events.now()
 	delete(r.waits, i)
-	r.mu.Unlock()
 	failure := change.Err
 	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Effect: failure.Effect, Message: printable.Line(failure.Err.Error())})
 }
@@ -85,11 +93,9 @@ func (r *results) failed(i int, change object.Change) {
 // retrying notes that a step has failed, and is tried again. Began is the time of its first try, by the server's clock.
 func (r *results) retrying(i int, failure *object.Failure, attempt int, next time.Duration, began time.Time) {
 	text := printable.Line(failure.Err.Error())
-	r.mu.Lock()
 	wait := waitOf(failure.StepID)
 	wait.For, wait.Since, wait.Reason, wait.Effect, wait.IsRetry = text, began.UTC(), failure.Reason, failure.Effect, true
-	r.waits[i] = wait
-	r.mu.Unlock()
+	r.waits[i], r.retries[i] = wait, retry{attempt, r.events.now().Add(next)}
 	r.events.about(failure.StepID, Event{
 		Type: Retrying, Reason: failure.Reason, Effect: failure.Effect, Failure: text,
 		Message: fmt.Sprintf("attempt %d failed, the next is in %s: %s", attempt, next.Round(100*time.Millisecond), text),
@@ -99,42 +105,46 @@ func (r *results) retrying(i int, failure *object.Failure, attempt int, next tim
 // waiting notes that a step waits, and returns the wait. Now is by the server's clock.
 func (r *results) waiting(i int, step object.StepID, what *object.StepWait, now time.Time) (wait Wait, isNew bool) {
 	wait = waitOf(step)
-	wait.For, wait.Since, wait.Why, wait.Reason, wait.Effect, wait.isOfStep = printable.Line(what.For), what.Since.UTC(), what.Why, what.Reason, what.Effect, true
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	wait.For, wait.Since, wait.Why, wait.Reason, wait.Effect, wait.IsOfStep = printable.Line(what.For), what.Since.UTC(), what.Why, what.Reason, what.Effect, true
 	before := r.waits[i]
 	switch {
 	case !what.Since.IsZero():
-	case before.isOfStep:
+	case before.IsOfStep:
 		wait.Since = before.Since
 	default:
 		wait.Since = now.UTC()
 	}
 	r.waits[i] = wait
-	return wait, !before.isOfStep || before.For != wait.For
+	return wait, !before.IsOfStep || before.For != wait.For
 }
 
-// isWaiting reports whether a step still waits, or is still tried again, as a wait reports.
-func (r *results) isWaiting(wait Wait) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, now := range r.waits {
-		if now.step == wait.step {
-			return now.isOfStep == wait.isOfStep
+// addUnready notes failures of objects that will never be ready, each once. The messages of their pods are in the failures,
+// since they may be gone when a user looks.
+func (r *results) addUnready(failures ...*object.Failure) {
+	for _, failure := range failures {
+		if r.unready[failure.StepID] != nil {
+			continue
 		}
+		r.unready[failure.StepID], r.failedAt[failure.StepID] = failure, r.events.now()
+		r.events.about(failure.StepID, Event{Type: Failing, Reason: failure.Reason, Effect: failure.Effect, Message: printable.Line(failure.Err.Error()), Why: failure.Why})
 	}
-	return false
+}
+
+// add notes what a try has found out.
+func (r *results) add(f *found) {
+	r.warned(f.manifest, f.warnings)
+	if f.adopted != nil {
+		r.hasAdopted(f.manifest, f.adopted)
+	}
 }
 
 // warned notes warnings of the server, and reports each text once.
 func (r *results) warned(m *payload.Manifest, warnings []string) {
 	for _, text := range warnings {
-		r.mu.Lock()
 		files, isKnown := r.warnings[text]
 		if !slices.Contains(files, m.Path) {
 			r.warnings[text] = append(files, m.Path)
 		}
-		r.mu.Unlock()
 		if !isKnown {
 			r.events.about(object.StepOf(m), Event{Type: Warned, Message: printable.Line(text)})
 		}
@@ -143,9 +153,7 @@ func (r *results) warned(m *payload.Manifest, warnings []string) {
 
 // hasAdopted notes whose fields were adopted, since a later try of the step has nothing left to adopt.
 func (r *results) hasAdopted(m *payload.Manifest, from []string) {
-	r.mu.Lock()
 	r.adopted[object.StepOf(m)] = from
-	r.mu.Unlock()
 	r.reportAdopted(object.StepOf(m), from)
 }
 
@@ -155,15 +163,11 @@ func (r *results) reportAdopted(step object.StepID, from []string) {
 
 // isDone reports whether a step was done.
 func (r *results) isDone(i int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	return isDone(r.changes[i])
 }
 
 // areDone reports whether all steps were done.
 func (r *results) areDone() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	return !slices.ContainsFunc(r.changes, func(change object.Change) bool { return !isDone(change) })
 }
 
@@ -173,15 +177,11 @@ func isDone(change object.Change) bool {
 
 // hasFailed reports whether a failure of a step meets a condition.
 func (r *results) hasFailed(condition func(*object.Failure) bool) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.changes, func(change object.Change) bool { return change.Err != nil && condition(change.Err) })
 }
 
 // resetFailures makes failed steps not done yet, and drops all waits.
 func (r *results) resetFailures() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	clear(r.unready)
 	clear(r.waits)
 	clear(r.refused)
@@ -192,7 +192,7 @@ func (r *results) resetFailures() {
 	}
 }
 
-// allWarnings returns the server's warnings, by their texts. The caller holds the lock, or is the only user left.
+// allWarnings returns the server's warnings, by their texts.
 func (r *results) allWarnings() []Warning {
 	var warnings []Warning
 	for _, text := range slices.Sorted(maps.Keys(r.warnings)) {
@@ -201,8 +201,7 @@ func (r *results) allWarnings() []Warning {
 	return warnings
 }
 
-// err returns why not all is done: all failures as one error, and why the run has ended early. The caller holds the lock,
-// or is the only user left.
+// err returns why not all is done: all failures as one error, and why the run has ended early.
 func (r *results) err(ctx context.Context, waits []Wait) error {
 	var failures []error
 	var left leftovers
@@ -217,7 +216,7 @@ func (r *results) err(ctx context.Context, waits []Wait) error {
 		}
 	}
 	for _, wait := range waits {
-		if !wait.isOfStep { // such a step counts as not done
+		if !wait.IsOfStep { // such a step counts as not done
 			left.unready++
 		}
 	}

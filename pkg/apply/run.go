@@ -40,10 +40,7 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, befo
 		timed = ctx
 	}
 	r.tracker.Close()
-	for _, e := range r.tracker.Events() {
-		r.observe(e)
-	}
-	r.jobs.Wait()
+	r.drain()
 	return r.report(timed)
 }
 
@@ -58,7 +55,7 @@ type run struct {
 	applier    *object.Applier
 	results    *results
 	explainer  *explainer
-	waits      *waits
+	inbox      *inbox
 
 	requests context.Context // outlives an interruption for a while, so that no request is cut off
 	cut      context.CancelFunc
@@ -70,14 +67,12 @@ type run struct {
 // newRun begins to send requests.
 func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, manifests []*payload.Manifest, options Options) *run {
 	events := newEmitter(c.Now, options.OnEvent)
-	r := &run{cluster: c, options: options, results: newResults(events)}
+	r := &run{cluster: c, options: options, results: newResults(events), explainer: &explainer{c}, inbox: newInbox()}
 	r.requests, r.cut = object.Requests(ctx, options.Lock)
 	r.tracker = await.New(r.requests, c, await.Options{
 		Release: options.Release, Standard: options.standardOf, Installing: options.Mode == graph.Install,
 	})
-	r.applier = object.New(r.requests, c, before, options.objects(manifests), r.results.handler(r.tracker))
-	r.explainer = &explainer{cluster: c, results: r.results}
-	r.waits = &waits{cluster: c, tracker: r.tracker, results: r.results, explainer: r.explainer, reportEvery: options.ReportWaits, askEvery: options.AskWhy}
+	r.applier = object.New(r.requests, c, before, options.objects(manifests), r.inbox.handler(r.tracker))
 	return r
 }
 
@@ -123,10 +118,10 @@ func (r *run) close() {
 
 // attempt walks the graph and waits until everything is ready. It reports whether all is done.
 func (r *run) attempt(ctx context.Context) (isDone bool) {
-	stopReporting, stopNoting := r.waits.reportAll(ctx), r.noteStanding(ctx)
-	defer stopNoting()
-	defer stopReporting()
-	return newWalk(ctx, r).do()
+	w := newWalk(ctx, r)
+	w.reporter = newReporter(ctx, r)
+	defer w.reporter.close()
+	return w.do()
 }
 
 // mayGoOn reports whether a run may go on past its deadline: its context has not ended, and no object was refused.
@@ -156,6 +151,19 @@ func (r *run) done(step int, change object.Change) {
 	}
 }
 
+// drain handles the events that have come after the walk.
+func (r *run) drain() {
+	for _, e := range r.tracker.Events() {
+		r.observe(e)
+	}
+	r.jobs.Wait()
+	for _, e := range r.inbox.take() {
+		if e.found != nil {
+			r.results.add(e.found)
+		}
+	}
+}
+
 // observe handles an event of the tracker, except for those that move the walk on.
 func (r *run) observe(e await.Event) {
 	switch e.Type {
@@ -166,7 +174,7 @@ func (r *run) observe(e await.Event) {
 	case await.Finished:
 		r.finished(e.Object.Manifest, e.Object.Live.GetUID())
 	case await.Invisible:
-		r.waits.report(r.waits.of(e.Object))
+		r.results.events.waiting(r.waitFor(e.Object))
 	}
 }
 
@@ -174,7 +182,7 @@ func (r *run) observe(e await.Event) {
 func (r *run) finished(job *payload.Manifest, uid types.UID) {
 	r.jobs.Go(func() {
 		if err := r.options.Journal.RememberJob(r.requests, job, uid); err != nil {
-			r.results.warned(job, []string{"that it is done could not be noted, so it may run again: " + printable.Line(err.Error())})
+			r.inbox.put(event{found: &found{manifest: job, warnings: []string{"that it is done could not be noted, so it may run again: " + printable.Line(err.Error())}}})
 		}
 	})
 }

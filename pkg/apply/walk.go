@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -19,7 +18,6 @@ type walk struct {
 	run   *run
 	ctx   context.Context
 	steps chan int // to the workers
-	inbox *inbox   // from them, and from timers
 
 	continued []int             // queue of the steps of nodes that have begun
 	fresh     []int             // queue of the first steps of other nodes, after continued
@@ -29,51 +27,12 @@ type walk struct {
 	isAgain   map[int]bool      // steps that were done, and are being done again
 	isMissing map[int]bool      // steps whose object was deleted while a worker had them
 	busy      int               // workers that run a step
-	explains  int               // failures that are being explained
+	explains  int               // waits whose failures are being explained
 	parked    map[*parking]bool
 	isReady   bool // all objects are, at the end
 	isOver    bool // a repeated step has failed, so the walk ends
-}
 
-// An event is what the loop of a walk handles, beside the events of the tracker: exactly one field is set.
-type event struct {
-	tried     *tried
-	woken     *parking // its wait is over
-	explained *parking // its failures are
-}
-
-// A tried is a step that a worker has tried, or has not, since the walk was interrupted.
-type tried struct {
-	step    int
-	isTried bool
-	began   time.Time
-	did     object.TryResult
-}
-
-// An inbox passes events to the loop. Its senders never wait.
-type inbox struct {
-	signal chan struct{} // receives an element when there are events
-
-	mu     sync.Mutex
-	events []event
-}
-
-func (i *inbox) put(e event) {
-	i.mu.Lock()
-	i.events = append(i.events, e)
-	i.mu.Unlock()
-	select {
-	case i.signal <- struct{}{}:
-	default: // the loop was signalled already
-	}
-}
-
-func (i *inbox) take() []event {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	events := i.events
-	i.events = nil
-	return events
+	reporter *reporter // nil in tests of walks
 }
 
 // tries are the failed tries of a step.
@@ -88,7 +47,7 @@ type tries struct {
 func newWalk(ctx context.Context, r *run) *walk {
 	r.nodes.begin()
 	return &walk{
-		run: r, ctx: ctx, steps: make(chan int, r.options.Workers), inbox: &inbox{signal: make(chan struct{}, 1)},
+		run: r, ctx: ctx, steps: make(chan int, r.options.Workers),
 		nodeOf: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{}, isMissing: map[int]bool{}, parked: map[*parking]bool{},
 	}
 }
@@ -130,8 +89,15 @@ func (w *walk) loop() {
 			return
 		}
 		select {
-		case <-w.inbox.signal:
+		case <-w.run.inbox.signal:
 		case <-w.run.tracker.Signal():
+			w.reporter.change()
+		case <-w.reporter.reportTicks():
+			w.reporter.reportWaits()
+		case <-w.reporter.noteTicks():
+			w.reporter.note()
+		case <-w.reporter.publishTicks():
+			w.reporter.publish()
 		case <-ended:
 		}
 	}
@@ -139,22 +105,37 @@ func (w *walk) loop() {
 
 // handleEvents handles the events that have come, and reports whether there were any.
 func (w *walk) handleEvents() bool {
-	observed, events := w.run.tracker.Events(), w.inbox.take()
+	observed, events := w.run.tracker.Events(), w.run.inbox.take()
 	for _, e := range observed {
 		w.observe(e)
 	}
 	for _, e := range events {
-		switch {
-		case e.tried != nil:
-			w.handleTry(e.tried)
-		case e.woken != nil:
-			w.wake(e.woken)
-		default:
-			w.explains--
-			w.endAwait(e.explained, false)
-		}
+		w.handle(e)
 	}
-	return len(observed)+len(events) > 0
+	if len(observed)+len(events) == 0 {
+		return false
+	}
+	w.reporter.change()
+	return true
+}
+
+func (w *walk) handle(e event) {
+	switch {
+	case e.tried != nil:
+		w.handleTry(e.tried)
+	case e.woken != nil:
+		w.wake(e.woken)
+	case e.diagnosed != nil:
+		w.explains--
+		w.run.results.addUnready(e.diagnosed.failures...)
+		w.endAwait(e.diagnosed.parking, false)
+	case e.explained != nil:
+		w.reporter.reportExplained(e.explained)
+	case e.noted != nil:
+		w.reporter.hasNoted(e.noted)
+	default:
+		w.run.results.add(e.found)
+	}
 }
 
 // observe handles an event of the tracker.
@@ -177,13 +158,14 @@ func (w *walk) work() {
 		if t.isTried {
 			t.did = w.run.order.steps[i].Do(w.ctx)
 		}
-		w.inbox.put(event{tried: t})
+		w.run.inbox.put(event{tried: t})
 	}
 }
 
 // handleTry handles the result of a try.
 func (w *walk) handleTry(t *tried) {
 	w.busy--
+	delete(w.run.results.running, t.step)
 	switch {
 	case !t.isTried:
 		w.skip(t.step)
@@ -288,6 +270,7 @@ func (w *walk) handOut() {
 
 func (w *walk) start(step int) {
 	w.busy++
+	w.run.results.running[step] = true
 	w.steps <- step
 }
 

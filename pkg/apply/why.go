@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,34 +25,21 @@ const (
 )
 
 // An explainer finds out why objects are not ready, and why requests have failed.
-type explainer struct {
-	cluster *cluster.Cluster
-	results *results
-	mu      sync.Mutex // held during a diagnosis, so that nothing is explained twice
-}
+type explainer struct{ cluster *cluster.Cluster }
 
-// failed notes that an object will never be ready, once. The messages of its pods are in the failure itself, since they may be
-// gone when a user looks.
-func (e *explainer) failed(ctx context.Context, o await.Object) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	step := object.StepOf(o.Manifest)
-	e.results.mu.Lock()
-	isKnown := e.results.unready[step] != nil
-	e.results.mu.Unlock()
-	if isKnown {
-		return
+// failuresOf returns the failures of objects that will never be ready, the last object first.
+func (e *explainer) failuresOf(ctx context.Context, objects []await.Object) []*object.Failure {
+	var failures []*object.Failure
+	for _, o := range slices.Backward(objects) {
+		failure := object.FailureOf(object.StepOf(o.Manifest), &reason.Error{
+			Reason: cmp.Or(o.Verdict.Reason, object.WorkloadFailed), Effect: o.Verdict.Effect, Err: errors.New(o.Verdict.Message),
+		})
+		ctx, cancel := context.WithTimeout(ctx, explainFor)
+		failure.Why, _ = (&diagnosis.Diagnoser{Cluster: e.cluster}).Explain(ctx, o.Live)
+		cancel()
+		failures = append(failures, failure)
 	}
-	failure := object.FailureOf(step, &reason.Error{
-		Reason: cmp.Or(o.Verdict.Reason, object.WorkloadFailed), Effect: o.Verdict.Effect, Err: errors.New(o.Verdict.Message),
-	})
-	ctx, cancel := context.WithTimeout(ctx, explainFor)
-	defer cancel()
-	failure.Why, _ = (&diagnosis.Diagnoser{Cluster: e.cluster}).Explain(ctx, o.Live)
-	e.results.mu.Lock()
-	e.results.unready[step] = failure
-	e.results.mu.Unlock()
-	e.results.events.about(step, Event{Type: Failing, Reason: failure.Reason, Effect: failure.Effect, Message: printable.Line(failure.Err.Error()), Why: failure.Why})
+	return failures
 }
 
 // explain adds reasons to waits. The objects are those of the last waits, which are not ready. Only the first waits are
@@ -65,7 +52,7 @@ func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.O
 	left, asker, steps := mostExplained, &diagnosis.Diagnoser{Cluster: e.cluster}, len(waits)-len(objects)
 	for i := range waits {
 		isRetry := i < steps
-		if waits[i].isOfStep || isRetry && !diagnosis.IsCallFailure(waits[i].For) || !isRetry && !diagnosis.CanExplain(objects[i-steps].Live) {
+		if waits[i].IsOfStep || isRetry && !diagnosis.IsCallFailure(waits[i].For) || !isRetry && !diagnosis.CanExplain(objects[i-steps].Live) {
 			continue
 		}
 		if left--; left < 0 {
@@ -84,11 +71,11 @@ func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.O
 }
 
 // explainCalls adds to the failures of steps why the API server could not call a webhook or another server.
-func (e *explainer) explainCalls(ctx context.Context) {
+func (e *explainer) explainCalls(ctx context.Context, changes []object.Change) {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
 	asker := &diagnosis.Diagnoser{Cluster: e.cluster}
-	for _, change := range e.results.changes {
+	for _, change := range changes {
 		if failure := change.Err; failure != nil {
 			lines, _ := asker.ExplainCall(ctx, change.ID.GroupKind(), printable.Line(failure.Err.Error()))
 			failure.Why = append(failure.Why, lines...)

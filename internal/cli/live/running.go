@@ -9,12 +9,13 @@ import (
 
 	"github.com/runlevel/runlevel/internal/session/progress"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply"
 )
 
 // A job is a component that runs or waits for objects.
 type job struct {
 	progress.Component
-	waits []progress.Waited // the longest first
+	waits []apply.Wait // the longest first
 }
 
 // jobs returns the current jobs: first those that wait, the longest first.
@@ -72,7 +73,7 @@ func (p page) title(j job) string {
 }
 
 // cause returns an object, and what it waits for.
-func cause(w progress.Waited) string { return w.Name() + ": " + printable.Line(w.For) }
+func cause(w apply.Wait) string { return w.Name() + ": " + printable.Line(w.For) }
 
 // A detail is how much of the jobs is shown.
 type detail struct {
@@ -153,14 +154,14 @@ func (p page) jobLines(item job, d detail, width int) []string {
 
 // waitLines renders a wait, its time and its cause. A wait that is wrapped always has its
 // cause.
-func (p page) waitLines(w progress.Waited, d detail, width int) []string {
+func (p page) waitLines(w apply.Wait, d detail, width int) []string {
 	fit, why := cutLine, d.why
 	if d.whole > 0 {
 		const leastWhy = 3
 		fit, why = wrap, max(d.why, leastWhy)
 	}
 	mark := "waiting"
-	if w.Retrying {
+	if w.IsRetry {
 		mark = "retrying"
 	}
 	mark += " for " + clock(p.Now.Sub(w.Since))
@@ -180,7 +181,7 @@ func (p page) oneLine(item job) string {
 	if more := len(item.waits) - 1; more > 0 {
 		name += fmt.Sprintf(" (+%d)", more)
 	}
-	if item.waits[0].Retrying {
+	if item.waits[0].IsRetry {
 		name += " retrying"
 	}
 	return "  " + slow.of(fmt.Sprintf("%-6s", clock(p.Now.Sub(item.waits[0].Since)))) + " " + name + ": " + cause(item.waits[0])

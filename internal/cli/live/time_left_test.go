@@ -69,11 +69,12 @@ func TestTheTimeThatIsLeftDoesNotJump(t *testing.T) {
 	}
 }
 
-func BenchmarkEvent(b *testing.B) {
+func BenchmarkState(b *testing.B) {
 	f := crowded()
 	event := waiting(f.items[9], 0, "0 of 3 replicas are available")
 	for b.Loop() {
 		f.tell(event)
+		f.State(&f.state)
 	}
 }
 

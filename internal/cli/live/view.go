@@ -27,13 +27,13 @@ type View struct {
 	mu     sync.Mutex
 	area   *Area
 	echo   echo
-	fold   *progress.Fold
+	model  *progress.Model
 	isOver bool
 }
 
 // Start shows the progress of a plan on a terminal, until Stop is called.
 func Start(terminal *os.File, plan progress.Intent, clock func() time.Time) *View {
-	v := &View{clock: clock, stop: make(chan struct{}), area: NewArea(terminal), echo: echo{terminal: terminal}, fold: progress.New(plan)}
+	v := &View{clock: clock, stop: make(chan struct{}), area: NewArea(terminal), echo: echo{terminal: terminal}, model: progress.New(plan)}
 	v.drawing.Go(v.draw)
 	return v
 }
@@ -63,10 +63,10 @@ func (v *View) frame(isResumed bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.echo.turnOff() // again, after Ctrl-Z and fg
-	v.fold.At(v.clock())
+	v.model.At(v.clock())
 	v.area.isOverwritten = isResumed
 	width, height := v.area.Size()
-	lines := strings.Split(Screen(v.fold.Progress(), width, height-1-max(1, height/8)), "\n")
+	lines := strings.Split(Screen(v.model.Progress(), width, height-1-max(1, height/8)), "\n")
 	_ = v.area.replace(lines, width, height) // on an error, the events and the summary remain
 }
 
@@ -74,14 +74,21 @@ func (v *View) frame(isResumed bool) {
 func (v *View) Event(event apply.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.fold.Event(event)
+	v.model.Event(event)
+}
+
+// State records the state of the apply, cheaply: the next frame shows it.
+func (v *View) State(state *apply.State) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.model.State(state)
 }
 
 // Delete records the state of a pending delete; "" if it is done.
 func (v *View) Delete(id kinds.ID, state string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.fold.Delete(id, state)
+	v.model.Delete(id, state)
 }
 
 // Pending returns the deletes that are not done.
@@ -89,7 +96,7 @@ func (v *View) Pending() []kinds.ID {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var all []kinds.ID
-	for _, deleting := range v.fold.Progress().Deletes {
+	for _, deleting := range v.model.Progress().Deletes {
 		all = append(all, deleting.Object)
 	}
 	return all

@@ -9,55 +9,65 @@ const (
 	rateExpires = 5 * time.Second
 )
 
-// estimate estimates again when the apply is over, once a second. The estimate moves slowly towards the new one,
-// so that it does not jump.
-func (f *Fold) estimate() {
+// An estimate is when an apply is expected to be over.
+type estimate struct {
+	end  time.Time // zero if there is none
+	made time.Time
+	done int       // objects that were applied, or have failed
+	last time.Time // when another one was
+}
+
+// update estimates again, once a second. The estimate moves slowly towards the new one, so that it does not jump.
+func (e *estimate) update(plan Intent, p Progress, now time.Time) {
 	const slowness = 6
-	if f.now.Sub(f.estimated) < time.Second {
+	if done := p.Total - p.StateCounts.Left(); done != e.done {
+		e.done, e.last = done, p.Now
+	}
+	if now.Sub(e.made) < time.Second {
 		return
 	}
-	f.estimated = f.now
-	left, isKnown := f.left()
-	switch end := f.now.Add(left); {
+	e.made = now
+	left, isKnown := e.left(plan, p, now)
+	switch end := now.Add(left); {
 	case !isKnown:
-		f.end = time.Time{}
-	case f.end.IsZero():
-		f.end = end
+		e.end = time.Time{}
+	case e.end.IsZero():
+		e.end = end
 	default:
-		f.end = f.end.Add(end.Sub(f.end) / slowness)
+		e.end = e.end.Add(end.Sub(e.end) / slowness)
 	}
 }
 
 // left returns how long the apply may still take.
-func (f *Fold) left() (time.Duration, bool) {
-	elapsed, total := f.now.Sub(f.plan.Began), len(f.plan.Items)
+func (e *estimate) left(plan Intent, p Progress, now time.Time) (time.Duration, bool) {
+	elapsed := now.Sub(plan.Began)
 	switch {
-	case f.applied >= total && len(f.waits) == 0:
+	case e.done >= p.Total && len(p.Waits) == 0:
 		return 0, false
-	case f.plan.Before > 0 && f.plan.InOrder:
-		return f.leftOfLevels()
-	case f.plan.Before > 0:
-		return f.plan.Before - elapsed, f.plan.Before > elapsed
-	case elapsed < rateAfter || f.applied < max(rateOf, total/10) || f.now.Sub(f.last) > rateExpires || f.applied >= total:
+	case plan.Before > 0 && plan.InOrder:
+		return leftOfLevels(p.Levels, now)
+	case plan.Before > 0:
+		return plan.Before - elapsed, plan.Before > elapsed
+	case elapsed < rateAfter || e.done < max(rateOf, p.Total/10) || now.Sub(e.last) > rateExpires || e.done >= p.Total:
 		return 0, false
 	default:
-		return time.Duration(float64(elapsed) * float64(total-f.applied) / float64(f.applied)), true
+		return time.Duration(float64(elapsed) * float64(p.Total-e.done) / float64(e.done)), true
 	}
 }
 
-// leftOfLevels sums what the longest node of each level took the last time. There is no estimate if a node takes
+// leftOfLevels sums what the longest component of each level took the last time. There is no estimate if a component takes
 // much longer than that.
-func (f *Fold) leftOfLevels() (left time.Duration, isKnown bool) {
+func leftOfLevels(levels []Level, now time.Time) (left time.Duration, isKnown bool) {
 	const tolerance = 10 * time.Second
-	for _, l := range f.levels {
+	for _, level := range levels {
 		var longest time.Duration
-		for _, n := range l.nodes {
-			if n.isOver {
+		for _, component := range level.Components {
+			if component.IsOver {
 				continue
 			}
-			took := f.plan.Nodes[n.name]
-			if n.isRunning {
-				elapsed := f.now.Sub(n.began)
+			took := component.Before
+			if component.IsRunning {
+				elapsed := now.Sub(component.Began)
 				if elapsed > 2*took+tolerance {
 					return 0, false
 				}

@@ -2,7 +2,6 @@ package progress_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,40 +15,39 @@ import (
 
 var web = kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 
-// TestHooksCountWithTheirObjects folds the rollout of a Deployment with hooks: one object, whatever its hooks do.
+// TestHooksCountWithTheirObjects is the rollout of a Deployment with hooks: one object, whatever its hooks do.
 func TestHooksCountWithTheirObjects(t *testing.T) {
-	fold := progress.New(progress.Intent{Began: began, InOrder: true, Items: []progress.Item{{Level: "10", Component: "web", File: "web.yaml", ID: web}}})
-	about := func(kind apply.EventType, hook string, action object.Action, message string) apply.Event {
-		return apply.Event{Time: began.Add(time.Second), Type: kind, Object: &web, Hook: hook, File: "web.yaml", Node: "level 10, web", Action: action, Message: message}
+	plan := progress.Intent{Began: began, InOrder: true, Items: []progress.Item{{Level: "10", Component: "web", File: "web.yaml", ID: web}}}
+	step := func(hook string, phase apply.StepPhase, action object.Action) apply.StepState {
+		return apply.StepState{Wait: apply.Wait{ID: web, Hook: hook, File: "web.yaml", Node: "level 10, web"}, Phase: phase, Action: action}
 	}
+	toCome := func(hook string) apply.StepState { return step(hook, apply.Blocked, object.NotDone) }
+	ran := func(hook string) apply.StepState { return step(hook, apply.Done, object.Ran) }
 	type counts = progress.StateCounts
-	for _, step := range []struct {
-		event    apply.Event
+	for name, c := range map[string]struct {
+		steps    []apply.StepState
 		want     counts
 		waits    []string
 		failures int
-		recent   int
 	}{
-		{about(apply.Waiting, "pre", "", "pod web-pre runs"), counts{Total: 1}, []string{"pre hook of Deployment shop/web"}, 0, 0},
-		{about(apply.Logged, "pre", "", "migrating"), counts{Total: 1}, []string{"pre hook of Deployment shop/web"}, 0, 0},
-		{about(apply.Applied, "pre", object.Ran, ""), counts{Total: 1}, nil, 0, 1},
-		{about(apply.Applied, "mid", object.NotNeeded, ""), counts{Total: 1}, nil, 0, 1},
-		{about(apply.Applied, "", object.Configured, ""), counts{Total: 1, Done: 1}, nil, 0, 2},
-		{about(apply.Waiting, "", "", "0 of 1 replicas are available"), counts{Total: 1, Waiting: 1}, []string{"Deployment shop/web"}, 0, 2},
-		{about(apply.Waiting, "post", "", "pod web-post runs"), counts{Total: 1, Waiting: 1}, []string{"Deployment shop/web", "post hook of Deployment shop/web"}, 0, 2},
-		{about(apply.BeReady, "", "", "after 5s"), counts{Total: 1, Waiting: 1}, []string{"post hook of Deployment shop/web"}, 0, 3},
-		{about(apply.Failing, "post", object.Failed, "exit code 1"), counts{Total: 1, Failed: 1}, nil, 1, 3},
-		{about(apply.Applied, "post", object.Ran, ""), counts{Total: 1, Done: 1}, nil, 0, 4},
+		"the pre hook runs":        {[]apply.StepState{step("pre", apply.InWait, object.NotDone), toCome(""), toCome("post")}, counts{Total: 1}, []string{"pre hook of Deployment shop/web"}, 0},
+		"the pre hook has run":     {[]apply.StepState{ran("pre"), toCome(""), toCome("post")}, counts{Total: 1}, nil, 0},
+		"it is applied":            {[]apply.StepState{ran("pre"), step("", apply.Done, object.Configured), toCome("post")}, counts{Total: 1, Done: 1}, nil, 0},
+		"it is not ready":          {[]apply.StepState{ran("pre"), step("", apply.InWait, object.Configured), toCome("post")}, counts{Total: 1, Waiting: 1}, []string{"Deployment shop/web"}, 0},
+		"the post hook runs":       {[]apply.StepState{ran("pre"), step("", apply.Done, object.Configured), step("post", apply.InWait, object.NotDone)}, counts{Total: 1, Waiting: 1}, []string{"post hook of Deployment shop/web"}, 0},
+		"the post hook has failed": {[]apply.StepState{ran("pre"), step("", apply.Done, object.Configured), step("post", apply.HasFailed, object.Failed)}, counts{Total: 1, Failed: 1}, nil, 1},
+		"all is done":              {[]apply.StepState{ran("pre"), step("", apply.Done, object.Configured), ran("post")}, counts{Total: 1, Done: 1}, nil, 0},
 	} {
-		fold.Event(step.event)
-		got := fold.Progress()
-		var waits []string
-		for _, wait := range got.Waits {
-			waits = append(waits, wait.Name())
-		}
-		if diff := cmp.Diff(step.want, got.StateCounts) + cmp.Diff(step.waits, waits); diff != "" || len(got.Failures) != step.failures || len(got.Recent) != step.recent {
-			t.Errorf("after %s %s %s: %d failures, %d events, %s", step.event.Type, step.event.Action, step.event.Name(), len(got.Failures), len(got.Recent), diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			got := progress.Of(plan, &apply.State{Nodes: []apply.NodeState{{Steps: c.steps}}})
+			var waits []string
+			for _, wait := range got.Waits {
+				waits = append(waits, wait.Name())
+			}
+			if diff := cmp.Diff(c.want, got.StateCounts) + cmp.Diff(c.waits, waits); diff != "" || len(got.Failures) != c.failures {
+				t.Errorf("%d failures, %s", len(got.Failures), diff)
+			}
+		})
 	}
 }
 

@@ -1,16 +1,15 @@
-// Package progress folds the events of an apply into how far it is: levels and components, what runs, what
-// waits for what since when, what has failed, which deletes are pending, and how long it may still take.
+// Package progress returns how far an apply is: levels and components, what runs, what waits for what since when, what has
+// failed, which deletes are pending, and how long it may still take.
 //
-// New returns a Fold, to which events are added; its Progress is a plain value, which a live view, a status or a
-// program can show. There is no clock and no cluster here: the time is that of the last event. The fold is in fold.go,
-// the estimate of the remaining time in estimate.go.
+// Of makes a Progress, which is a plain value, of the state of an apply; a Model is what a live view shows of one. There is
+// no clock and no cluster here. The estimate of the remaining time is in estimate.go, and the progress by the record of an
+// apply, for other processes, in run.go.
 package progress
 
 import (
 	"time"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
@@ -21,7 +20,7 @@ type Progress struct {
 	Now      time.Time     `json:"now"`
 	Left     time.Duration `json:"left,omitempty"` // an estimate; 0 if there is none
 	Levels   []Level       `json:"levels"`
-	Waits    []Waited      `json:"waits,omitempty"` // the longest first
+	Waits    []apply.Wait  `json:"waits,omitempty"` // the longest first
 	Failures []apply.Event `json:"failures,omitempty"`
 	Deletes  []Deleting    `json:"deletes,omitempty"`
 	Recent   []apply.Event `json:"recent,omitempty"` // the latest last
@@ -80,27 +79,11 @@ type Component struct {
 	Name      string        `json:"name,omitempty"`
 	Node      string        `json:"node,omitempty"` // its name in events
 	IsRunning bool          `json:"running,omitempty"`
+	IsOver    bool          `json:"-"`
 	Began     time.Time     `json:"began,omitzero"`
 	Before    time.Duration `json:"before,omitempty"` // how long it took the last time; 0 if that is not known
 	StateCounts
 }
-
-// A Waited object is one that is not ready, one that is applied again after a failure, or one whose hook waits.
-type Waited struct {
-	Object   kinds.ID      `json:"object"`
-	Hook     string        `json:"hook,omitempty"` // of the object, if that is what waits
-	File     string        `json:"file,omitempty"`
-	Node     string        `json:"node,omitempty"`
-	For      string        `json:"for"`
-	Since    time.Time     `json:"since"`
-	Why      []string      `json:"why,omitempty"` // of its pods
-	Reason   string        `json:"reason,omitempty"`
-	Effect   reason.Effect `json:"effect,omitempty"`   // on the update
-	Retrying bool          `json:"retrying,omitempty"` // it failed, and is applied again
-}
-
-// Name names in words what waits.
-func (w Waited) Name() string { return w.Object.OrHook(w.Hook) }
 
 // A Deleting is an object whose delete is pending.
 type Deleting struct {

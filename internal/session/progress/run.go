@@ -25,7 +25,7 @@ func FromRun(run *record.Run) Progress {
 	}
 	p.Total = max(run.Total, run.Left())
 	p.Done = p.Total - run.Left()
-	slices.SortStableFunc(p.Waits, func(a, b Waited) int { return a.Since.Compare(b.Since) })
+	slices.SortStableFunc(p.Waits, func(a, b apply.Wait) int { return a.Since.Compare(b.Since) })
 	return p
 }
 
@@ -45,9 +45,9 @@ func (p *Progress) add(steps []record.RunStep, isRunning bool) {
 				Type: apply.Failing, Object: &step.ID, Hook: step.Hook, File: step.File, Node: name.Words(), Reason: step.Reason, Message: step.For,
 			})
 		case record.Waiting, record.Retrying:
-			waited := waitedOf(step)
+			waited := waitOf(step)
 			p.Waits = append(p.Waits, waited)
-			if !waited.Retrying && !isToCome {
+			if !waited.IsRetry && !isToCome {
 				counts.Waiting = 1
 			}
 		}
@@ -61,10 +61,10 @@ func (p *Progress) add(steps []record.RunStep, isRunning bool) {
 	}
 }
 
-// waitedOf returns the wait of a step.
-func waitedOf(step record.RunStep) Waited {
-	waited := Waited{
-		Object: step.ID, Hook: step.Hook, File: step.File, Node: componentOf(step).Words(), For: step.For, Reason: step.Reason, Retrying: step.State == record.Retrying,
+// waitOf returns the wait of a step.
+func waitOf(step record.RunStep) apply.Wait {
+	waited := apply.Wait{
+		ID: step.ID, Hook: step.Hook, File: step.File, Node: componentOf(step).Words(), For: step.For, Reason: step.Reason, IsRetry: step.State == record.Retrying,
 	}
 	if step.Since != nil {
 		waited.Since = step.Since.Time

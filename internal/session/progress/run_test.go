@@ -40,7 +40,7 @@ func TestProgressThatTheRecordTells(t *testing.T) {
 				{Name: "last", Node: "level 30, last", StateCounts: progress.StateCounts{Total: 1}},
 			}},
 		},
-		Waits:    []progress.Waited{{Object: web, File: "0000_20_web_10.yaml", Node: "level 20, web", For: "0 of 1 replicas are available", Since: began.Add(-time.Minute)}},
+		Waits:    []apply.Wait{{ID: web, File: "0000_20_web_10.yaml", Node: "level 20, web", For: "0 of 1 replicas are available", Since: began.Add(-time.Minute)}},
 		Failures: []apply.Event{{Type: apply.Failing, Object: &broken, File: "0000_20_web_20.yaml", Node: "level 20, web", Reason: "Invalid", Message: "no"}},
 	}
 	if diff := cmp.Diff(want, progress.FromRun(run)); diff != "" {

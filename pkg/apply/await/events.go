@@ -31,7 +31,7 @@ type Event struct {
 	Failed []Object // of a Wait that has ended: the objects that have failed; none if all are ready
 }
 
-// Signal returns a channel that receives an element when there are events.
+// Signal returns a channel that receives an element when there are events, or when another verdict has changed.
 func (t *Tracker) Signal() <-chan struct{} { return t.signal }
 
 // Events returns the events since the last call, in their order.

@@ -167,6 +167,7 @@ func (t *Tracker) judge(o *tracked) {
 	}
 	before := o.verdict
 	o.verdict = t.verdict(o)
+	t.hasVerdict = t.hasVerdict || o.verdict != before
 	switch {
 	case before.State == o.verdict.State:
 	case o.verdict.State == ready.Ready:

@@ -64,6 +64,7 @@ type Tracker struct {
 	toleratesFailures bool   // see TolerateFailures
 	simulates         answer // whether the nodes are simulated: see settle
 	events            []Event
+	hasVerdict        bool // a verdict has changed since the last signal
 	running           sync.WaitGroup
 }
 
@@ -94,12 +95,13 @@ func (t *Tracker) Close() {
 	t.running.Wait()
 }
 
-// do runs a change under the lock, and signals the events that it has caused.
+// do runs a change under the lock, and signals the events and verdicts that it has caused.
 func (t *Tracker) do(change func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	change()
-	if len(t.events) > 0 {
+	if len(t.events) > 0 || t.hasVerdict {
+		t.hasVerdict = false
 		select {
 		case t.signal <- struct{}{}:
 		default: // it was signalled already
