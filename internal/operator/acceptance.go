@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -82,7 +81,7 @@ func (t *acceptance) publish(ctx context.Context) {
 // acceptedRisks returns the checks that were overridden by force, of updates that are not recommended, and of overrides.
 func (t *acceptance) acceptedRisks() []string {
 	risks := slices.DeleteFunc(slices.Clone(t.now.Findings), func(f precondition.CheckFinding) bool {
-		isAccepted := strings.HasPrefix(f.Check, clusterversion.RiskNotRecommended) || f.Check == clusterversion.RiskOverrides
+		isAccepted := f.Check == clusterversion.RiskNotRecommended || f.Check == clusterversion.RiskOverrides
 		return !isAccepted || f.Severity == precondition.Blocks
 	})
 	if t.target.Force {

@@ -22,6 +22,12 @@ import (
 
 // An applier applies the target from its source to the cluster, and keeps it in place. Until the next target is accepted,
 // the previous release stays.
+//
+//	target     retrieving  loading  verifying  judging  accepted   each refusal is retried from the beginning
+//	release                                             applying   kept   again after a failure, and in the next apply
+//
+// One loop accepts targets (run), and one keeps the accepted release (running.keep). The reconciler says what is wanted, and
+// reads State.
 type applier struct {
 	cluster  *cluster.Cluster
 	options  Options
@@ -36,11 +42,12 @@ type applier struct {
 	completed       chan struct{} // receives an element when a release is complete
 
 	mu         sync.Mutex
-	session    *session.Session // nil until the lock is held
-	wanted     *target
-	changed    chan struct{}         // closed when another target is wanted
-	risks      []clusterversion.Risk // that hold back a minor update
-	riskGone   chan struct{}         // receives an element when one of them is gone: the gate may be open now
+	session    *session.Session            // nil until the lock is held
+	wanted     *target                     // of the ClusterVersion
+	tried      *target                     // wanted, once the risks are known
+	changed    chan struct{}               // closed when another target is to be tried
+	risks      []precondition.CheckFinding // that hold back a minor update
+	riskGone   chan struct{}               // receives an element when one of them is gone: the gate may be open now
 	acceptance clusterversion.Acceptance
 	running    *running // nil until a release is accepted
 }
@@ -158,12 +165,42 @@ func (a *applier) holds() bool {
 	return a.session != nil && a.session.Held().Err() == nil
 }
 
-// want sets the target, and returns its acceptance. Risks hold back a minor update to it.
-func (a *applier) want(t *target, risks []clusterversion.Risk) clusterversion.Acceptance {
+// A State is what an applier does at one moment.
+type State struct {
+	Acceptance clusterversion.Acceptance      // of the target
+	Applied    *clusterversion.AppliedRelease // the release that is applied, or kept in place; nil if there is none yet
+}
+
+// State returns the present state.
+func (a *applier) State() State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	isGone := func(old clusterversion.Risk) bool {
-		return !slices.ContainsFunc(risks, func(r clusterversion.Risk) bool { return r.Name == old.Name })
+	state := State{Acceptance: a.acceptance}
+	if a.running != nil {
+		state.Applied = a.running.seen()
+	}
+	return state
+}
+
+// want sets the target of the status, and returns the state. It is tried once it is known what holds it back.
+func (a *applier) want(t *target) State {
+	a.mu.Lock()
+	if a.wanted == nil || !a.wanted.isSame(t) {
+		a.wanted, a.acceptance = t, t.at(clusterversion.Retrieving) // the previous acceptance is about another target
+		if a.running != nil && a.running.matches(t) {
+			a.acceptance = a.running.accepted()
+		}
+	}
+	a.mu.Unlock()
+	return a.State()
+}
+
+// holdBack sets the risks that hold back a minor update, and has the target tried with them, if it has changed.
+func (a *applier) holdBack(risks []precondition.CheckFinding) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	isGone := func(old precondition.CheckFinding) bool {
+		return !slices.ContainsFunc(risks, func(r precondition.CheckFinding) bool { return r.Name() == old.Name() })
 	}
 	if slices.ContainsFunc(a.risks, isGone) {
 		select {
@@ -171,23 +208,18 @@ func (a *applier) want(t *target, risks []clusterversion.Risk) clusterversion.Ac
 		default: // it is tried anyway
 		}
 	}
-	a.risks = risks
-	if a.wanted == nil || !a.wanted.isSame(t) {
-		a.wanted, a.acceptance = t, t.at(clusterversion.Retrieving) // the previous acceptance is about another target
-		if a.running != nil && a.running.matches(t) {
-			a.acceptance = a.running.accepted()
-		}
+	if a.risks = risks; a.tried != a.wanted {
+		a.tried = a.wanted
 		close(a.changed)
 		a.changed = make(chan struct{})
 	}
-	return a.acceptance
 }
 
-// next returns the target, and a channel that is closed when it changes.
+// next returns the target to try, and a channel that is closed when it changes.
 func (a *applier) next() (*target, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.wanted, a.changed
+	return a.tried, a.changed
 }
 
 // update changes the observed state of the applier, and has the status computed again.
@@ -260,12 +292,4 @@ func withCancelOn(ctx context.Context, closed <-chan struct{}) (context.Context,
 		}
 	}()
 	return ctx, cancel
-}
-
-// applied returns the state of the release that is applied, or kept in place; nil if there is none yet.
-func (a *applier) applied() *clusterversion.AppliedRelease {
-	if current := a.current(); current != nil {
-		return current.seen()
-	}
-	return nil
 }

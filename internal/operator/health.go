@@ -67,7 +67,7 @@ func (h *health) probes(a *applier) startup.Probes {
 	}
 	alive := map[string]healthz.Checker{
 		"loops": func(r *http.Request) error {
-			a.applied() // which hangs, and the probe with it, if a loop never unlocks its mutex
+			a.State() // which hangs, and the probe with it, if a loop never unlocks its mutex
 			return holder(h.checkLoops)(r)
 		},
 		"watches": holder(func() error { return h.watches.check(h.limits.watchNotAliveAfter) }),

@@ -107,12 +107,12 @@ func (m *monitor) read(ctx context.Context) (metrics.Reading, error) {
 
 // measure adds the state of the applier.
 func (a *applier) measure(reading *metrics.Reading) {
-	if reading.Applied = a.applied(); reading.Applied == nil {
+	if reading.Applied = a.State().Applied; reading.Applied == nil {
 		return
 	}
-	reading.Unwatched = a.session.UnwatchedKinds()
+	reading.Unwatched = a.session.Kept().UnwatchedKinds()
 	contested := map[kinds.ID]bool{}
-	for _, problem := range a.session.Problems() {
+	for _, problem := range a.session.Kept().Problems() {
 		contested[*problem.Object] = problem.Type == keep.Contested
 	}
 	for _, p := range reading.Applied.Problems {

@@ -162,7 +162,8 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 	if seen.Gates, err = r.pendingAcks(ctx, wanted.Previous); err != nil {
 		return clusterversion.Seen{}, err
 	}
-	seen.Applied = r.applier.applied()
+	state := r.applier.want(wanted)
+	seen.Acceptance, seen.Applied = state.Acceptance, state.Applied
 	if seen.Applied != nil {
 		seen.Applied.Deletes = deletes
 		if seen.Applied.IsComplete {
@@ -175,7 +176,7 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 		}
 	}
 	seen.Retrieved = r.applier.updates.follow(version, seen.Applied)
-	seen.Acceptance = r.applier.want(wanted, clusterversion.Risks(seen))
+	r.applier.holdBack(clusterversion.Risks(seen))
 	return seen, nil
 }
 

@@ -3,7 +3,6 @@ package operator
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/session"
@@ -13,17 +12,15 @@ import (
 // riskFindings returns the risks that hold back an update: those of a minor or a major one. An update that was begun goes on,
 // and may be corrected by a patch. If the record is lost, previous is the version that was applied before. A patch does not
 // update objects that overrides leave unmanaged, which is a warning.
-func riskFindings(risks []clusterversion.Risk, found *session.Outcome, previous string) []precondition.CheckFinding {
+func riskFindings(risks []precondition.CheckFinding, found *session.Outcome, previous string) []precondition.CheckFinding {
 	from := cmp.Or(found.Previous, previous)
 	if !precondition.IsMinor(from, found.Version) || found.Begun != from && !precondition.IsMinor(cmp.Or(found.Begun, from), found.Version) {
 		return overrideFindings(risks, found, from)
 	}
 	var findings []precondition.CheckFinding
 	for _, risk := range risks {
-		if kind, _, _ := strings.Cut(risk.Name, "-"); kind != clusterversion.RiskDeletes && kind != clusterversion.RiskAdminAck { // the gate has checks of its own for these
-			findings = append(findings, precondition.CheckFinding{
-				Check: risk.Name, Severity: precondition.Blocks, Message: risk.Message, Resolution: "the end of the risk in condition Upgradeable",
-			})
+		if risk.Check != clusterversion.RiskDeletes && risk.Check != clusterversion.RiskAdminAck { // the gate has checks of its own for these
+			findings = append(findings, risk)
 		}
 	}
 	isBegun := found.Begun != "" && found.Begun != from && found.Begun != found.Version
@@ -36,8 +33,8 @@ func riskFindings(risks []clusterversion.Risk, found *session.Outcome, previous 
 }
 
 // overrideFindings warns of overrides in a patch.
-func overrideFindings(risks []clusterversion.Risk, found *session.Outcome, from string) []precondition.CheckFinding {
-	at := slices.IndexFunc(risks, func(r clusterversion.Risk) bool { return r.Name == clusterversion.RiskOverrides })
+func overrideFindings(risks []precondition.CheckFinding, found *session.Outcome, from string) []precondition.CheckFinding {
+	at := slices.IndexFunc(risks, func(r precondition.CheckFinding) bool { return r.Check == clusterversion.RiskOverrides })
 	if at < 0 || from == "" || from == found.Version {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -36,7 +35,7 @@ type running struct {
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 
-	mu         sync.Mutex
+	// The following fields are guarded by the applier.
 	mode       graph.Mode
 	intent     progress.Intent
 	state      *apply.State      // of the last apply; nil before it has begun
@@ -139,7 +138,7 @@ func isUnresolved(before, now apply.StepState) bool {
 
 // setEnded notes why an apply has ended, and returns how long it is until the next one.
 func (r *running) setEnded(err error) (pause time.Duration) {
-	r.update(func() {
+	r.applier.update(func() {
 		if !r.hasBegun { // the state is of the previous apply
 			r.state = nil
 		}
@@ -147,14 +146,6 @@ func (r *running) setEnded(err error) (pause time.Duration) {
 		pause = r.backoff.Step()
 	})
 	return pause
-}
-
-// update changes the observed state of the release.
-func (r *running) update(change func()) {
-	r.mu.Lock()
-	change()
-	r.mu.Unlock()
-	r.applier.notify()
 }
 
 // options returns how the release is applied and kept in place.
@@ -166,24 +157,26 @@ func (r *running) options() session.Options {
 	}
 	o.OnBegin, o.OnBegun = r.begin, r.begun
 	o.OnOutcome = func(outcome *session.Outcome) {
-		r.update(func() {
+		r.applier.update(func() {
 			r.before = nil // all failures have recurred in this attempt by now
 			r.err, r.isComplete, r.before = outcome.Err, outcome.Err == nil, r.failures()
 			if r.isComplete {
 				r.backoff = retryApply
-				r.applier.monitor.setFullPass()
-				select {
-				case r.applier.completed <- struct{}{}:
-				default: // the settings are to be watched anyway
-				}
 			}
 		})
+		if outcome.Err == nil {
+			r.applier.monitor.setFullPass()
+			select {
+			case r.applier.completed <- struct{}{}:
+			default: // the settings are to be watched anyway
+			}
+		}
 		logWarnings(outcome.Report)
 		releaseMemory()
 	}
-	o.OnInterrupted = func(err error) { r.update(func() { r.err = err }) }
+	o.OnInterrupted = func(err error) { r.applier.update(func() { r.err = err }) }
 	o.Apply.OnEvent = func(e apply.Event) { r.applier.monitor.applied(r.release.Version, e) }
-	o.Apply.OnState = func(state *apply.State) { r.update(func() { r.state = state }) }
+	o.Apply.OnState = func(state *apply.State) { r.applier.update(func() { r.state = state }) }
 	o.Keep = &keep.Options{OnEvent: func(e keep.Event) { r.applier.kept(e) }}
 	return o
 }
@@ -200,7 +193,7 @@ func logWarnings(report *apply.Report) {
 
 // begin notes that an apply begins.
 func (r *running) begin(outcome *session.Outcome) error {
-	r.update(func() {
+	r.applier.update(func() {
 		r.before = r.failures()
 		r.mode, r.hasBegun, r.done, r.state = outcome.Mode, true, 0, nil
 		r.intent = progress.IntentOf(outcome.Mode, r.payload.Manifests, outcome.Durations)
@@ -210,7 +203,7 @@ func (r *running) begin(outcome *session.Outcome) error {
 
 // begun notes that the record has the apply, and creates the ClusterOperators before the other objects.
 func (r *running) begun(ctx context.Context, c *cluster.Cluster) error {
-	r.update(func() { r.isRecorded, r.err = true, nil })
+	r.applier.update(func() { r.isRecorded, r.err = true, nil })
 	return precreate(ctx, c, r.payload)
 }
 
@@ -225,10 +218,8 @@ func (a *applier) sessionOptions(t *target) session.Options {
 	}
 }
 
-// seen returns the state of the release.
+// seen returns the state of the release. The caller holds the lock of the applier.
 func (r *running) seen() *clusterversion.AppliedRelease {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	applied := &clusterversion.AppliedRelease{
 		Release: r.release, Hash: r.payload.Hash, Forced: r.signed.acceptedRisks(r.forced), Verified: r.signed.isVerified,
 		Total: len(r.payload.Manifests), IsComplete: r.isComplete,
@@ -248,7 +239,7 @@ func (r *running) seen() *clusterversion.AppliedRelease {
 	if !r.isComplete {
 		applied.Problems = problemsOf(far.Waits, r.failures(), r.err)
 	}
-	for _, event := range r.applier.session.Problems() {
+	for _, event := range r.applier.session.Kept().Problems() {
 		applied.Problems = append(applied.Problems, clusterversion.ReleaseProblem{
 			Object: event.Object, File: event.File, Message: event.Message, Reason: event.Reason, Since: event.Time,
 		})

@@ -3,10 +3,14 @@ package operator
 import (
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -30,28 +34,61 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 	a := newApplier(c, Options{})
 	a.session = &session.Session{}
 	r := newRunning(t.Context(), a, &target{}, release)
-	onEvent := r.options().Apply.OnEvent
-	event := func(kind apply.EventType, action object.Action) apply.Event {
-		id := release.Manifests[0].ID()
-		return apply.Event{Time: c.Now(), Type: kind, Action: action, Object: &id, File: release.Manifests[0].Path, Message: "none of its pods is ready"}
+	a.running = r
+	onState := r.options().Apply.OnState
+	state := func(phase apply.StepPhase, action object.Action) *apply.State {
+		wait := apply.Wait{ID: release.Manifests[0].ID(), File: release.Manifests[0].Path, For: "none of its pods is ready"}
+		return &apply.State{Nodes: []apply.NodeState{{Steps: []apply.StepState{{Wait: wait, Phase: phase, Action: action}}}}}
 	}
 	for i, step := range []struct {
 		begin bool
-		event apply.Event
+		state *apply.State
 		done  int
 	}{
-		{true, event(apply.Applied, object.Created), 1},
-		{false, event(apply.Waiting, ""), 1},
-		{true, event(apply.Waiting, ""), 0},
+		{true, state(apply.Done, object.Created), 1},
+		{false, state(apply.InWait, object.Created), 1},
+		{true, state(apply.InWait, object.Created), 0},
 	} {
 		if step.begin {
 			if err := r.begin(&session.Outcome{Mode: graph.Install}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		onEvent(step.event)
-		if got := r.seen().Done; got != step.done {
+		onState(step.state)
+		if got := a.State().Applied.Done; got != step.done {
 			t.Errorf("after step %d, %d are done, want %d", i, got, step.done)
 		}
+	}
+}
+
+// TestFailuresOfTheApplyBefore count until the next apply has done the same step.
+func TestFailuresOfTheApplyBefore(t *testing.T) {
+	t.Parallel()
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	step := func(phase apply.StepPhase, action object.Action, reason string, at time.Time) apply.StepState {
+		return apply.StepState{Wait: apply.Wait{ID: kinds.ID{Kind: "Job", Namespace: "shop", Name: "check"}, File: "check.yaml", Reason: reason, Since: at}, Phase: phase, Action: action}
+	}
+	refused := step(apply.HasFailed, object.Failed, "Invalid", since)
+	broken := step(apply.HasFailed, object.Created, "WorkloadFailed", since)
+	for name, c := range map[string]struct {
+		before, now apply.StepState
+		want        []apply.StepState
+	}{
+		"not reached yet":                   {refused, step(apply.Blocked, object.NotDone, "", time.Time{}), []apply.StepState{refused}},
+		"tried again":                       {refused, step(apply.InRetry, object.NotDone, "Busy", since), []apply.StepState{refused}},
+		"refused again, for the same":       {refused, step(apply.HasFailed, object.Failed, "Invalid", since.Add(time.Hour)), []apply.StepState{refused}},
+		"refused again, for something else": {refused, step(apply.HasFailed, object.Failed, "Forbidden", since.Add(time.Hour)), []apply.StepState{step(apply.HasFailed, object.Failed, "Forbidden", since.Add(time.Hour))}},
+		"applied, and not ready":            {refused, step(apply.InWait, object.Created, "", since), nil},
+		"done":                              {refused, step(apply.Done, object.Created, "", time.Time{}), nil},
+		"unchanged, and not ready yet":      {broken, step(apply.InWait, object.Unchanged, "", since), []apply.StepState{broken}},
+		"changed, and not ready yet":        {broken, step(apply.InWait, object.Configured, "", since), nil},
+		"unchanged, and ready":              {broken, step(apply.Done, object.Unchanged, "", time.Time{}), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &running{before: []apply.StepState{c.before}, state: &apply.State{Nodes: []apply.NodeState{{Steps: []apply.StepState{c.now}}}}}
+			if diff := cmp.Diff(c.want, r.failures()); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -27,22 +26,33 @@ var ErrYielded = &reason.Error{Reason: "Yielded", Message: "while the cluster di
 // errReleased is the cause with which an apply of a released session ends.
 var errReleased = errors.New("the session was released")
 
-// A Session holds the lock of a release, and applies payloads under it: one at a time, each until the next
-// one supersedes it.
+// A Session holds the lock of a release, and applies payloads under it: one at a time, each until the next one supersedes it.
+//
+//	           Apply                          its apply ends    another process takes the lock   Release
+//	idle       applying                                         lost                             released
+//	applying   the apply before is cancelled, idle              lost, once the apply has ended   the apply is cancelled: released
+//	           and applying once it has ended
+//	lost       applying, if the lock is free; lost              lost                             released
+//	released   fails                                                                             released
 type Session struct {
 	cluster *cluster.Cluster
 	lock    lock.Lock
 	options lock.Options
 	ctx     context.Context // that Hold was called with
-	turn    chan struct{}   // has one element, which the apply that runs takes out
-	hold    *lock.Hold      // nil while the lock is lost; guarded by turn
-	wasLost bool            // another process may have had the lock since the last apply; guarded by turn
-	keeper  atomic.Pointer[keep.Keeper]
-	held    atomic.Pointer[lock.Hold] // the last one, for those who do not have the turn
 
 	mu         sync.Mutex
-	supersede  context.CancelCauseFunc // ends the apply that runs, or waits for its turn; nil if there is none
+	newest     *turn      // of the apply that was begun last; nil before the first
+	hold       *lock.Hold // the last one, which may be lost
+	isLost     bool       // hold is, and was released
+	wasLost    bool       // another process may have had the lock since the last apply
+	keeper     *keep.Keeper
 	isReleased bool
+}
+
+// A turn is the place of an apply among those of a session. It begins when the turn before has ended.
+type turn struct {
+	cancel context.CancelCauseFunc
+	ended  chan struct{} // closed when the apply has ended, and those before it
 }
 
 // Hold acquires the lock of a release, and returns a session, which has to be released. It ends with ctx.
@@ -51,11 +61,7 @@ func Hold(ctx context.Context, c *cluster.Cluster, release, namespace string, op
 	if options.Holder == "" {
 		options.Holder = lock.NewHolder(options.Container) // one for the whole session, which takes the lock again after an outage
 	}
-	s := &Session{
-		cluster: c, lock: lock.Lock{Client: c.Client, Namespace: namespace, Release: release, Now: c.Now}, options: options, ctx: ctx,
-		turn: make(chan struct{}, 1),
-	}
-	s.turn <- struct{}{}
+	s := &Session{cluster: c, lock: lock.Lock{Client: c.Client, Namespace: namespace, Release: release, Now: c.Now}, options: options, ctx: ctx}
 	return s, s.acquire(ctx, s.options)
 }
 
@@ -72,17 +78,33 @@ func (s *Session) acquire(ctx context.Context, options lock.Options) error {
 	if !stop() { // ctx has just ended
 		return hold.Release(context.Cause(ctx))
 	}
-	s.hold = hold
-	s.held.Store(hold)
+	s.set(func() { s.hold, s.isLost = hold, false })
 	context.AfterFunc(hold.Context(), func() { cancel(nil) })
 	return nil
+}
+
+// set changes the state of the session.
+func (s *Session) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// held returns the lock that is held; nil if it was lost and released.
+func (s *Session) held() *lock.Hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isLost {
+		return nil
+	}
+	return s.hold
 }
 
 // ensureHold makes the session hold the lock, which it may have lost since the last apply. It does not wait for another
 // process that has taken the lock: what that one applies counts.
 func (s *Session) ensureHold(ctx context.Context) error {
-	if s.hold != nil {
-		lost := s.hold.Check(ctx)
+	if hold := s.held(); hold != nil {
+		lost := hold.Check(ctx)
 		if !errors.Is(lost, lock.ErrLost) {
 			return lost
 		}
@@ -97,27 +119,24 @@ func (s *Session) ensureHold(ctx context.Context) error {
 
 // lose gives up a lock that is lost, and returns the error of what was done under it.
 func (s *Session) lose(err error) error {
-	err = s.hold.Release(err)
-	s.hold, s.wasLost = nil, true
+	err = s.held().Release(err)
+	s.set(func() { s.isLost, s.wasLost = true, true })
 	return err
 }
 
 // Release ends what is applied or kept in place, and frees the lock. It returns the error of what was done, or
 // that the lock was lost meanwhile. The session applies nothing more.
 func (s *Session) Release(err error) error {
-	s.mu.Lock()
-	s.isReleased = true
-	if s.supersede != nil {
-		s.supersede(context.Canceled)
+	var last *turn
+	s.set(func() { last, s.isReleased = s.newest, true })
+	if last != nil {
+		last.cancel(context.Canceled)
+		<-last.ended
 	}
-	s.mu.Unlock()
-	<-s.turn
-	defer func() { s.turn <- struct{}{} }()
-	if s.hold == nil {
-		return err
+	if hold := s.held(); hold != nil {
+		err = hold.Release(err)
+		s.set(func() { s.isLost = true })
 	}
-	err = s.hold.Release(err)
-	s.hold = nil
 	return err
 }
 
@@ -164,23 +183,17 @@ func (s *Session) Inspect(ctx context.Context, release *payload.Payload, options
 }
 
 // Held returns a context that ends when the lock is lost which the session holds now, or held last.
-func (s *Session) Held() context.Context { return s.held.Load().Context() }
-
-// Problems returns the objects that can't be kept in place now: those that fail, and those that another writer changes
-// again and again.
-func (s *Session) Problems() []keep.Event {
-	if keeper := s.keeper.Load(); keeper != nil {
-		return keeper.Problems()
-	}
-	return nil
+func (s *Session) Held() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hold.Context()
 }
 
-// UnwatchedKinds returns how many kinds of the release have changes that are not seen now.
-func (s *Session) UnwatchedKinds() int {
-	if keeper := s.keeper.Load(); keeper != nil {
-		return keeper.UnwatchedKinds()
-	}
-	return 0
+// Kept returns what keeps the payload in place; nil if nothing does.
+func (s *Session) Kept() *keep.Keeper {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keeper
 }
 
 // begin supersedes the apply that runs, and waits until it has ended. The context that it returns ends when the
@@ -189,42 +202,47 @@ func (s *Session) UnwatchedKinds() int {
 func (s *Session) begin(ctx context.Context) (context.Context, func(), error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
+	mine := &turn{cancel: cancel, ended: make(chan struct{})}
 	end := func() {
 		stop()
 		cancel(nil)
+		close(mine.ended)
 	}
-	if !s.supersedeBy(ctx, cancel) {
+	before, err := s.queue(ctx, mine)
+	switch {
+	case err != nil:
 		end()
-		return nil, nil, context.Cause(ctx)
+		return nil, nil, err
+	case before == nil:
+		return ctx, end, nil
 	}
 	select {
-	case <-s.turn:
+	case <-before.ended:
+		return ctx, end, nil
 	case <-ctx.Done():
-		end()
+		go func() { // what comes after this one waits for the one before
+			<-before.ended
+			end()
+		}()
 		return nil, nil, context.Cause(ctx)
 	}
-	return ctx, func() {
-		s.turn <- struct{}{}
-		end()
-	}, nil
 }
 
-// supersedeBy makes an apply the one that is superseded next, and ends the one before. It returns false if the context of
-// the apply has ended.
-func (s *Session) supersedeBy(ctx context.Context, cancel context.CancelCauseFunc) bool {
+// queue makes a turn the newest, and cancels the one before, which it returns; nil if there is none.
+func (s *Session) queue(ctx context.Context, mine *turn) (before *turn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ctx.Err() != nil {
-		return false
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case s.isReleased:
+		return nil, errReleased
 	}
-	if s.supersede != nil {
-		s.supersede(ErrSuperseded)
+	before, s.newest = s.newest, mine
+	if before != nil {
+		before.cancel(ErrSuperseded)
 	}
-	s.supersede = cancel
-	if s.isReleased {
-		cancel(errReleased)
-	}
-	return true
+	return before, nil
 }
 
 // apply applies a payload once, under the lock.
@@ -236,17 +254,17 @@ func (s *Session) apply(ctx context.Context, release *payload.Payload, options O
 	if r.outcome.Err = s.ensureHold(ctx); r.outcome.Err != nil {
 		return r.outcome
 	}
-	if s.wasLost {
+	hold, wasLost := s.held(), false
+	s.set(func() { wasLost = s.wasLost })
+	if wasLost {
 		r.options = r.options.afterOutage()
 	}
-	hold := s.hold
 	held, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(hold.Context(), func() { end(context.Cause(hold.Context())) })()
-	r.onKeep = s.keeper.Store
+	r.onKeep = func(keeper *keep.Keeper) { s.set(func() { s.keeper = keeper }) }
 	r.outcome.Err = r.applyUnder(held, hold)
-	s.keeper.Store(nil)
-	s.wasLost = s.wasLost && !r.outcome.IsSame
+	s.set(func() { s.keeper, s.wasLost = nil, s.wasLost && !r.outcome.IsSame })
 	if lost := hold.Check(context.WithoutCancel(ctx)); lost != nil {
 		r.outcome.Err = s.lose(r.outcome.Err)
 	}

@@ -183,11 +183,11 @@ func TestASessionGoesOnAfterAnOutage(t *testing.T) {
 	awaitColour(t, name, "red")
 	takeOver(t, name, "other")
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		problems := s.Problems()
+		problems := s.Kept().Problems()
 		return len(problems) == 1 && problems[0].Type == keep.Failing && problems[0].Object.Name == "settings", nil
 	})
 	if err != nil {
-		t.Errorf("the problems of the session are %v", s.Problems())
+		t.Errorf("the problems of the session are %v", s.Kept().Problems())
 	}
 	stop()
 	if outcome := <-s.ended; !errors.Is(outcome.Err, context.Canceled) {

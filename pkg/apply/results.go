@@ -21,10 +21,8 @@ type results struct {
 	events   *emitter
 	changes  []object.Change // by step
 	unready  map[object.StepID]*object.Failure
-	waits    map[int]Wait  // by step that has failed and is tried again, or that waits
-	retries  map[int]retry // by step that is tried again
-	running  map[int]bool  // steps that a worker has
-	failedAt map[object.StepID]time.Time
+	waits    map[int]Wait        // by step that has failed and is tried again, or that waits
+	running  map[int]bool        // steps that a worker has
 	refused  map[int]bool        // hooks that can't run because their Deployments are refused
 	warnings map[string][]string // files by text
 	adopted  map[object.StepID][]string
@@ -32,16 +30,9 @@ type results struct {
 
 func newResults(events *emitter) *results {
 	return &results{
-		events: events, unready: map[object.StepID]*object.Failure{}, waits: map[int]Wait{}, retries: map[int]retry{}, running: map[int]bool{},
-		failedAt: map[object.StepID]time.Time{}, refused: map[int]bool{},
+		events: events, unready: map[object.StepID]*object.Failure{}, waits: map[int]Wait{}, running: map[int]bool{}, refused: map[int]bool{},
 		warnings: map[string][]string{}, adopted: map[object.StepID][]string{},
 	}
-}
-
-// A retry is how often a step has failed, and when it is tried again, by the server's clock.
-type retry struct {
-	count int
-	next  time.Time
 }
 
 // failureOf returns the failure of a step; nil if it has none.
@@ -84,9 +75,9 @@ func (r *results) failed(i int, change object.Change) {
 			r.refused[hook] = true
 		}
 	}
-	r.changes[at], r.failedAt[change.StepID] = change, r.events.now()
-	delete(r.waits, i)
 	failure := change.Err
+	r.changes[at], failure.At = change, r.events.now()
+	delete(r.waits, i)
 	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Effect: failure.Effect, Message: printable.Line(failure.Err.Error())})
 }
 
@@ -95,7 +86,8 @@ func (r *results) retrying(i int, failure *object.Failure, attempt int, next tim
 	text := printable.Line(failure.Err.Error())
 	wait := waitOf(failure.StepID)
 	wait.For, wait.Since, wait.Reason, wait.Effect, wait.IsRetry = text, began.UTC(), failure.Reason, failure.Effect, true
-	r.waits[i], r.retries[i] = wait, retry{attempt, r.events.now().Add(next)}
+	wait.Tries, wait.Next = attempt, r.events.now().Add(next)
+	r.waits[i] = wait
 	r.events.about(failure.StepID, Event{
 		Type: Retrying, Reason: failure.Reason, Effect: failure.Effect, Failure: text,
 		Message: fmt.Sprintf("attempt %d failed, the next is in %s: %s", attempt, next.Round(100*time.Millisecond), text),
@@ -125,7 +117,7 @@ func (r *results) addUnready(failures ...*object.Failure) {
 		if r.unready[failure.StepID] != nil {
 			continue
 		}
-		r.unready[failure.StepID], r.failedAt[failure.StepID] = failure, r.events.now()
+		r.unready[failure.StepID], failure.At = failure, r.events.now()
 		r.events.about(failure.StepID, Event{Type: Failing, Reason: failure.Reason, Effect: failure.Effect, Message: printable.Line(failure.Err.Error()), Why: failure.Why})
 	}
 }

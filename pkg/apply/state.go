@@ -61,8 +61,6 @@ type StepState struct {
 	Result  string        // details of that: what holds a delete, why an object was kept
 	Deletes bool
 	Awaits  *kinds.ID // of a blocked step: the object that it waits for, if any
-	Tries   int       // that have failed
-	Next    time.Time // when it is tried again
 }
 
 // Manifests returns the steps of each manifest, which are adjacent.
@@ -139,10 +137,9 @@ func (r *run) stepState(i int, awaited map[object.StepID]Wait) StepState {
 	switch {
 	case failure != nil:
 		step.Phase, step.For, step.Reason, step.Effect, step.Why = HasFailed, printable.Line(failure.Err.Error()), failure.Reason, failure.Effect, failure.Why
-		step.Since = r.results.failedAt[id]
+		step.Since = failure.At
 	case isAwaited && wait.IsRetry:
 		step.Wait, step.Phase = wait, InRetry
-		step.Tries, step.Next = r.results.retries[i].count, r.results.retries[i].next
 	case isAwaited:
 		step.Wait, step.Phase = wait, InWait
 	case change.Action != object.NotDone:

@@ -115,6 +115,7 @@ const (
 // A CheckFinding is a reason against an update.
 type CheckFinding struct {
 	Check      string       `json:"check"` // the name of the check
+	Of         string       `json:"-"`     // what it is about, as the second part of its name; empty if it has none
 	Severity   GateSeverity `json:"severity"`
 	Message    string       `json:"message"`         // in one line
 	Since      *time.Time   `json:"since,omitempty"` // if that is known
@@ -124,15 +125,23 @@ type CheckFinding struct {
 	File       string       `json:"file,omitempty"`
 }
 
+// Name returns the name of the finding in conditions and records.
+func (f CheckFinding) Name() string {
+	if f.Of == "" {
+		return f.Check
+	}
+	return f.Check + "-" + f.Of
+}
+
 // String returns the finding in one line.
 func (f CheckFinding) String() string {
-	return f.Check + ": " + f.Message + "; lifted by " + f.Resolution
+	return f.Name() + ": " + f.Message + "; lifted by " + f.Resolution
 }
 
 // Text returns the finding for people: its severity and message, and in a second line its resolution.
 func (f CheckFinding) Text() string {
 	word := map[GateSeverity]string{Blocks: "blocked by", Warns: "warning of", Fails: "fails with"}[f.Severity]
-	text := fmt.Sprintf("%s %s: %s", word, f.Check, f.Message)
+	text := fmt.Sprintf("%s %s: %s", word, f.Name(), f.Message)
 	if f.Resolution != "" {
 		text += "\n  lifted by " + f.Resolution
 	}
@@ -205,8 +214,8 @@ func Blocking(findings []CheckFinding) []CheckFinding {
 func CheckNames(findings []CheckFinding) []string {
 	var names []string
 	for _, finding := range findings {
-		if !slices.Contains(names, finding.Check) {
-			names = append(names, finding.Check)
+		if name := finding.Name(); !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	return names

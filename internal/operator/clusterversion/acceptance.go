@@ -100,7 +100,7 @@ func (a Acceptance) blockers() []string {
 func findingLines(findings []precondition.CheckFinding) []string {
 	var lines []string
 	for _, finding := range findings {
-		line := finding.Check
+		line := finding.Name()
 		if finding.Since != nil {
 			line += " since " + moment(*finding.Since)
 		}

@@ -245,7 +245,7 @@ func TestOneOperatorHoldsBackMinorUpdates(t *testing.T) {
 	if got.Reason != "ClusterOperatorUpgradeable" || !strings.Contains(got.Message, "alpha") || !strings.HasSuffix(got.Message, ": not yet") {
 		t.Errorf("%s: %s", got.Reason, got.Message)
 	}
-	if risks := clusterversion.Risks(seen); len(risks) != 1 || risks[0].Name != "ClusterOperatorUpgradeable-alpha" {
+	if risks := clusterversion.Risks(seen); len(risks) != 1 || risks[0].Name() != "ClusterOperatorUpgradeable-alpha" {
 		t.Errorf("the risks are %v", risks)
 	}
 }
@@ -344,7 +344,7 @@ func TestEventsAreNotTooLong(t *testing.T) {
 // A ClusterOperator that was deleted can't say that it holds back minor updates: its absence does.
 func TestAMissingOperatorIsARisk(t *testing.T) {
 	seen := clusterversion.Seen{Applied: &clusterversion.AppliedRelease{IsComplete: true, MissingOperators: []string{"alpha"}}}
-	if risks := clusterversion.Risks(seen); len(risks) != 1 || risks[0].Name != clusterversion.RiskMissing || !strings.Contains(risks[0].Message, "alpha") {
+	if risks := clusterversion.Risks(seen); len(risks) != 1 || risks[0].Check != clusterversion.RiskMissing || !strings.Contains(risks[0].Message, "alpha") {
 		t.Errorf("%+v", risks)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// The names of risks. Those of ClusterOperators and admin gates have the name of the object after them.
+// The names of risks. Those of ClusterOperators and admin gates are about an object.
 const (
 	RiskUpdating  = "ClusterVersionUpdating"
 	RiskOverrides = "ClusterVersionOverrides"
@@ -23,30 +23,34 @@ const (
 	RiskMissing   = "ClusterOperatorMissing"
 )
 
-// A Risk blocks updates to another minor version.
-type Risk struct{ Name, Message string }
+// risk returns the finding of a risk, which blocks updates to another minor version.
+func risk(check, of, message string) precondition.CheckFinding {
+	return precondition.CheckFinding{
+		Check: check, Of: of, Severity: precondition.Blocks, Message: message, Resolution: "the end of the risk in condition Upgradeable",
+	}
+}
 
 // Risks returns what blocks updates to another minor version: an update in progress, overrides, pending deletes, gates
 // that no administrator has acknowledged, and ClusterOperators with Upgradeable=False.
-func Risks(seen Seen) []Risk {
-	var all []Risk
+func Risks(seen Seen) []precondition.CheckFinding {
+	var all []precondition.CheckFinding
 	if seen.Applied != nil && !seen.Applied.wasCompleted() {
-		all = append(all, Risk{RiskUpdating, "An update is already in progress and the details are in the Progressing condition."})
+		all = append(all, risk(RiskUpdating, "", "An update is already in progress and the details are in the Progressing condition."))
 	}
 	all = append(all, overrideRisks(seen.Overrides)...)
 	if seen.Applied != nil {
 		all = append(all, deleteRisks(seen.Applied.Deletes)...)
 		if missing := seen.Applied.MissingOperators; len(missing) > 0 {
-			all = append(all, Risk{RiskMissing, "Not there, though the release has them: ClusterOperator " + strings.Join(missing, ", ")})
+			all = append(all, risk(RiskMissing, "", "Not there, though the release has them: ClusterOperator "+strings.Join(missing, ", ")))
 		}
 	}
 	for _, gate := range seen.Gates {
-		all = append(all, Risk{RiskAdminAck + "-" + gate.Name, gate.Message + " (lifted by " + gate.Resolution + ")"})
+		all = append(all, risk(RiskAdminAck, gate.Name, gate.Message+" (lifted by "+gate.Resolution+")"))
 	}
 	return append(all, operatorRisks(seen.Operators)...)
 }
 
-func overrideRisks(overrides []configv1.ComponentOverride) []Risk {
+func overrideRisks(overrides []configv1.ComponentOverride) []precondition.CheckFinding {
 	var unmanaged []string
 	for _, o := range overrides {
 		if o.Unmanaged {
@@ -57,12 +61,12 @@ func overrideRisks(overrides []configv1.ComponentOverride) []Risk {
 		return nil
 	}
 	slices.Sort(unmanaged)
-	return []Risk{{RiskOverrides, "Disabling ownership via cluster version overrides prevents updates between minor or major versions. " +
-		"Please remove overrides before requesting a minor or major version update. Unmanaged: " + printable.Few(unmanaged, mostNames)}}
+	return []precondition.CheckFinding{risk(RiskOverrides, "", "Disabling ownership via cluster version overrides prevents updates between minor or major versions. " +
+		"Please remove overrides before requesting a minor or major version update. Unmanaged: " + printable.Few(unmanaged, mostNames))}
 }
 
 // deleteRisks returns the risk of pending deletes: who holds each of them, and since when.
-func deleteRisks(deletes []precondition.Delete) []Risk {
+func deleteRisks(deletes []precondition.Delete) []precondition.CheckFinding {
 	var pending []string
 	for _, item := range deletes {
 		if !item.Seen.IsPending() {
@@ -78,20 +82,20 @@ func deleteRisks(deletes []precondition.Delete) []Risk {
 		return nil
 	}
 	slices.Sort(pending)
-	return []Risk{{RiskDeletes, "Cluster minor or major version upgrades are not allowed while resource deletions are in progress; resources=" +
-		strings.Join(few(pending), ", ")}}
+	return []precondition.CheckFinding{risk(RiskDeletes, "", "Cluster minor or major version upgrades are not allowed while resource deletions are in progress; resources=" +
+		strings.Join(few(pending), ", "))}
 }
 
-func operatorRisks(operators []configv1.ClusterOperator) []Risk {
-	var all []Risk
+func operatorRisks(operators []configv1.ClusterOperator) []precondition.CheckFinding {
+	var all []precondition.CheckFinding
 	for _, operator := range operators {
 		for _, c := range operator.Status.Conditions {
 			if c.Type == configv1.OperatorUpgradeable && c.Status == configv1.ConditionFalse {
-				all = append(all, Risk{RiskOperator + "-" + operator.Name, operatorMessage(operator.Name, c)})
+				all = append(all, risk(RiskOperator, operator.Name, operatorMessage(operator.Name, c)))
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b Risk) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b precondition.CheckFinding) int { return cmp.Compare(a.Of, b.Of) })
 	return all
 }
 
@@ -110,7 +114,7 @@ func (b *builder) setUpgradeable() {
 	case 0:
 		b.remove(configv1.OperatorUpgradeable)
 	case 1:
-		b.set(configv1.OperatorUpgradeable, configv1.ConditionFalse, risks[0].reason(), risks[0].Message)
+		b.set(configv1.OperatorUpgradeable, configv1.ConditionFalse, risks[0].Check, risks[0].Message)
 	default:
 		var messages []string
 		for _, risk := range risks {
@@ -119,10 +123,4 @@ func (b *builder) setUpgradeable() {
 		b.set(configv1.OperatorUpgradeable, configv1.ConditionFalse, ReasonMultipleReasons,
 			list("Cluster should not be upgraded between minor or major versions for multiple reasons", messages))
 	}
-}
-
-// reason returns the name of a risk as the reason of a condition: without the name of the object.
-func (r Risk) reason() string {
-	kind, _, _ := strings.Cut(r.Name, "-")
-	return kind
 }

@@ -133,7 +133,7 @@ func riskReason(name string) string {
 	return "ExposedToRisks"
 }
 
-// RiskNotRecommended is the name of the warning of an update that is not recommended. It has a reason after it.
+// RiskNotRecommended is the name of the warning of an update that is not recommended. It is about a reason.
 const RiskNotRecommended = "RecommendedUpdate"
 
 // NotRecommended warns of an update to a version that the service does not recommend.
@@ -146,13 +146,13 @@ func (r *Retrieved) NotRecommended(version string) []precondition.CheckFinding {
 			return nil
 		}
 	}
-	found := precondition.CheckFinding{Severity: precondition.Warns, Check: RiskNotRecommended + "-UnknownUpdate"}
+	found := precondition.CheckFinding{Severity: precondition.Warns, Check: RiskNotRecommended, Of: "UnknownUpdate"}
 	found.Message = fmt.Sprintf("the update service does not offer %s to clusters of %s", version, r.Version)
 	found.Resolution = "an update that oc adm upgrade lists"
 	for _, update := range r.Offer.Conditional {
 		if update.Release.Version == version {
 			condition := recommended(update.Risks)
-			found.Check = RiskNotRecommended + "-" + condition.Reason
+			found.Of = condition.Reason
 			found.Message = fmt.Sprintf("the update from %s to %s has Recommended=%s: %s", r.Version, version, condition.Status, inLine(condition.Message))
 		}
 	}

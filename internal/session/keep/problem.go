@@ -8,8 +8,11 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// Problems returns the objects that are contested or failing now, as they were reported, in order.
+// Problems returns the objects that are contested or failing now, as they were reported, in order. A nil Keeper has none.
 func (k *Keeper) Problems() []Event {
+	if k == nil {
+		return nil
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var problems []Event
@@ -26,6 +29,9 @@ func (k *Keeper) Problems() []Event {
 
 // UnwatchedKinds returns how many kinds have changes that are not seen now.
 func (k *Keeper) UnwatchedKinds() int {
+	if k == nil {
+		return 0
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	unwatched := 0

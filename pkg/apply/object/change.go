@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -98,7 +99,8 @@ type Failure struct {
 	Err    error
 	Why    []string // why its pods do not become ready, and their last log lines
 
-	IsFinal bool // another try does not help
+	IsFinal bool      // another try does not help
+	At      time.Time // when it was reported, by the server's clock
 }
 
 func (f *Failure) Error() string { return f.Text(0) }
