@@ -20,8 +20,8 @@ var unreachable = &rest.Config{Host: "https://localhost:1"}
 func failing(name, why string, effect reason.Effect, message string) error {
 	id := kinds.ID{Group: "config.openshift.io", Kind: "ClusterOperator", Name: name}
 	return &object.Failure{
-		StepID: object.StepID{ID: id, Path: name + ".yaml", Line: 1, Node: "level 10, " + name}, Reason: why, Effect: effect,
-		Err: errors.New(id.String() + ": it is " + message),
+		StepID: object.StepID{ID: id, Path: name + ".yaml", Line: 1, Node: "level 10, " + name}, Reason: why,
+		Err: &reason.Error{Reason: why, Effect: effect, Message: id.String() + ": it is " + message},
 	}
 }
 
@@ -109,7 +109,7 @@ func TestAggregate(t *testing.T) {
 			why, effect := reason.Of(got), reason.EffectOf(got)
 			var failure *object.Failure
 			if errors.As(got, &failure) {
-				why, effect = failure.Reason, failure.Effect
+				why, effect = failure.Reason, failure.Effect()
 			}
 			if why != row.reason || effect != row.effect {
 				t.Errorf("the reason is %q, the effect %q; want %q, %q", why, effect, row.reason, row.effect)

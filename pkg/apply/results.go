@@ -35,6 +35,9 @@ func newResults(events *emitter) *results {
 	}
 }
 
+// textOf returns a failure in a line, without its step.
+func textOf(failure *object.Failure) string { return printable.Line(failure.Err.Error()) }
+
 // failureOf returns the failure of a step; nil if it has none.
 func (r *results) failureOf(i int) *object.Failure {
 	if failure := r.unready[r.changes[i].StepID]; failure != nil {
@@ -78,18 +81,18 @@ func (r *results) failed(i int, change object.Change) {
 	failure := change.Err
 	r.changes[at], failure.At = change, r.events.now()
 	delete(r.waits, i)
-	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Effect: failure.Effect, Message: printable.Line(failure.Err.Error())})
+	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Effect: failure.Effect(), Message: textOf(failure)})
 }
 
 // retrying notes that a step has failed, and is tried again. Began is the time of its first try, by the server's clock.
 func (r *results) retrying(i int, failure *object.Failure, attempt int, next time.Duration, began time.Time) {
-	text := printable.Line(failure.Err.Error())
+	text := textOf(failure)
 	wait := waitOf(failure.StepID)
-	wait.For, wait.Since, wait.Reason, wait.Effect, wait.IsRetry = text, began.UTC(), failure.Reason, failure.Effect, true
+	wait.For, wait.Since, wait.Reason, wait.Effect, wait.IsRetry = text, began.UTC(), failure.Reason, failure.Effect(), true
 	wait.Tries, wait.Next = attempt, r.events.now().Add(next)
 	r.waits[i] = wait
 	r.events.about(failure.StepID, Event{
-		Type: Retrying, Reason: failure.Reason, Effect: failure.Effect, Failure: text,
+		Type: Retrying, Reason: failure.Reason, Effect: failure.Effect(), Failure: text,
 		Message: fmt.Sprintf("attempt %d failed, the next is in %s: %s", attempt, next.Round(100*time.Millisecond), text),
 	})
 }
@@ -97,7 +100,7 @@ func (r *results) retrying(i int, failure *object.Failure, attempt int, next tim
 // waiting notes that a step waits, and returns the wait. Now is by the server's clock.
 func (r *results) waiting(i int, step object.StepID, what *object.StepWait, now time.Time) (wait Wait, isNew bool) {
 	wait = waitOf(step)
-	wait.For, wait.Since, wait.Why, wait.Reason, wait.Effect, wait.IsOfStep = printable.Line(what.For), what.Since.UTC(), what.Why, what.Reason, what.Effect, true
+	wait.For, wait.Since, wait.IsOfStep = printable.Line(what.For), what.Since.UTC(), true
 	before := r.waits[i]
 	switch {
 	case !what.Since.IsZero():
@@ -118,7 +121,7 @@ func (r *results) addUnready(failures ...*object.Failure) {
 			continue
 		}
 		r.unready[failure.StepID], failure.At = failure, r.events.now()
-		r.events.about(failure.StepID, Event{Type: Failing, Reason: failure.Reason, Effect: failure.Effect, Message: printable.Line(failure.Err.Error()), Why: failure.Why})
+		r.events.about(failure.StepID, Event{Type: Failing, Reason: failure.Reason, Effect: failure.Effect(), Message: textOf(failure), Why: failure.Why})
 	}
 }
 

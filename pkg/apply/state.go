@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
@@ -136,7 +135,7 @@ func (r *run) stepState(i int, awaited map[object.StepID]Wait) StepState {
 	wait, isAwaited := awaited[id]
 	switch {
 	case failure != nil:
-		step.Phase, step.For, step.Reason, step.Effect, step.Why = HasFailed, printable.Line(failure.Err.Error()), failure.Reason, failure.Effect, failure.Why
+		step.Phase, step.For, step.Reason, step.Effect, step.Why = HasFailed, textOf(failure), failure.Reason, failure.Effect(), failure.Why
 		step.Since = failure.At
 	case isAwaited && wait.IsRetry:
 		step.Wait, step.Phase = wait, InRetry

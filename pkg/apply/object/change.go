@@ -95,7 +95,6 @@ type Look struct {
 type Failure struct {
 	StepID
 	Reason string // a reason of the cluster-version operator, such as UpdatePayloadResourceInvalid
-	Effect reason.Effect
 	Err    error
 	Why    []string // why its pods do not become ready, and their last log lines
 
@@ -127,8 +126,11 @@ func (f *Failure) Cause() string {
 
 // Unwrap returns the cause as a reason.Error.
 func (f *Failure) Unwrap() error {
-	return &reason.Error{Reason: f.Reason, Effect: f.Effect, Err: f.Err}
+	return &reason.Error{Reason: f.Reason, Effect: f.Effect(), Err: f.Err}
 }
+
+// Effect returns the effect of the failure on the update.
+func (f *Failure) Effect() reason.Effect { return reason.EffectOf(f.Err) }
 
 // NewFailure returns the failure of a manifest's step, without values that the error may quote from a Secret.
 func NewFailure(m *payload.Manifest, err error) *Failure {
@@ -142,7 +144,7 @@ func NewFailure(m *payload.Manifest, err error) *Failure {
 
 // FailureOf returns the failure of a step.
 func FailureOf(step StepID, err error) *Failure {
-	failure := &Failure{StepID: step, Effect: reason.EffectOf(err), Err: err}
+	failure := &Failure{StepID: step, Err: err}
 	var ours refusal
 	switch {
 	case errors.As(err, &ours):

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -33,11 +32,8 @@ type TryResult struct {
 // A StepWait is the wait of a step for an event other than the readiness of an object. It is no failure: the step is
 // tried again on the event, and holds no worker until then.
 type StepWait struct {
-	For    string
-	Since  time.Time // by the server's clock; the begin of the wait if it is zero
-	Why    []string  // why its pods do not become ready
-	Reason string
-	Effect reason.Effect
+	For   string
+	Since time.Time // by the server's clock; the begin of the wait if it is zero
 
 	// The wait is over after a pause, or as soon as Changed receives an element or is closed. An event since the try has to
 	// end it as well. Stop is called once, when the wait is over.
