@@ -118,14 +118,14 @@ func (a *applier) measure(reading *metrics.Reading) {
 	for _, p := range reading.Applied.Problems {
 		state := metrics.Failing
 		switch {
-		case p.Object == nil:
+		case !p.HasObject():
 			continue
-		case contested[*p.Object]:
+		case contested[p.ID]:
 			state = metrics.Contested
 		case p.IsWait:
 			state = metrics.Waiting
 		}
-		reading.Problems = append(reading.Problems, metrics.ObjectProblem{State: state, Object: *p.Object, Since: p.Since})
+		reading.Problems = append(reading.Problems, metrics.ObjectProblem{State: state, Object: p.ID, Since: p.Since})
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -191,10 +192,8 @@ func operatorProblem(m *payload.Manifest, reported *configv1.ClusterOperator, is
 	if verdict.State == ready.Ready {
 		return problem, false
 	}
-	id := m.ID()
-	return clusterversion.ReleaseProblem{
-		Object: &id, File: m.Path, Message: verdict.Message, Reason: verdict.Reason, Effect: verdict.Effect, Since: lastTransition(reported).Time, IsWait: true,
-	}, true
+	wait := apply.Wait{ID: m.ID(), File: m.Path, For: verdict.Message, Reason: verdict.Reason, Effect: verdict.Effect, Since: lastTransition(reported).Time}
+	return clusterversion.ReleaseProblem{Wait: wait, IsWait: true}, true
 }
 
 // lastTransition returns when a ClusterOperator last changed whether it is available, or degraded.

@@ -26,6 +26,7 @@ import (
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
@@ -117,7 +118,7 @@ func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion)
 		return r.writeUnread(ctx, version, err)
 	}
 	if unread != nil && seen.Applied != nil {
-		seen.Applied.Problems = append(seen.Applied.Problems, clusterversion.ReleaseProblem{Message: unread.Error(), Reason: reason.Of(unread)})
+		seen.Applied.Problems = append(seen.Applied.Problems, clusterversion.ReleaseProblem{Wait: apply.Wait{For: unread.Error(), Reason: reason.Of(unread)}})
 	}
 	mayChange := len(deletes) > 0 || unread != nil // which no watch shows
 	return r.write(ctx, version, clusterversion.Next(informed.Status, seen), mayChange)

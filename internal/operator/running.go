@@ -241,7 +241,7 @@ func (r *running) seen() *clusterversion.AppliedRelease {
 	}
 	for _, event := range r.applier.session.Kept().Problems() {
 		applied.Problems = append(applied.Problems, clusterversion.ReleaseProblem{
-			Object: event.Object, File: event.File, Message: event.Message, Reason: event.Reason, Since: event.Time,
+			Wait: apply.Wait{ID: *event.Object, File: event.File, For: event.Message, Reason: event.Reason, Since: event.Time},
 		})
 	}
 	return applied
@@ -251,20 +251,15 @@ func (r *running) seen() *clusterversion.AppliedRelease {
 // has ended.
 func problemsOf(waits []apply.Wait, failures []apply.StepState, ended error) []clusterversion.ReleaseProblem {
 	var all []clusterversion.ReleaseProblem
-	add := func(w apply.Wait, isWait bool) {
-		all = append(all, clusterversion.ReleaseProblem{
-			Object: &w.ID, Hook: w.Hook, File: w.File, Message: w.For, Reason: w.Reason, Effect: w.Effect, Since: w.Since, IsWait: isWait, IsRetry: w.IsRetry,
-		})
-	}
 	for _, wait := range waits {
-		add(wait, true)
+		all = append(all, clusterversion.ReleaseProblem{Wait: wait, IsWait: true})
 	}
 	for _, failed := range failures {
-		add(failed.Wait, false)
+		all = append(all, clusterversion.ReleaseProblem{Wait: failed.Wait})
 	}
 	isOfObject := func(p clusterversion.ReleaseProblem) bool { return !p.IsWait }
 	if ended != nil && !slices.ContainsFunc(all, isOfObject) && !errors.As(ended, new(*object.Failure)) && !errors.Is(ended, apply.ErrTimeout) {
-		all = append(all, clusterversion.ReleaseProblem{Message: ended.Error(), Reason: reason.Of(ended), Effect: reason.EffectOf(ended)})
+		all = append(all, clusterversion.ReleaseProblem{Wait: apply.Wait{For: ended.Error(), Reason: reason.Of(ended), Effect: reason.EffectOf(ended)}})
 	}
 	return all
 }

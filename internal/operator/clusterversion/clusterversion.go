@@ -12,8 +12,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 
-	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
@@ -58,18 +57,15 @@ type AppliedRelease struct {
 	Deletes []precondition.Delete
 }
 
-// A ReleaseProblem is an object that does not match the release, or a failure without an object.
+// A ReleaseProblem is an object that does not match the release, and what it waits for or why it has failed, or a failure
+// without an object.
 type ReleaseProblem struct {
-	Object  *kinds.ID
-	Hook    string // the stage of the object's lifecycle hook, if that waits or has failed
-	File    string
-	Message string
-	Reason  string
-	Effect  reason.Effect
-	Since   time.Time // when it began, if that is known
-	IsWait  bool      // it is waited for; otherwise it has failed
-	IsRetry bool      // the failed step is tried again
+	apply.Wait
+	IsWait bool // it is waited for; otherwise it has failed
 }
+
+// HasObject reports whether the problem is one of an object.
+func (p ReleaseProblem) HasObject() bool { return p.ID.Kind != "" }
 
 // An AcceptancePhase is a phase of a release before it is applied.
 type AcceptancePhase string

@@ -75,7 +75,7 @@ func (b *builder) singleFailure(p ReleaseProblem, isKept bool) failure {
 	case isKnown && p.isOverdue(isKept, b.seen.Now):
 		of.summary = overdue([]ReleaseProblem{p})
 	case isKnown:
-		of.summary = "the cluster operator " + printable.Line(p.Object.Name) + " " + state.one
+		of.summary = "the cluster operator " + printable.Line(p.ID.Name) + " " + state.one
 	default:
 		of.summary = p.summary()
 	}
@@ -87,7 +87,7 @@ func (b *builder) operatorsFailure(alike []ReleaseProblem, isKept bool) failure 
 	state, _ := alike[0].state()
 	var details []string
 	for _, p := range alike {
-		details = append(details, joined(": ", printable.Line(p.Object.Name), p.detail())+p.where())
+		details = append(details, joined(": ", printable.Line(p.ID.Name), p.detail())+p.where())
 	}
 	of := failure{
 		reason:  pluralReason(alike[0].Reason),
@@ -118,9 +118,9 @@ func names(problems []ReleaseProblem) string {
 	var all []string
 	for _, p := range problems {
 		if p.isOperator() {
-			all = append(all, printable.Line(p.Object.Name))
+			all = append(all, printable.Line(p.ID.Name))
 		} else {
-			all = append(all, p.id().String())
+			all = append(all, p.ID.String())
 		}
 	}
 	return printable.Few(slices.Compact(all), mostNames)

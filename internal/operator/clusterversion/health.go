@@ -147,7 +147,7 @@ func waitedFor(problems []ReleaseProblem) string {
 	for _, p := range problems {
 		switch {
 		case p.isOperator():
-			all = append(all, printable.Line(p.Object.Name))
+			all = append(all, printable.Line(p.ID.Name))
 		default:
 			detail := p.detail()
 			if p.IsRetry {

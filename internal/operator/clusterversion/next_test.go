@@ -19,6 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
@@ -65,10 +66,8 @@ func condition(t *testing.T, s configv1.ClusterVersionStatus, kind configv1.Clus
 }
 
 func operatorProblem(name, why string, effect reason.Effect) clusterversion.ReleaseProblem {
-	return clusterversion.ReleaseProblem{
-		Object: &kinds.ID{Group: "config.openshift.io", Kind: "ClusterOperator", Name: name}, Reason: why, Effect: effect,
-		Since: noon, IsWait: true, Message: "it waits",
-	}
+	return clusterversion.ReleaseProblem{Wait: apply.Wait{ID: kinds.ID{Group: "config.openshift.io", Kind: "ClusterOperator", Name: name}, Reason: why, Effect: effect,
+		Since: noon, For: "it waits"}, IsWait: true}
 }
 
 func TestWaitsBecomeSlowAndFail(t *testing.T) {
@@ -76,11 +75,9 @@ func TestWaitsBecomeSlowAndFail(t *testing.T) {
 		return operatorProblem(name, "ClusterOperatorUpdating", reason.None)
 	}
 	degraded := operatorProblem("alpha", "ClusterOperatorDegraded", reason.FailAfterInterval)
-	web := clusterversion.ReleaseProblem{Object: &kinds.ID{Kind: "Deployment", Namespace: "a", Name: "web"}, Message: "none is ready", Since: noon, IsWait: true}
-	refused := clusterversion.ReleaseProblem{
-		Object: &kinds.ID{Kind: "ConfigMap", Namespace: "a", Name: "b"}, Reason: "UpdatePayloadClusterError", IsWait: true, IsRetry: true, Since: noon,
-		Message: `Internal error occurred: failed calling webhook "a.example.com"`,
-	}
+	web := clusterversion.ReleaseProblem{Wait: apply.Wait{ID: kinds.ID{Kind: "Deployment", Namespace: "a", Name: "web"}, For: "none is ready", Since: noon}, IsWait: true}
+	refused := clusterversion.ReleaseProblem{Wait: apply.Wait{ID: kinds.ID{Kind: "ConfigMap", Namespace: "a", Name: "b"}, Reason: "UpdatePayloadClusterError", IsRetry: true, Since: noon,
+		For: `Internal error occurred: failed calling webhook "a.example.com"`}, IsWait: true}
 	ageless := degraded
 	ageless.Since = time.Time{}
 	for _, test := range []struct {
@@ -141,7 +138,7 @@ func TestADegradedOperatorBesideOneThatIsNotAvailable(t *testing.T) {
 // TestAnUpdateThatIsNotRecordedHasNotBegun: it is accepted, and the record can't be written. Neither desired nor history has it.
 func TestAnUpdateThatIsNotRecordedHasNotBegun(t *testing.T) {
 	before := follow(completed(0, "1.0.0"))
-	accepted := seenAt(time.Minute, "1.0.1", "", clusterversion.ReleaseProblem{Message: "configmaps is forbidden", Reason: "UpdatePayloadResourceForbidden"})
+	accepted := seenAt(time.Minute, "1.0.1", "", clusterversion.ReleaseProblem{Wait: apply.Wait{For: "configmaps is forbidden", Reason: "UpdatePayloadResourceForbidden"}})
 	next := clusterversion.Next(before, accepted)
 	if next.Desired.Version != "1.0.0" || len(next.History) != 1 || next.History[0].Version != "1.0.0" || next.VersionHash != before.VersionHash {
 		t.Errorf("desired is %s, and the history %+v", next.Desired.Version, next.History)
@@ -167,7 +164,7 @@ func TestSeveralOperatorsShareAReason(t *testing.T) {
 func TestManyErrorsAreCounted(t *testing.T) {
 	var problems []clusterversion.ReleaseProblem
 	for i := range 15 {
-		problems = append(problems, clusterversion.ReleaseProblem{Message: fmt.Sprintf("failure %02d\x1b[31m", i)}, clusterversion.ReleaseProblem{Message: "failure 00\x1b[31m"})
+		problems = append(problems, clusterversion.ReleaseProblem{Wait: apply.Wait{For: fmt.Sprintf("failure %02d\x1b[31m", i)}}, clusterversion.ReleaseProblem{Wait: apply.Wait{For: "failure 00\x1b[31m"}})
 	}
 	got := condition(t, follow(seenAt(0, "1.0.0", graph.Update, problems...)), clusterversion.Failing)
 	if got.Reason != "MultipleErrors" || strings.Count(got.Message, "\n* Failure") != 10 || !strings.HasSuffix(got.Message, "\n* and 5 more") {
@@ -180,7 +177,7 @@ func TestManyErrorsAreCounted(t *testing.T) {
 
 func TestErrorsAreSorted(t *testing.T) {
 	job := &kinds.ID{Kind: "Job", Name: "a"}
-	got := condition(t, follow(seenAt(0, "1.0.0", graph.Update, clusterversion.ReleaseProblem{Message: "no answer"}, clusterversion.ReleaseProblem{Object: job, Message: "it failed"})), clusterversion.Failing)
+	got := condition(t, follow(seenAt(0, "1.0.0", graph.Update, clusterversion.ReleaseProblem{Wait: apply.Wait{For: "no answer"}}, clusterversion.ReleaseProblem{Wait: apply.Wait{ID: *job, For: "it failed"}})), clusterversion.Failing)
 	if !strings.HasSuffix(got.Message, "\n* Job a: it failed\n* No answer") {
 		t.Error(got.Message)
 	}
@@ -208,7 +205,7 @@ func TestOrderOfWhatIsSeenDoesNotMatter(t *testing.T) {
 	for i, effect := range []reason.Effect{"", reason.None, reason.Report, reason.Fail, reason.FailAfterInterval} {
 		for _, name := range []string{"a", "b", "c"} {
 			seen.Applied.Problems = append(seen.Applied.Problems, operatorProblem(name, "ClusterOperatorDegraded", effect),
-				clusterversion.ReleaseProblem{Object: &kinds.ID{Kind: "Job", Name: name}, Message: fmt.Sprint("failure ", i), Effect: effect, IsWait: i%2 == 0})
+				clusterversion.ReleaseProblem{Wait: apply.Wait{ID: kinds.ID{Kind: "Job", Name: name}, For: fmt.Sprint("failure ", i), Effect: effect}, IsWait: i%2 == 0})
 			seen.Applied.Deletes = append(seen.Applied.Deletes, precondition.Delete{Tombstone: record.Tombstone{ID: kinds.ID{Kind: "Job", Name: fmt.Sprint(name, i)}}})
 			seen.Operators = append(seen.Operators, operatorThatIsNotUpgradeable(fmt.Sprint(name, i)))
 			seen.Overrides = append(seen.Overrides, configv1.ComponentOverride{Kind: "Job", Name: fmt.Sprint(name, i), Unmanaged: true})

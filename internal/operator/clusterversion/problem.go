@@ -67,14 +67,14 @@ func (p ReleaseProblem) age(now time.Time) time.Duration {
 }
 
 func (p ReleaseProblem) slowAfter() time.Duration {
-	if p.isOperator() && p.Object.Name == machineConfig {
+	if p.isOperator() && p.ID.Name == machineConfig {
 		return slowAfterMachineConfig
 	}
 	return slowAfter
 }
 
 func (p ReleaseProblem) isOperator() bool {
-	return p.Object != nil && p.Object.Kind == "ClusterOperator"
+	return p.ID.Kind == "ClusterOperator"
 }
 
 // An operatorState has the words for a reason of ClusterOperators.
@@ -106,11 +106,11 @@ func (p ReleaseProblem) subject() string {
 	state, isKnown := p.state()
 	switch {
 	case isKnown:
-		return "cluster operator " + printable.Line(p.Object.Name) + " " + state.one
+		return "cluster operator " + printable.Line(p.ID.Name) + " " + state.one
 	case p.isOperator():
-		return "cluster operator " + printable.Line(p.Object.Name)
-	case p.Object != nil:
-		return p.Object.OrHook(p.Hook)
+		return "cluster operator " + printable.Line(p.ID.Name)
+	case p.HasObject():
+		return p.Name()
 	default:
 		return ""
 	}
@@ -119,9 +119,9 @@ func (p ReleaseProblem) subject() string {
 // detail returns the message without the words of the subject.
 func (p ReleaseProblem) detail() string {
 	state, _ := p.state()
-	text := strings.TrimPrefix(inLine(p.Message), state.prefix)
-	if p.Object != nil {
-		text = strings.TrimPrefix(text, p.Object.String()+": ")
+	text := strings.TrimPrefix(inLine(p.For), state.prefix)
+	if p.HasObject() {
+		text = strings.TrimPrefix(text, p.ID.String()+": ")
 	}
 	return text
 }
@@ -195,7 +195,7 @@ func capitalized(text string) string {
 func compareProblems(a, b ReleaseProblem) int {
 	return cmp.Or(
 		cmp.Compare(rank(a), rank(b)),
-		kinds.Compare(a.id(), b.id()), cmp.Compare(a.File, b.File), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message),
+		kinds.Compare(a.ID, b.ID), cmp.Compare(a.File, b.File), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.For, b.For),
 	)
 }
 
@@ -204,11 +204,4 @@ func rank(p ReleaseProblem) int {
 		return 0
 	}
 	return 1
-}
-
-func (p ReleaseProblem) id() kinds.ID {
-	if p.Object == nil {
-		return kinds.ID{}
-	}
-	return *p.Object
 }

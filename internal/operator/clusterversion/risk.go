@@ -61,8 +61,8 @@ func overrideRisks(overrides []configv1.ComponentOverride) []precondition.CheckF
 		return nil
 	}
 	slices.Sort(unmanaged)
-	return []precondition.CheckFinding{risk(RiskOverrides, "", "Disabling ownership via cluster version overrides prevents updates between minor or major versions. " +
-		"Please remove overrides before requesting a minor or major version update. Unmanaged: " + printable.Few(unmanaged, mostNames))}
+	return []precondition.CheckFinding{risk(RiskOverrides, "", "Disabling ownership via cluster version overrides prevents updates between minor or major versions. "+
+		"Please remove overrides before requesting a minor or major version update. Unmanaged: "+printable.Few(unmanaged, mostNames))}
 }
 
 // deleteRisks returns the risk of pending deletes: who holds each of them, and since when.
@@ -82,7 +82,7 @@ func deleteRisks(deletes []precondition.Delete) []precondition.CheckFinding {
 		return nil
 	}
 	slices.Sort(pending)
-	return []precondition.CheckFinding{risk(RiskDeletes, "", "Cluster minor or major version upgrades are not allowed while resource deletions are in progress; resources=" +
+	return []precondition.CheckFinding{risk(RiskDeletes, "", "Cluster minor or major version upgrades are not allowed while resource deletions are in progress; resources="+
 		strings.Join(few(pending), ", "))}
 }
 
