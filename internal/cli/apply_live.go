@@ -50,7 +50,7 @@ func (r *reporter) configure(options *apply.Options) {
 }
 
 // state shows the state of the apply in the live view.
-func (r *reporter) state(state *apply.State) {
+func (r *reporter) state(state *apply.RunState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.view != nil {

@@ -26,7 +26,7 @@ import (
 //	target     retrieving  loading  verifying  judging  accepted   each refusal is retried from the beginning
 //	release                                             applying   kept   again after a failure, and in the next apply
 //
-// One loop accepts targets (run), and one keeps the accepted release (running.keep). The reconciler says what is wanted, and
+// One loop accepts targets (run), and one keeps the accepted release (running.keep). The reconciler sets what is wanted, and
 // reads State.
 type applier struct {
 	cluster  *cluster.Cluster
@@ -165,17 +165,17 @@ func (a *applier) holds() bool {
 	return a.session != nil && a.session.Held().Err() == nil
 }
 
-// A State is what an applier does at one moment.
-type State struct {
+// An applierState is what an applier does at one moment.
+type applierState struct {
 	Acceptance clusterversion.Acceptance      // of the target
 	Applied    *clusterversion.AppliedRelease // the release that is applied, or kept in place; nil if there is none yet
 }
 
 // State returns the present state.
-func (a *applier) State() State {
+func (a *applier) State() applierState {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	state := State{Acceptance: a.acceptance}
+	state := applierState{Acceptance: a.acceptance}
 	if a.running != nil {
 		state.Applied = a.running.seen()
 	}
@@ -183,7 +183,7 @@ func (a *applier) State() State {
 }
 
 // want sets the target of the status, and returns the state. It is tried once it is known what holds it back.
-func (a *applier) want(t *target) State {
+func (a *applier) want(t *target) applierState {
 	a.mu.Lock()
 	if a.wanted == nil || !a.wanted.isSame(t) {
 		a.wanted, a.acceptance = t, t.at(clusterversion.Retrieving) // the previous acceptance is about another target

@@ -38,12 +38,12 @@ type running struct {
 	// The following fields are guarded by the applier.
 	mode       graph.Mode
 	intent     progress.Intent
-	state      *apply.State      // of the last apply; nil before it has begun
-	done       int               // the highest count of applied manifests in it
-	before     []apply.StepState // that have failed in previous applies
-	hasBegun   bool              // the gate has passed the current apply
-	isRecorded bool              // the record has an apply of the release
-	backoff    wait.Backoff      // of applies that fail
+	state      *apply.RunState      // of the last apply; nil before it has begun
+	done       int                  // the highest count of applied manifests in it
+	before     []apply.RunStepState // that have failed in previous applies
+	hasBegun   bool                 // the gate has passed the current apply
+	isRecorded bool                 // the record has an apply of the release
+	backoff    wait.Backoff         // of applies that fail
 	isComplete bool
 	err        error // why the last apply ended
 }
@@ -101,9 +101,9 @@ func (r *running) keep() error {
 
 // failures returns the steps that have failed: in this apply, and in those before it until this one has done the same steps.
 // Otherwise, conditions would change with each attempt. A failure that recurs keeps the time of the first one.
-func (r *running) failures() []apply.StepState {
-	now := map[object.StepID]apply.StepState{}
-	var all []apply.StepState
+func (r *running) failures() []apply.RunStepState {
+	now := map[object.StepID]apply.RunStepState{}
+	var all []apply.RunStepState
 	for step := range r.state.Steps() {
 		now[step.StepID()] = step
 		if step.IsFailing() {
@@ -112,7 +112,7 @@ func (r *running) failures() []apply.StepState {
 	}
 	for _, before := range r.before {
 		step, isKnown := now[before.StepID()]
-		at := slices.IndexFunc(all, func(failed apply.StepState) bool { return failed.StepID() == before.StepID() })
+		at := slices.IndexFunc(all, func(failed apply.RunStepState) bool { return failed.StepID() == before.StepID() })
 		switch {
 		case at >= 0 && all[at].Reason == before.Reason:
 			all[at].Since = before.Since
@@ -125,7 +125,7 @@ func (r *running) failures() []apply.StepState {
 
 // isUnresolved reports whether a step that has failed before has not been done since. An object that never became ready, and
 // that this apply has not changed, has failed until it is ready.
-func isUnresolved(before, now apply.StepState) bool {
+func isUnresolved(before, now apply.RunStepState) bool {
 	switch now.Phase {
 	case apply.Done, apply.Skipped:
 		return false
@@ -176,7 +176,7 @@ func (r *running) options() session.Options {
 	}
 	o.OnInterrupted = func(err error) { r.applier.update(func() { r.err = err }) }
 	o.Apply.OnEvent = func(e apply.Event) { r.applier.monitor.applied(r.release.Version, e) }
-	o.Apply.OnState = func(state *apply.State) { r.applier.update(func() { r.state = state }) }
+	o.Apply.OnState = func(state *apply.RunState) { r.applier.update(func() { r.state = state }) }
 	o.Keep = &keep.Options{OnEvent: func(e keep.Event) { r.applier.kept(e) }}
 	return o
 }
@@ -249,7 +249,7 @@ func (r *running) seen() *clusterversion.AppliedRelease {
 
 // problemsOf returns the problems of an incomplete apply: its waits, its failures, and otherwise the error with which it
 // has ended.
-func problemsOf(waits []apply.Wait, failures []apply.StepState, ended error) []clusterversion.ReleaseProblem {
+func problemsOf(waits []apply.Wait, failures []apply.RunStepState, ended error) []clusterversion.ReleaseProblem {
 	var all []clusterversion.ReleaseProblem
 	for _, wait := range waits {
 		all = append(all, clusterversion.ReleaseProblem{Wait: wait, IsWait: true})

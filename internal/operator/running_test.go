@@ -36,13 +36,13 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 	r := newRunning(t.Context(), a, &target{}, release)
 	a.running = r
 	onState := r.options().Apply.OnState
-	state := func(phase apply.StepPhase, action object.Action) *apply.State {
+	state := func(phase apply.StepPhase, action object.Action) *apply.RunState {
 		wait := apply.Wait{ID: release.Manifests[0].ID(), File: release.Manifests[0].Path, For: "none of its pods is ready"}
-		return &apply.State{Nodes: []apply.NodeState{{Steps: []apply.StepState{{Wait: wait, Phase: phase, Action: action}}}}}
+		return &apply.RunState{Nodes: []apply.RunNodeState{{Steps: []apply.RunStepState{{Wait: wait, Phase: phase, Action: action}}}}}
 	}
 	for i, step := range []struct {
 		begin bool
-		state *apply.State
+		state *apply.RunState
 		done  int
 	}{
 		{true, state(apply.Done, object.Created), 1},
@@ -65,27 +65,27 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 func TestFailuresOfTheApplyBefore(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	step := func(phase apply.StepPhase, action object.Action, reason string, at time.Time) apply.StepState {
-		return apply.StepState{Wait: apply.Wait{ID: kinds.ID{Kind: "Job", Namespace: "shop", Name: "check"}, File: "check.yaml", Reason: reason, Since: at}, Phase: phase, Action: action}
+	step := func(phase apply.StepPhase, action object.Action, reason string, at time.Time) apply.RunStepState {
+		return apply.RunStepState{Wait: apply.Wait{ID: kinds.ID{Kind: "Job", Namespace: "shop", Name: "check"}, File: "check.yaml", Reason: reason, Since: at}, Phase: phase, Action: action}
 	}
 	refused := step(apply.HasFailed, object.Failed, "Invalid", since)
 	broken := step(apply.HasFailed, object.Created, "WorkloadFailed", since)
 	for name, c := range map[string]struct {
-		before, now apply.StepState
-		want        []apply.StepState
+		before, now apply.RunStepState
+		want        []apply.RunStepState
 	}{
-		"not reached yet":                   {refused, step(apply.Blocked, object.NotDone, "", time.Time{}), []apply.StepState{refused}},
-		"tried again":                       {refused, step(apply.InRetry, object.NotDone, "Busy", since), []apply.StepState{refused}},
-		"refused again, for the same":       {refused, step(apply.HasFailed, object.Failed, "Invalid", since.Add(time.Hour)), []apply.StepState{refused}},
-		"refused again, for something else": {refused, step(apply.HasFailed, object.Failed, "Forbidden", since.Add(time.Hour)), []apply.StepState{step(apply.HasFailed, object.Failed, "Forbidden", since.Add(time.Hour))}},
+		"not reached yet":                   {refused, step(apply.Blocked, object.NotDone, "", time.Time{}), []apply.RunStepState{refused}},
+		"tried again":                       {refused, step(apply.InRetry, object.NotDone, "Busy", since), []apply.RunStepState{refused}},
+		"refused again, for the same":       {refused, step(apply.HasFailed, object.Failed, "Invalid", since.Add(time.Hour)), []apply.RunStepState{refused}},
+		"refused again, for something else": {refused, step(apply.HasFailed, object.Failed, "Forbidden", since.Add(time.Hour)), []apply.RunStepState{step(apply.HasFailed, object.Failed, "Forbidden", since.Add(time.Hour))}},
 		"applied, and not ready":            {refused, step(apply.InWait, object.Created, "", since), nil},
 		"done":                              {refused, step(apply.Done, object.Created, "", time.Time{}), nil},
-		"unchanged, and not ready yet":      {broken, step(apply.InWait, object.Unchanged, "", since), []apply.StepState{broken}},
+		"unchanged, and not ready yet":      {broken, step(apply.InWait, object.Unchanged, "", since), []apply.RunStepState{broken}},
 		"changed, and not ready yet":        {broken, step(apply.InWait, object.Configured, "", since), nil},
 		"unchanged, and ready":              {broken, step(apply.Done, object.Unchanged, "", time.Time{}), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &running{before: []apply.StepState{c.before}, state: &apply.State{Nodes: []apply.NodeState{{Steps: []apply.StepState{c.now}}}}}
+			r := &running{before: []apply.RunStepState{c.before}, state: &apply.RunState{Nodes: []apply.RunNodeState{{Steps: []apply.RunStepState{c.now}}}}}
 			if diff := cmp.Diff(c.want, r.failures()); diff != "" {
 				t.Error(diff)
 			}

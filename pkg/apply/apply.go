@@ -71,7 +71,7 @@ type Options struct {
 	// OnEvent is called with each event, one after the other. It may be nil.
 	OnEvent func(Event)
 	// OnState is called with the state of the run, at most ten times a second when it has changed. It may be nil.
-	OnState func(*State)
+	OnState func(*RunState)
 	// Fingerprints collects the fingerprints of applied objects; a new cache if it is nil. A Repairer shares it.
 	Fingerprints *fingerprint.Cache
 	// Done is called with each step that is done, and takes over its object: the run does not write it again. If Done is

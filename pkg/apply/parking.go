@@ -14,7 +14,7 @@ type parking struct {
 	node    *nodeWalk // whose part ends; nil if a step waits
 	isAtEnd bool      // all objects are awaited, at the end of the run
 
-	objects *await.Wait      // for objects to be ready; nil for another wait
+	objects *await.GroupWait // for objects to be ready; nil for another wait
 	timer   *time.Timer      // for a time; nil for none
 	until   *object.StepWait // for what the step itself awaits; nil for none
 	ended   chan struct{}    // closed when the wait for until is over

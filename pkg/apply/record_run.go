@@ -24,7 +24,7 @@ const (
 )
 
 // Record returns the compact form of a state for the record, which has only what is not done.
-func (s *State) Record() *record.Run {
+func (s *RunState) Record() *record.Run {
 	recorded := &record.Run{
 		Version: s.Version, Mode: string(s.Mode), ReportedAt: metav1.NewTime(s.Now.UTC().Truncate(time.Second)), Error: s.Error, Ended: s.IsOver,
 	}
@@ -32,7 +32,7 @@ func (s *State) Record() *record.Run {
 	for i, node := range s.Nodes {
 		var left []record.RunStep
 		for _, of := range byManifest(node.Steps) {
-			isLeft := slices.ContainsFunc(of, StepState.IsLeft)
+			isLeft := slices.ContainsFunc(of, RunStepState.IsLeft)
 			recorded.Total++
 			count(levels, of[0].File, isLeft)
 			if !isLeft {
@@ -82,7 +82,7 @@ func count(levels map[string]*record.RunLevel, file string, isLeft bool) {
 }
 
 // byManifest returns the steps of each manifest, which are adjacent.
-func byManifest(steps []StepState) (groups [][]StepState) {
+func byManifest(steps []RunStepState) (groups [][]RunStepState) {
 	for from, i := 0, 1; i <= len(steps); i++ {
 		if i == len(steps) || steps[i].ID != steps[from].ID || steps[i].File != steps[from].File {
 			groups = append(groups, steps[from:i])
@@ -93,7 +93,7 @@ func byManifest(steps []StepState) (groups [][]StepState) {
 }
 
 // record returns a step for the record.
-func (s StepState) record() record.RunStep {
+func (s RunStepState) record() record.RunStep {
 	step := record.RunStep{ID: s.ID, Hook: s.Hook, File: s.File, State: record.Blocked, Deletes: s.Deletes, Awaits: s.Awaits}
 	switch s.Phase {
 	case HasFailed:

@@ -11,15 +11,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// A State is a run at one moment. It does not change after it was published.
-type State struct {
+// A RunState is a run at one moment. It does not change after it was published.
+type RunState struct {
 	Version    string
 	Mode       graph.Mode
 	Now        time.Time // by the server's clock
 	Error      string    // why not all was done at the deadline, or when the run ended
 	IsOver     bool
 	Components []ComponentState
-	Nodes      []NodeState // in the order of the graph
+	Nodes      []RunNodeState // in the order of the graph
 }
 
 // A ComponentState is the state of a component of a level that has begun.
@@ -30,12 +30,12 @@ type ComponentState struct {
 	IsDone    bool
 }
 
-// A NodeState is the state of a node of the graph.
-type NodeState struct {
+// A RunNodeState is the state of a node of the graph.
+type RunNodeState struct {
 	Name  string
 	State graph.NodeState
 	After []int // indexes of the unfinished nodes that it waits for; those that run or have failed come first
-	Steps []StepState
+	Steps []RunStepState
 }
 
 // A StepPhase is how far a step is.
@@ -52,8 +52,8 @@ const (
 	Skipped    StepPhase = "skipped" // a hook of a Deployment that was refused
 )
 
-// A StepState is the state of a step. Its Wait has what it waits for, or why it has failed.
-type StepState struct {
+// A RunStepState is the state of a step. Its Wait has what it waits for, or why it has failed.
+type RunStepState struct {
 	Wait
 	Phase   StepPhase
 	Action  object.Action // what was done; object.NotDone if nothing was yet
@@ -63,8 +63,8 @@ type StepState struct {
 }
 
 // Manifests returns the steps of each manifest, which are adjacent.
-func (s *State) Manifests() iter.Seq[[]StepState] {
-	return func(yield func([]StepState) bool) {
+func (s *RunState) Manifests() iter.Seq[[]RunStepState] {
+	return func(yield func([]RunStepState) bool) {
 		for _, node := range s.Nodes {
 			for _, steps := range byManifest(node.Steps) {
 				if !yield(steps) {
@@ -75,9 +75,9 @@ func (s *State) Manifests() iter.Seq[[]StepState] {
 	}
 }
 
-// Steps returns all steps. A nil State has none.
-func (s *State) Steps() iter.Seq[StepState] {
-	return func(yield func(StepState) bool) {
+// Steps returns all steps. A nil RunState has none.
+func (s *RunState) Steps() iter.Seq[RunStepState] {
+	return func(yield func(RunStepState) bool) {
 		if s == nil {
 			return
 		}
@@ -92,27 +92,29 @@ func (s *State) Steps() iter.Seq[StepState] {
 }
 
 // IsFailing reports whether a step has failed, for good or until its object recovers.
-func (s StepState) IsFailing() bool { return s.Phase == HasFailed || s.Phase == InWait && s.HasFailed }
+func (s RunStepState) IsFailing() bool {
+	return s.Phase == HasFailed || s.Phase == InWait && s.HasFailed
+}
 
 // Failure returns the event of a step that has failed.
-func (s StepState) Failure() Event {
+func (s RunStepState) Failure() Event {
 	return Event{
 		Time: s.Since, Type: Failing, Object: &s.ID, Hook: s.Hook, File: s.File, Node: s.Node, Reason: s.Reason, Effect: s.Effect, Message: s.For, Why: s.Why,
 	}
 }
 
 // IsLeft reports whether a step is still to be done, or to be waited for.
-func (s StepState) IsLeft() bool { return s.Phase != Done && s.Phase != Skipped }
+func (s RunStepState) IsLeft() bool { return s.Phase != Done && s.Phase != Skipped }
 
 // state returns the present state of the run, whose waits are known.
-func (r *run) state(waits []Wait) *State {
-	s := &State{Version: r.options.Version, Mode: r.options.Mode, Now: r.cluster.Now(), Error: r.deadlineError, Components: r.components.states()}
+func (r *run) state(waits []Wait) *RunState {
+	s := &RunState{Version: r.options.Version, Mode: r.options.Mode, Now: r.cluster.Now(), Error: r.deadlineError, Components: r.components.states()}
 	for i := range s.Components {
 		s.Components[i].Began = r.cluster.ServerTime(s.Components[i].Began)
 	}
 	awaited := byStep(waits)
 	for node, steps := range r.order.nodes {
-		n := NodeState{State: r.nodes.state(node), Steps: make([]StepState, 0, len(steps))}
+		n := RunNodeState{State: r.nodes.state(node), Steps: make([]RunStepState, 0, len(steps))}
 		if len(steps) > 0 {
 			n.Name = r.nameOf(node)
 		}
@@ -128,9 +130,9 @@ func (r *run) state(waits []Wait) *State {
 }
 
 // stepState returns the state of a step.
-func (r *run) stepState(i int, awaited map[object.StepID]Wait) StepState {
+func (r *run) stepState(i int, awaited map[object.StepID]Wait) RunStepState {
 	id, change := r.order.steps[i].ID(), r.results.changes[i]
-	step := StepState{Wait: waitOf(id), Phase: Blocked, Action: change.Action, Result: change.Message, Deletes: r.order.tasks[r.order.taskOf[i]].IsTombstone()}
+	step := RunStepState{Wait: waitOf(id), Phase: Blocked, Action: change.Action, Result: change.Message, Deletes: r.order.tasks[r.order.taskOf[i]].IsTombstone()}
 	failure := r.results.failureOf(i)
 	wait, isAwaited := awaited[id]
 	switch {
@@ -154,8 +156,8 @@ func (r *run) stepState(i int, awaited map[object.StepID]Wait) StepState {
 }
 
 // unfinished returns the nodes that have steps left, and those that run or have failed first, since they explain most.
-func (s *State) unfinished(nodes []int) []int {
-	nodes = slices.DeleteFunc(nodes, func(node int) bool { return !slices.ContainsFunc(s.Nodes[node].Steps, StepState.IsLeft) })
+func (s *RunState) unfinished(nodes []int) []int {
+	nodes = slices.DeleteFunc(nodes, func(node int) bool { return !slices.ContainsFunc(s.Nodes[node].Steps, RunStepState.IsLeft) })
 	isBlocked := func(node int) int {
 		if s.Nodes[node].State == graph.Blocked {
 			return 1

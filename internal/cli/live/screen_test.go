@@ -29,14 +29,14 @@ type film struct {
 	*progress.Model
 	items []progress.Item
 	now   time.Time
-	state apply.State
+	state apply.RunState
 }
 
 func start(plan progress.Intent) *film {
 	plan.Began = began
-	f := &film{Model: progress.New(plan), items: plan.Items, now: began, state: apply.State{Nodes: []apply.NodeState{{}}}}
+	f := &film{Model: progress.New(plan), items: plan.Items, now: began, state: apply.RunState{Nodes: []apply.RunNodeState{{}}}}
 	for _, item := range plan.Items {
-		f.state.Nodes[0].Steps = append(f.state.Nodes[0].Steps, apply.StepState{
+		f.state.Nodes[0].Steps = append(f.state.Nodes[0].Steps, apply.RunStepState{
 			Wait: apply.Wait{ID: item.ID, File: item.File, Node: nodeOf(item)}, Phase: apply.Blocked, Action: object.NotDone,
 		})
 	}
@@ -81,17 +81,17 @@ func (f *film) tell(event apply.Event) {
 }
 
 // step returns the step of an event.
-func (f *film) step(event apply.Event) *apply.StepState {
+func (f *film) step(event apply.Event) *apply.RunStepState {
 	steps := f.state.Nodes[0].Steps
-	isOf := func(hook string) func(apply.StepState) bool {
-		return func(s apply.StepState) bool {
+	isOf := func(hook string) func(apply.RunStepState) bool {
+		return func(s apply.RunStepState) bool {
 			return s.ID == *event.Object && s.File == event.File && s.Hook == hook
 		}
 	}
 	at := slices.IndexFunc(steps, isOf(event.Hook))
 	if at < 0 {
 		at = slices.IndexFunc(steps, isOf(""))
-		hook := apply.StepState{Wait: steps[at].Wait, Action: object.NotDone}
+		hook := apply.RunStepState{Wait: steps[at].Wait, Action: object.NotDone}
 		hook.Hook = event.Hook
 		steps = slices.Insert(steps, at, hook)
 		f.state.Nodes[0].Steps = steps
@@ -99,7 +99,7 @@ func (f *film) step(event apply.Event) *apply.StepState {
 	return &steps[at]
 }
 
-func (f *film) change(event apply.Event, step *apply.StepState) {
+func (f *film) change(event apply.Event, step *apply.RunStepState) {
 	switch event.Type {
 	case apply.Applied:
 		step.Phase, step.Action, step.Result = apply.Done, event.Action, event.Message

@@ -78,7 +78,7 @@ func (v *View) Event(event apply.Event) {
 }
 
 // State records the state of the apply, cheaply: the next frame shows it.
-func (v *View) State(state *apply.State) {
+func (v *View) State(state *apply.RunState) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.model.State(state)

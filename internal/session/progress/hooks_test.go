@@ -18,28 +18,28 @@ var web = kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "
 // TestHooksCountWithTheirObjects is the rollout of a Deployment with hooks: one object, whatever its hooks do.
 func TestHooksCountWithTheirObjects(t *testing.T) {
 	plan := progress.Intent{Began: began, InOrder: true, Items: []progress.Item{{Level: "10", Component: "web", File: "web.yaml", ID: web}}}
-	step := func(hook string, phase apply.StepPhase, action object.Action) apply.StepState {
-		return apply.StepState{Wait: apply.Wait{ID: web, Hook: hook, File: "web.yaml", Node: "level 10, web"}, Phase: phase, Action: action}
+	step := func(hook string, phase apply.StepPhase, action object.Action) apply.RunStepState {
+		return apply.RunStepState{Wait: apply.Wait{ID: web, Hook: hook, File: "web.yaml", Node: "level 10, web"}, Phase: phase, Action: action}
 	}
-	toCome := func(hook string) apply.StepState { return step(hook, apply.Blocked, object.NotDone) }
-	ran := func(hook string) apply.StepState { return step(hook, apply.Done, object.Ran) }
+	toCome := func(hook string) apply.RunStepState { return step(hook, apply.Blocked, object.NotDone) }
+	ran := func(hook string) apply.RunStepState { return step(hook, apply.Done, object.Ran) }
 	type counts = progress.StateCounts
 	for name, c := range map[string]struct {
-		steps    []apply.StepState
+		steps    []apply.RunStepState
 		want     counts
 		waits    []string
 		failures int
 	}{
-		"the pre hook runs":        {[]apply.StepState{step("pre", apply.InWait, object.NotDone), toCome(""), toCome("post")}, counts{Total: 1}, []string{"pre hook of Deployment shop/web"}, 0},
-		"the pre hook has run":     {[]apply.StepState{ran("pre"), toCome(""), toCome("post")}, counts{Total: 1}, nil, 0},
-		"it is applied":            {[]apply.StepState{ran("pre"), step("", apply.Done, object.Configured), toCome("post")}, counts{Total: 1, Done: 1}, nil, 0},
-		"it is not ready":          {[]apply.StepState{ran("pre"), step("", apply.InWait, object.Configured), toCome("post")}, counts{Total: 1, Waiting: 1}, []string{"Deployment shop/web"}, 0},
-		"the post hook runs":       {[]apply.StepState{ran("pre"), step("", apply.Done, object.Configured), step("post", apply.InWait, object.NotDone)}, counts{Total: 1, Waiting: 1}, []string{"post hook of Deployment shop/web"}, 0},
-		"the post hook has failed": {[]apply.StepState{ran("pre"), step("", apply.Done, object.Configured), step("post", apply.HasFailed, object.Failed)}, counts{Total: 1, Failed: 1}, nil, 1},
-		"all is done":              {[]apply.StepState{ran("pre"), step("", apply.Done, object.Configured), ran("post")}, counts{Total: 1, Done: 1}, nil, 0},
+		"the pre hook runs":        {[]apply.RunStepState{step("pre", apply.InWait, object.NotDone), toCome(""), toCome("post")}, counts{Total: 1}, []string{"pre hook of Deployment shop/web"}, 0},
+		"the pre hook has run":     {[]apply.RunStepState{ran("pre"), toCome(""), toCome("post")}, counts{Total: 1}, nil, 0},
+		"it is applied":            {[]apply.RunStepState{ran("pre"), step("", apply.Done, object.Configured), toCome("post")}, counts{Total: 1, Done: 1}, nil, 0},
+		"it is not ready":          {[]apply.RunStepState{ran("pre"), step("", apply.InWait, object.Configured), toCome("post")}, counts{Total: 1, Waiting: 1}, []string{"Deployment shop/web"}, 0},
+		"the post hook runs":       {[]apply.RunStepState{ran("pre"), step("", apply.Done, object.Configured), step("post", apply.InWait, object.NotDone)}, counts{Total: 1, Waiting: 1}, []string{"post hook of Deployment shop/web"}, 0},
+		"the post hook has failed": {[]apply.RunStepState{ran("pre"), step("", apply.Done, object.Configured), step("post", apply.HasFailed, object.Failed)}, counts{Total: 1, Failed: 1}, nil, 1},
+		"all is done":              {[]apply.RunStepState{ran("pre"), step("", apply.Done, object.Configured), ran("post")}, counts{Total: 1, Done: 1}, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := progress.Of(plan, &apply.State{Nodes: []apply.NodeState{{Steps: c.steps}}})
+			got := progress.Of(plan, &apply.RunState{Nodes: []apply.RunNodeState{{Steps: c.steps}}})
 			var waits []string
 			for _, wait := range got.Waits {
 				waits = append(waits, wait.Name())

@@ -29,7 +29,7 @@ func New(plan Intent) *Model {
 }
 
 // State sets the state of the apply.
-func (m *Model) State(state *apply.State) { m.of = Of(m.plan, state) }
+func (m *Model) State(state *apply.RunState) { m.of = Of(m.plan, state) }
 
 // Event adds an event.
 func (m *Model) Event(event apply.Event) {

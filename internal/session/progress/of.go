@@ -11,7 +11,7 @@ import (
 )
 
 // Of returns how far an apply of an intent is. The state is nil before it has begun.
-func Of(plan Intent, state *apply.State) Progress {
+func Of(plan Intent, state *apply.RunState) Progress {
 	p := Progress{Title: plan.Title, Began: plan.Began, Now: plan.Began}
 	counts := map[string]StateCounts{} // by component
 	running := map[string]apply.ComponentState{}
@@ -85,7 +85,7 @@ func (l *Level) addItem(item Item, plan Intent, state apply.ComponentState) {
 
 // addSteps adds the steps of a manifest: its waits and failures, and its state in the counts of its component. A failed hook
 // fails its manifest; a hook that has run does not complete it.
-func (p *Progress) addSteps(steps []apply.StepState, component string, counts map[string]StateCounts) {
+func (p *Progress) addSteps(steps []apply.RunStepState, component string, counts map[string]StateCounts) {
 	isApplied, isWaiting, hasFailed := false, false, false
 	for _, step := range steps {
 		step.Node = cmp.Or(component, step.Node)

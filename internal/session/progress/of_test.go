@@ -28,16 +28,16 @@ func TestProgressOfAnUpdate(t *testing.T) {
 	at := func(after time.Duration) time.Time { return began.Add(after) }
 	retried := apply.Wait{ID: settings, File: "settings.yaml", Node: "level 9, db", For: "no", Since: at(time.Second), IsRetry: true}
 	waiting := apply.Wait{ID: web, File: "web.yaml", Node: "level 30, web", For: "0 of 1 replicas are available", Since: at(2 * time.Second)}
-	state := &apply.State{
+	state := &apply.RunState{
 		Now:        at(5 * time.Second),
 		Components: []apply.ComponentState{{Name: "level 9, db", Began: at(time.Second), IsRunning: true}, {Name: "level 9, old", Began: at(time.Second), IsDone: true}},
-		Nodes: []apply.NodeState{
-			{Name: "level 9, db", Steps: []apply.StepState{
+		Nodes: []apply.RunNodeState{
+			{Name: "level 9, db", Steps: []apply.RunStepState{
 				{Wait: retried, Phase: apply.InRetry, Action: object.NotDone},
 				{Wait: apply.Wait{ID: broken, File: "broken.yaml", Node: "level 9, db", Reason: "Invalid", For: "no", Since: at(3 * time.Second)}, Phase: apply.HasFailed, Action: object.Failed},
 			}},
-			{Name: "level 9, old", Steps: []apply.StepState{{Wait: apply.Wait{ID: old, File: "old.yaml", Node: "level 9, old"}, Phase: apply.Done, Action: object.Pending, Result: "terminating for 1s"}}},
-			{Name: "level 30, web", Steps: []apply.StepState{{Wait: waiting, Phase: apply.InWait, Action: object.Created}}},
+			{Name: "level 9, old", Steps: []apply.RunStepState{{Wait: apply.Wait{ID: old, File: "old.yaml", Node: "level 9, old"}, Phase: apply.Done, Action: object.Pending, Result: "terminating for 1s"}}},
+			{Name: "level 30, web", Steps: []apply.RunStepState{{Wait: waiting, Phase: apply.InWait, Action: object.Created}}},
 		},
 	}
 	want := progress.Progress{

@@ -19,7 +19,7 @@ const (
 	Finished                   // a Job has succeeded
 	Invisible                  // an object can't be watched; the verdict has the reason
 	Missing                    // an object was deleted after it was applied
-	Ended                      // a Wait has ended
+	Ended                      // a GroupWait has ended
 )
 
 // An Event is what a Tracker has observed. Object is empty if a wait has ended.
@@ -27,8 +27,8 @@ type Event struct {
 	Type   EventType
 	Object Object
 	Waited time.Duration // until the object was ready
-	Wait   *Wait
-	Failed []Object // of a Wait that has ended: the objects that have failed; none if all are ready
+	Wait   *GroupWait
+	Failed []Object // of a GroupWait that has ended: the objects that have failed; none if all are ready
 }
 
 // Signal returns a channel that receives an element when there are events, or when another verdict has changed.
@@ -44,12 +44,12 @@ func (t *Tracker) Events() []Event {
 }
 
 // emit adds an event about an object.
-func (t *Tracker) emit(what EventType, o *tracked) {
+func (o *tracked) emit(t *Tracker, what EventType) {
 	t.events = append(t.events, Event{Type: what, Object: o.export()})
 }
 
-// A Wait is a wait for some objects: until all are ready at the same time, or one of them has failed.
-type Wait struct {
+// A GroupWait is a wait for some objects: until all are ready at the same time, or one of them has failed.
+type GroupWait struct {
 	objects         []*tracked
 	waiting, failed int
 	isAtEnd         bool // see Await
@@ -59,15 +59,15 @@ type Wait struct {
 // Await begins to wait for objects. The event Ended may come at once, and does not come after Cancel.
 // By the standard of the cluster-version operator, an install goes on past a degraded ClusterOperator, but is not
 // complete before the operator has recovered: isAtEnd is true for the wait at the end of the apply.
-func (t *Tracker) Await(ids []kinds.ID, isAtEnd bool) *Wait {
-	w := &Wait{isAtEnd: isAtEnd}
+func (t *Tracker) Await(ids []kinds.ID, isAtEnd bool) *GroupWait {
+	w := &GroupWait{isAtEnd: isAtEnd}
 	t.do(func() {
 		for _, id := range ids {
 			if o := t.known[id]; o != nil && o.state != expected {
 				t.startWatching(o)
 				w.objects = append(w.objects, o)
 				o.waits = append(o.waits, w)
-				w.count(t.counts(o, o.verdict, w), 1)
+				w.count(w.counts(t, o, o.verdict), 1)
 			}
 		}
 		w.check(t)
@@ -76,9 +76,9 @@ func (t *Tracker) Await(ids []kinds.ID, isAtEnd bool) *Wait {
 }
 
 // Cancel ends a wait.
-func (t *Tracker) Cancel(w *Wait) { t.do(w.drop) }
+func (t *Tracker) Cancel(w *GroupWait) { t.do(w.drop) }
 
-func (w *Wait) count(state ready.ReadyState, by int) {
+func (w *GroupWait) count(state ready.ReadyState, by int) {
 	switch state {
 	case ready.Waiting:
 		w.waiting += by
@@ -88,7 +88,7 @@ func (w *Wait) count(state ready.ReadyState, by int) {
 }
 
 // check ends a wait if its objects are ready, or one has failed.
-func (w *Wait) check(t *Tracker) {
+func (w *GroupWait) check(t *Tracker) {
 	if w.isOver || w.failed == 0 && w.waiting > 0 {
 		return
 	}
@@ -103,15 +103,15 @@ func (w *Wait) check(t *Tracker) {
 }
 
 // drop ends a wait without an event.
-func (w *Wait) drop() {
+func (w *GroupWait) drop() {
 	w.isOver = true
 	for _, o := range w.objects {
-		o.waits = slices.DeleteFunc(o.waits, func(other *Wait) bool { return other == w })
+		o.waits = slices.DeleteFunc(o.waits, func(other *GroupWait) bool { return other == w })
 	}
 }
 
 // counts returns the state of an object as a wait counts it.
-func (t *Tracker) counts(o *tracked, verdict ready.Verdict, w *Wait) ready.ReadyState {
+func (w *GroupWait) counts(t *Tracker, o *tracked, verdict ready.Verdict) ready.ReadyState {
 	if t.toleratesFailures && verdict.State == ready.Failed {
 		return ready.Waiting
 	}

@@ -49,7 +49,7 @@ type tracked struct {
 	stalled  string                 // stalledSince before the apply
 	calls    []types.NamespacedName // Services that the API server calls for it
 	watch    *watch
-	waits    []*Wait
+	waits    []*GroupWait
 
 	isSettled  bool        // it was ready when it was first seen, or for settleTime
 	hasBroken  bool        // it was ready for less than settleTime
@@ -78,7 +78,7 @@ func (t *Tracker) startWatching(o *tracked) {
 		if o.verdict.State != ready.Ready {
 			o.state, o.since = unconfirmed, time.Now() // the wait begins now
 		}
-		t.watchObject(o, o.live != nil && t.isUnlabelled(o.live))
+		t.watchObject(o, o.live != nil && isUnlabelled(o.live, t.options.Release))
 	default:
 		if o.assume(); o.state == seen {
 			t.observeFirst(o, o.live)
@@ -117,7 +117,7 @@ func (t *Tracker) observeFirst(o *tracked, live *unstructured.Unstructured) {
 	}
 	t.observe(o, live)
 	if o.stalled != "" {
-		t.extendDeadline(o, live)
+		o.extendDeadline(t, live)
 	}
 }
 
@@ -146,7 +146,7 @@ func (t *Tracker) observe(o *tracked, live *unstructured.Unstructured) {
 }
 
 // observeAbsence notes that an object does not exist.
-func (t *Tracker) observeAbsence(o *tracked, version string) {
+func (o *tracked) observeAbsence(t *Tracker, version string) {
 	if (o.live != nil || o.state == unseen) && !isOlder(version, o.version) {
 		if o.state == unseen {
 			o.state = seen
@@ -155,7 +155,7 @@ func (t *Tracker) observeAbsence(o *tracked, version string) {
 		hasFailed := o.verdict.State == ready.Failed // a failed Job that is removed is not run again
 		t.judge(o)
 		if !o.isDone && !hasFailed {
-			t.emit(Missing, o)
+			o.emit(t, Missing)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func (t *Tracker) judge(o *tracked) {
 	switch {
 	case before.State == o.verdict.State:
 	case o.verdict.State == ready.Ready:
-		t.becameReady(o)
+		o.becameReady(t)
 	case before.State == ready.Ready:
 		o.since = time.Now()
 	}
@@ -181,7 +181,7 @@ func (t *Tracker) judge(o *tracked) {
 // countVerdict counts a changed verdict in the waits for an object, and ends those that are over.
 func (o *tracked) countVerdict(t *Tracker, before ready.Verdict) {
 	for _, w := range slices.Clone(o.waits) { // check may shorten the list
-		was, is := t.counts(o, before, w), t.counts(o, o.verdict, w)
+		was, is := w.counts(t, o, before), w.counts(t, o, o.verdict)
 		if was == is {
 			continue
 		}
@@ -207,7 +207,7 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 	_, isMarked := o.live.GetAnnotations()[ready.Annotation]
 	if ready.HasSucceeded(o.live) && (verdict.State == ready.Ready || !isMarked) {
 		o.isDone = true
-		t.emit(Finished, o)
+		o.emit(t, Finished)
 		return ready.Verdict{State: ready.Ready}
 	}
 	if verdict.State == ready.Failed && o.stalled != "" && stalledSince(o.live) == o.stalled {
@@ -217,9 +217,9 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 }
 
 // becameReady emits the events of an object that is ready.
-func (t *Tracker) becameReady(o *tracked) {
+func (o *tracked) becameReady(t *Tracker) {
 	if o.live != nil && kinds.Extends(o.resource.GroupKind()) { // a finished Job may be gone
-		t.emit(Extended, o)
+		o.emit(t, Extended)
 	}
 	t.events = append(t.events, Event{Type: Ready, Object: o.export(), Waited: time.Since(o.since)})
 }
@@ -241,7 +241,7 @@ func stalledSince(object *unstructured.Unstructured) string {
 
 // extendDeadline ignores a ProgressDeadlineExceeded that is older than the apply for one more deadline: the rollout may
 // proceed now.
-func (t *Tracker) extendDeadline(o *tracked, object *unstructured.Unstructured) {
+func (o *tracked) extendDeadline(t *Tracker, object *unstructured.Unstructured) {
 	const usual = 600 // the default of Kubernetes
 	seconds, found, _ := unstructured.NestedInt64(object.Object, "spec", "progressDeadlineSeconds")
 	if !found {

@@ -142,7 +142,7 @@ func (t *Tracker) Applied(m *payload.Manifest, live *unstructured.Unstructured) 
 		o.state, o.isDone, o.isSettled = applied, false, true
 		t.observeFirst(o, trimmedCopy(live))
 		if o.watch != nil || isAlwaysWatched(o) {
-			t.watchObject(o, t.isUnlabelled(live))
+			t.watchObject(o, isUnlabelled(live, t.options.Release))
 		}
 	})
 }
@@ -197,7 +197,7 @@ func (t *Tracker) Waiting() []Object {
 	var waiting []Object
 	for _, o := range t.objects {
 		if o.state != expected && o.watch != nil && o.verdict.State != ready.Ready {
-			waiting = append(waiting, t.reported(o))
+			waiting = append(waiting, o.reported(t))
 		}
 	}
 	slices.SortFunc(waiting, func(a, b Object) int { return payload.InOrder(a.Manifest, b.Manifest) })
@@ -213,15 +213,15 @@ func (t *Tracker) IsWaiting(id kinds.ID) bool {
 }
 
 // reported returns an object for a report. If it can't be watched, the reason for that replaces its message.
-func (t *Tracker) reported(o *tracked) Object {
+func (o *tracked) reported(t *Tracker) Object {
 	reported := o.export()
-	if why := t.whyUnwatched(o); why != "" && o.verdict.State == ready.Waiting {
+	if why := o.whyUnwatched(t); why != "" && o.verdict.State == ready.Waiting {
 		reported.Verdict.Message = why
 	}
 	return reported
 }
 
 // isUnlabelled reports whether an object lacks the label of the release.
-func (t *Tracker) isUnlabelled(object *unstructured.Unstructured) bool {
-	return object.GetLabels()[objectmeta.ReleaseLabel] != t.options.Release
+func isUnlabelled(object *unstructured.Unstructured, release string) bool {
+	return object.GetLabels()[objectmeta.ReleaseLabel] != release
 }

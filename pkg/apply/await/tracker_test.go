@@ -260,7 +260,7 @@ func wait(tr *Tracker, manifests []*payload.Manifest) []Object {
 }
 
 // endOf waits until a wait has ended, and returns the objects that have failed.
-func endOf(tr *Tracker, w *Wait) []Object {
+func endOf(tr *Tracker, w *GroupWait) []Object {
 	for {
 		for _, event := range tr.Events() {
 			if event.Type == Ended && event.Wait == w {

@@ -110,12 +110,12 @@ func (t *Tracker) watchObject(o *tracked, alone bool) {
 		key.namespace = namespace
 	}
 	o.watch = t.start(key, objectHandler{tracker: t, kind: o.resource.GroupKind(), key: key})
-	t.catchUp(o)
+	o.catchUp(t)
 }
 
 // catchUp observes an object that its watch has shown before it was expected, since a watch shows it
 // only once. An object that a complete list lacks may have lost its label: it gets a watch alone.
-func (t *Tracker) catchUp(o *tracked) {
+func (o *tracked) catchUp(t *Tracker) {
 	id := o.manifest.ID()
 	if !o.resource.Namespaced {
 		id.Namespace = "" // even if the manifest has one
@@ -162,7 +162,7 @@ func (h objectHandler) seen(object *unstructured.Unstructured, exists bool) {
 		case o == nil:
 			h.forget(object)
 		case !exists && h.key.labels == "":
-			h.tracker.observeAbsence(o, object.GetResourceVersion())
+			o.observeAbsence(h.tracker, object.GetResourceVersion())
 		case !exists && isOlder(object.GetResourceVersion(), o.version): // an earlier object of the same name
 		default:
 			h.tracker.observe(o, object)
@@ -208,7 +208,7 @@ func (h objectHandler) listed(objects []*unstructured.Unstructured, version stri
 			switch {
 			case found[o] || isOlder(version, o.version):
 			case h.key.labels == "":
-				h.tracker.observeAbsence(o, version)
+				o.observeAbsence(h.tracker, version)
 			case (o.live != nil || o.state == unseen) && !o.isDone:
 				h.tracker.watchObject(o, true)
 			}
@@ -233,14 +233,14 @@ func (t *Tracker) broke(s *watch, err error) {
 				s.stop()
 				t.watchObject(o, false)
 			case isNew && o.state != expected:
-				t.events = append(t.events, Event{Type: Invisible, Object: t.reported(o)})
+				t.events = append(t.events, Event{Type: Invisible, Object: o.reported(t)})
 			}
 		}
 	})
 }
 
 // whyUnwatched returns why an object, or a Service that it calls, can't be watched; "" if both can.
-func (t *Tracker) whyUnwatched(o *tracked) string {
+func (o *tracked) whyUnwatched(t *Tracker) string {
 	if o.watch != nil && o.watch.err != nil {
 		return cantSee("it", o.watch)
 	}
