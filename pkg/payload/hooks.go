@@ -9,12 +9,6 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 )
 
-// hookCauses are the causes of problems of hooks.
-var hookCauses = map[deploymenthook.HookRule]Cause{
-	deploymenthook.RuleInvalid: InvalidHooks, deploymenthook.RuleContainer: HookContainer, deploymenthook.RuleStrategy: HookStrategy,
-	deploymenthook.RuleMisplaced: MisplacedHooks, deploymenthook.RuleUnknownVolume: HookVolume, deploymenthook.RuleNoEffect: HookIneffective,
-}
-
 // hookProblems returns the problems of the hooks of a Deployment.
 func (d *document) hookProblems(m *Manifest) []Problem {
 	if m.IsTombstone() {
@@ -22,7 +16,7 @@ func (d *document) hookProblems(m *Manifest) []Problem {
 	}
 	var problems []Problem
 	for _, found := range deploymenthook.Check(m.object) {
-		problem := d.problem(hookCauses[found.Rule], found.Path, "%s", found.Message)
+		problem := d.problem(Cause(found.Rule), found.Path, "%s", found.Message)
 		if found.Line > 0 {
 			problem.Line, problem.Column = d.places.within(found.Line, found.Column, found.Path...)
 			problem.Message = deploymenthook.Annotation + ": " + found.Message

@@ -55,7 +55,7 @@ func isMisspelt(key string) bool {
 		return false
 	}
 	plain := strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(name))
-	return plain == "hooks" || nearest(plain, []string{"lifecyclehooks"}) != ""
+	return plain == "hooks" || printable.EditDistance(plain, "lifecyclehooks") < 3
 }
 
 // wrongKind returns the problem of hooks on an object that is no Deployment; nil if it is one.
