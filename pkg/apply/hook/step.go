@@ -94,7 +94,7 @@ func (s *applyStep) apply(isDue bool) object.TryResult {
 	applied := s.Applier.Try(s.manifest, s.Applier.Apply)
 	if isDue && applied.Err != nil && !applied.IsRetryable {
 		if err := s.scaleBack(s.Requests); err != nil {
-			s.warn("it stays scaled to 0: " + printable.Line(err.Error()))
+			s.reporter.warn("it stays scaled to 0: " + printable.Line(err.Error()))
 		}
 	}
 	if applied.Err == nil && s.rollout.IsCreateOnly && s.isBeingCreated(s.manifest) {

@@ -2,7 +2,6 @@ package hook
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +19,13 @@ const (
 	longestPause = 30 * time.Second       // between tries of a watch that is refused
 )
 
+// A podWait is the wait of a hook: it is over at a time, or when a pod of the hook has changed.
+type podWait struct {
+	Until   time.Time       // by the server's clock
+	Changed <-chan struct{} // receives when a pod differs from what was seen
+	Stop    func()          // ends the watch; is called once, however the wait ends
+}
+
 // waitFor returns the wait of an action.
 func (r *runner) waitFor(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) *object.StepWait {
 	until := seen.Now.Add(lookEvery)
@@ -33,11 +39,10 @@ func (r *runner) waitFor(ctx context.Context, stage deploymenthook.Stage, seen d
 	if began := seen.State.Hooks[stage].Began; began != nil {
 		wait.Since = began.Time
 	}
-	versions := map[string]string{}
-	for _, pod := range seen.Pods {
-		versions[pod.Name] = pod.ResourceVersion
+	wait.Until = func(wake func()) (cancel func()) {
+		pods := r.observer.await(ctx, until, seen.Pods)
+		return pods.callback(pods.Until.Sub(r.Cluster.Now()), wake)
 	}
-	wait.Until = func(wake func()) (cancel func()) { return r.wakeBy(ctx, until, versions, wake) }
 	if action.Pod != nil {
 		r.lastState = deploymenthook.StateOf(action.Pod)
 	}
@@ -45,48 +50,61 @@ func (r *runner) waitFor(ctx context.Context, stage deploymenthook.Stage, seen d
 	return wait
 }
 
-// wakeBy calls a function once, when a pod of a hook has another version than was seen, or at a time. It is not called
-// after cancel.
-func (r *runner) wakeBy(ctx context.Context, until time.Time, versions map[string]string, wake func()) (cancel func()) {
-	ctx, stop := context.WithCancel(ctx)
-	once := sync.OnceFunc(wake)
-	timer := time.AfterFunc(until.Sub(r.Cluster.Now()), once)
-	go r.watch(ctx, &waker{versions, once})
-	return func() {
-		stop()
-		timer.Stop()
-	}
+// callback calls a function when the wait is over. It may be called twice.
+func (w podWait) callback(after time.Duration, wake func()) (cancel func()) {
+	timer, stopped := time.AfterFunc(after, wake), make(chan struct{})
+	go func() {
+		select {
+		case <-w.Changed:
+			wake()
+		case <-stopped:
+		}
+	}()
+	return func() { timer.Stop(); close(stopped); w.Stop() }
 }
 
-// watch watches the pods of hooks.
-func (r *runner) watch(ctx context.Context, to *waker) {
-	pods := r.Cluster.Client.CoreV1().Pods(r.id.Namespace)
-	resourcewatch.Run(ctx, resourcewatch.ListerWatcher[*corev1.PodList]{
+// await watches the pods of hooks until one differs from those that were seen.
+func (o observer) await(ctx context.Context, until time.Time, seen []*corev1.Pod) podWait {
+	ctx, stop := context.WithCancel(ctx)
+	changes := podChanges{seen: map[string]string{}, changed: make(chan struct{}, 1)}
+	for _, pod := range seen {
+		changes.seen[pod.Name] = pod.ResourceVersion
+	}
+	pods := o.client.CoreV1().Pods(o.id.Namespace)
+	go resourcewatch.Run(ctx, resourcewatch.ListerWatcher[*corev1.PodList]{
 		List:   pods.List,
 		Watch:  pods.Watch,
-		Client: r.Cluster.Client, Labels: r.hookPods(),
-	}, to, longestPause, func(error) {}) // the hook looks again without the watch as well
+		Client: o.client, Labels: o.hookPods(),
+	}, changes, longestPause, func(error) {}) // the hook looks again without the watch as well
+	return podWait{until, changes.changed, stop}
 }
 
-// A waker calls wake when pods differ from the versions that were seen.
-type waker struct {
-	seen map[string]string
-	wake func()
+// podChanges reports pods that differ from the versions that were seen.
+type podChanges struct {
+	seen    map[string]string
+	changed chan struct{}
 }
 
 // OnChange is called with a pod that has changed, or is gone.
-func (w *waker) OnChange(pod *corev1.Pod, exists bool) {
-	if !exists || w.seen[pod.Name] != pod.ResourceVersion {
-		w.wake()
+func (c podChanges) OnChange(pod *corev1.Pod, exists bool) {
+	if !exists || c.seen[pod.Name] != pod.ResourceVersion {
+		c.report()
 	}
 }
 
 // OnList is called with all pods.
-func (w *waker) OnList(pods []*corev1.Pod, _ string) {
-	if len(pods) != len(w.seen) {
-		w.wake()
+func (c podChanges) OnList(pods []*corev1.Pod, _ string) {
+	if len(pods) != len(c.seen) {
+		c.report()
 	}
 	for _, pod := range pods {
-		w.OnChange(pod, true)
+		c.OnChange(pod, true)
+	}
+}
+
+func (c podChanges) report() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
 	}
 }
