@@ -58,8 +58,8 @@ func TestPlacesOfHooks(t *testing.T) {
         execNewPod: {containerName: web, command: [rake]}
        post: {}`, "15:7 InvalidHooks"},
 		"one line":                 {`{pre: {execNewPod: {containerName: wep, command: [rake]}}}`, "13:5 Malformed"},
-		"one line in quotes":       {`"{pre: {execNewPod: {containerName: wep, command: []}}}"`, "13:56 HookContainer, 13:76 InvalidHooks"},
-		"one line in other quotes": {`'{pre: {execNewPod: {containerName: wep, command: []}}}'`, "13:56 HookContainer, 13:76 InvalidHooks"},
+		"one line in quotes":       {`"{pre: {execNewPod: {containerName: wep, command: []}}}"`, "13:5 HookContainer, 13:5 InvalidHooks"},
+		"one line in other quotes": {`'{pre: {execNewPod: {containerName: wep, command: []}}}'`, "13:5 HookContainer, 13:5 InvalidHooks"},
 		"escapes":                  {`"pre: {execNewPod: {containerName: \"wep\", command: [rake]}}"`, "13:5 HookContainer"},
 		"lines in quotes": {`"pre:\n  execNewPod:
           {containerName: wep, command: [rake]}"`, "13:5 HookContainer"},

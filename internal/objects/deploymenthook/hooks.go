@@ -2,6 +2,7 @@ package deploymenthook
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,11 @@ func (h *Hooks) Of(stage Stage) *Hook {
 	default:
 		return h.Post
 	}
+}
+
+// Stages returns the stages that have a hook, in the order of a rollout.
+func (h *Hooks) Stages() []Stage {
+	return slices.DeleteFunc(slices.Clone(Stages), func(stage Stage) bool { return h.Of(stage) == nil })
 }
 
 // A FailurePolicy is the reaction to the failure of a hook.

@@ -20,8 +20,8 @@ func Parse(deployment *unstructured.Unstructured) (*Hooks, []HookProblem) {
 	if !found {
 		return nil, nil
 	}
-	if problem := wrongKind(deployment); problem != nil {
-		return nil, []HookProblem{*problem}
+	if problems := wrongKind(deployment); problems != nil {
+		return nil, problems
 	}
 	c := &checker{template: readTemplate(deployment.Object)}
 	hooks := c.decode(written)

@@ -103,9 +103,17 @@ func (s *applyStep) apply(isDue bool) object.TryResult {
 	return applied
 }
 
-// try does actions until the next step may follow, or an action has to wait, and returns the result.
+// try does actions until the next step may follow, or an action has to wait, and returns the result. It does none on the
+// Deployment of another release.
 func (r *runner) try(id object.StepID, stage deploymenthook.Stage, next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) object.TryResult {
-	did, err := r.checked(stage, next)
+	did, err := object.TryResult{}, error(nil)
+	if !r.isChecked && r.isDue() {
+		err = r.Applier.CheckOwner(r.manifest)
+		r.isChecked = err == nil
+	}
+	if err == nil {
+		did, err = r.run(r.Requests, stage, next)
+	}
 	did.StepID = id
 	if err == nil {
 		return did
@@ -124,17 +132,6 @@ func (r *runner) try(id object.StepID, stage deploymenthook.Stage, next func(dep
 	did.Err = object.NewFailure(r.manifest, err)
 	did.Err.StepID = did.StepID
 	return did
-}
-
-// checked does actions, unless the Deployment is another release's.
-func (r *runner) checked(stage deploymenthook.Stage, next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) (object.TryResult, error) {
-	if !r.isChecked && r.isDue() {
-		if err := r.Applier.CheckOwner(r.manifest); err != nil {
-			return object.TryResult{}, err
-		}
-		r.isChecked = true
-	}
-	return r.run(r.Requests, stage, next)
 }
 
 // indented returns lines of a log as they stand below a failure.
