@@ -130,11 +130,10 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	if err != nil {
 		return err
 	}
-	hooks, err := f.hooks.overrides(release)
+	hooks, err := f.hooks.overrides(ctx, c, release)
 	if err != nil {
 		return err
 	}
-	addUser(ctx, c, hooks)
 	signal.Ignore(syscall.SIGPIPE) // the reader of standard output may end before the apply does
 	report := newReporter(streams, f.format, f.noProgress, c.Now)
 	options, run := f.options(ref), session.Run

@@ -51,134 +51,77 @@ func (f *applyFlags) checkHooks() error {
 	return nil
 }
 
-// overrides returns the overrides of the hooks of a release.
-func (f *hookFlags) overrides(release *payload.Payload) (map[kinds.ID]deploymenthook.Override, error) {
+// overrides returns the overrides of the hooks of a release, with the user by the name that the API server knows.
+func (f *hookFlags) overrides(ctx context.Context, c *cluster.Cluster, release *payload.Payload) (map[kinds.ID]deploymenthook.Override, error) {
 	if !f.isSet() {
 		return nil, nil
 	}
-	hooked, overrides := hookedDeployments(release), map[kinds.ID]deploymenthook.Override{}
-	for _, value := range f.skip {
-		id, stages, err := findHooks(release, hooked, strings.TrimSpace(value))
-		if err != nil {
-			return nil, misuse{fmt.Errorf("--%s: %w", skipHook, err)}
-		}
-		override := overrides[id]
-		override.Skip = union(override.Skip, stages)
-		overrides[id] = override
+	skip, err := selectHooks(release, f.skip)
+	if err != nil {
+		return nil, misuse{fmt.Errorf("--%s: %w", skipHook, err)}
 	}
-	for _, value := range f.rerun {
-		id, stages, err := findHooks(release, hooked, strings.TrimSpace(value))
-		if err != nil {
-			return nil, misuse{fmt.Errorf("--%s: %w", rerunHook, err)}
-		}
-		override := overrides[id]
-		override.Rerun = union(override.Rerun, stages)
-		overrides[id] = override
+	rerun, err := selectHooks(release, f.rerun)
+	if err != nil {
+		return nil, misuse{fmt.Errorf("--%s: %w", rerunHook, err)}
 	}
-	return overrides, checkOverrides(overrides)
-}
-
-// checkOverrides returns an error if a hook is both skipped and run again.
-func checkOverrides(overrides map[kinds.ID]deploymenthook.Override) error {
-	for id, override := range overrides {
-		for _, stage := range override.Skip {
-			if slices.Contains(override.Rerun, stage) {
-				return misuse{fmt.Errorf("--%s and --%s both name the %s: leave one of them out", skipHook, rerunHook, id.OrHook(string(stage)))}
+	by, overrides := cmp.Or(cluster.UserOf(ctx, c), "an unknown user"), map[kinds.ID]deploymenthook.Override{}
+	for id, stages := range skip {
+		overrides[id] = deploymenthook.Override{Skip: stages, By: by}
+	}
+	for id, stages := range rerun {
+		for _, stage := range stages {
+			if slices.Contains(skip[id], stage) {
+				return nil, misuse{fmt.Errorf("--%s and --%s both name the %s: leave one of them out", skipHook, rerunHook, id.OrHook(string(stage)))}
 			}
 		}
+		overrides[id] = deploymenthook.Override{Skip: skip[id], Rerun: stages, By: by}
 	}
-	return nil
+	return overrides, nil
 }
 
-// union returns the stages that are in either list, in the order of a rollout.
-func union(a, b []deploymenthook.Stage) []deploymenthook.Stage {
-	return slices.DeleteFunc(slices.Clone(deploymenthook.Stages), func(stage deploymenthook.Stage) bool {
-		return !slices.Contains(a, stage) && !slices.Contains(b, stage)
-	})
-}
-
-// A hookedDeployment is a Deployment of a release with its hooks.
-type hookedDeployment struct {
-	id     kinds.ID
-	stages []deploymenthook.Stage
-}
-
-// flag returns the Deployment as NAMESPACE/NAME.
-func (h hookedDeployment) flag() string { return h.id.Namespace + "/" + h.id.Name }
-
-// String returns the Deployment with the stages of its hooks.
-func (h hookedDeployment) String() string {
-	return printable.Line(h.flag()) + " (" + joined(h.stages) + ")"
-}
-
-// hookedDeployments returns the Deployments of a release that have hooks.
-func hookedDeployments(release *payload.Payload) []hookedDeployment {
-	var all []hookedDeployment
+// hookedDeployments returns the stages of the Deployments of a release that have hooks, and their names as NAMESPACE/NAME.
+func hookedDeployments(release *payload.Payload) (stages map[kinds.ID][]deploymenthook.Stage, names []string) {
+	stages = map[kinds.ID][]deploymenthook.Stage{}
 	for _, m := range release.Manifests {
 		hooks, _ := deploymenthook.Parse(m.Object())
-		if hooks == nil || m.IsTombstone() {
-			continue
-		}
-		stages := slices.DeleteFunc(slices.Clone(deploymenthook.Stages), func(stage deploymenthook.Stage) bool { return hooks.Of(stage) == nil })
-		all = append(all, hookedDeployment{m.ID(), stages})
-	}
-	return all
-}
-
-// findHooks returns the Deployment that the value of a flag names, and the stages.
-func findHooks(release *payload.Payload, hooked []hookedDeployment, value string) (kinds.ID, []deploymenthook.Stage, error) {
-	of, stage, hasStage := strings.Cut(value, ":")
-	namespace, name, isNamed := strings.Cut(of, "/")
-	if !isNamed || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return kinds.ID{}, nil, fmt.Errorf("%q names no Deployment: write NAMESPACE/NAME, with :pre, :mid or :post for one hook only", printable.Line(value))
-	}
-	at := slices.IndexFunc(hooked, func(deployment hookedDeployment) bool { return deployment.flag() == of })
-	if at < 0 {
-		return kinds.ID{}, nil, fmt.Errorf("%s: %s", unhookedReason(release, namespace, name), listHooked(hooked))
-	}
-	found := hooked[at]
-	if !hasStage {
-		return found.id, found.stages, nil
-	}
-	if !slices.Contains(found.stages, deploymenthook.Stage(stage)) {
-		return kinds.ID{}, nil, fmt.Errorf("%s has no %q hook: it has %s", found.id, printable.Line(stage), joined(found.stages))
-	}
-	return found.id, []deploymenthook.Stage{deploymenthook.Stage(stage)}, nil
-}
-
-// unhookedReason returns why there is no Deployment of that name with hooks.
-func unhookedReason(release *payload.Payload, namespace, name string) string {
-	id := kinds.ID{Group: kinds.Deployment.Group, Kind: kinds.Deployment.Kind, Namespace: namespace, Name: name}
-	for _, m := range release.Manifests {
-		if m.ID() == id && !m.IsTombstone() {
-			return id.String() + " has no hooks"
+		if hooks != nil && !m.IsTombstone() {
+			stages[m.ID()] = hooks.Stages()
+			names = append(names, m.ID().Namespace+"/"+m.ID().Name)
 		}
 	}
-	return "the release has no " + id.String()
+	return stages, names
 }
 
-// listHooked lists the Deployments with hooks as text.
-func listHooked(hooked []hookedDeployment) string {
-	if len(hooked) == 0 {
-		return "no Deployment of the release has any"
-	}
-	names := make([]string, len(hooked))
-	for i, deployment := range hooked {
-		names[i] = deployment.String()
-	}
-	return "these have: " + printable.Few(names, 5)
+// deploymentID returns the ID of a Deployment that is written as NAMESPACE/NAME.
+func deploymentID(written string) (id kinds.ID, isNamed bool) {
+	namespace, name, isNamed := strings.Cut(written, "/")
+	id = kinds.ID{Group: kinds.Deployment.Group, Kind: kinds.Deployment.Kind, Namespace: namespace, Name: name}
+	return id, isNamed && namespace != "" && name != "" && !strings.Contains(name, "/")
 }
 
-// addUser adds the user to overrides, by the name that the API server knows.
-func addUser(ctx context.Context, c *cluster.Cluster, overrides map[kinds.ID]deploymenthook.Override) {
-	if len(overrides) == 0 {
-		return
+// selectHooks returns the hooks that the values of a flag name.
+func selectHooks(release *payload.Payload, values []string) (map[kinds.ID][]deploymenthook.Stage, error) {
+	hooked, names := hookedDeployments(release)
+	selected := map[kinds.ID][]deploymenthook.Stage{}
+	for _, value := range values {
+		of, stage, hasStage := strings.Cut(strings.TrimSpace(value), ":")
+		id, isNamed := deploymentID(of)
+		stages := hooked[id]
+		switch {
+		case !isNamed:
+			return nil, fmt.Errorf("%q names no Deployment: write NAMESPACE/NAME, with :pre, :mid or :post for one hook only", printable.Line(value))
+		case stages == nil && len(names) == 0:
+			return nil, fmt.Errorf("%s has no hooks in the release: no Deployment has any", id)
+		case stages == nil:
+			return nil, fmt.Errorf("%s has no hooks in the release: these have: %s", id, printable.Few(names, 5))
+		case hasStage && !slices.Contains(stages, deploymenthook.Stage(stage)):
+			return nil, fmt.Errorf("%s has no %q hook: it has %s", id, printable.Line(stage), joined(stages))
+		case hasStage:
+			stages = []deploymenthook.Stage{deploymenthook.Stage(stage)}
+		}
+		selected[id] = append(slices.DeleteFunc(selected[id], func(s deploymenthook.Stage) bool { return slices.Contains(stages, s) }), stages...)
 	}
-	by := cmp.Or(cluster.UserOf(ctx, c), "an unknown user")
-	for id, override := range overrides {
-		override.By = by
-		overrides[id] = override
-	}
+	return selected, nil
 }
 
 // completeHooks completes the hooks of the release on the command line, also after a comma.
@@ -194,10 +137,12 @@ func (f *releaseFlags) completeHooks(command *cobra.Command, args []string, toCo
 	}
 	before := toComplete[:strings.LastIndex(toComplete, ",")+1]
 	var found []cobra.Completion
-	for _, deployment := range hookedDeployments(release) {
-		found = append(found, before+deployment.flag())
-		for _, stage := range deployment.stages {
-			found = append(found, before+deployment.flag()+":"+string(stage))
+	stages, names := hookedDeployments(release)
+	for _, name := range names {
+		found = append(found, before+name)
+		id, _ := deploymentID(name)
+		for _, stage := range stages[id] {
+			found = append(found, before+name+":"+string(stage))
 		}
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

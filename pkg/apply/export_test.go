@@ -52,6 +52,10 @@ type hookStep struct {
 	Hook
 }
 
+func (s hookStep) Preview(*object.Previewer) (object.Change, error) {
+	return object.Change{Action: object.NotNeeded}, nil
+}
+
 func (s hookStep) Do(ctx context.Context) object.TryResult {
 	did := object.TryResult{Change: object.Change{StepID: s.Name, Action: object.Ran}}
 	if what, until := s.Try(ctx); what != "" {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
-	"github.com/runlevel/runlevel/pkg/apply/hook"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -87,12 +86,7 @@ func (p *preview) step(s object.WalkStep, m *payload.Manifest) (change object.Ch
 	if p.requests.Err() != nil {
 		return change, false
 	}
-	var err error
-	if ofHook, isHook := s.(*hook.StageStep); isHook {
-		change, err = ofHook.Preview()
-	} else {
-		change, err = p.previewer.Preview(m)
-	}
+	change, err := s.Preview(p.previewer)
 	change.StepID = s.ID()
 	if err == nil {
 		return change, true

@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 
@@ -9,12 +10,6 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 )
 
-// hookCauses are the causes of problems of hooks.
-var hookCauses = map[deploymenthook.HookRule]Cause{
-	deploymenthook.RuleInvalid: InvalidHooks, deploymenthook.RuleContainer: HookContainer, deploymenthook.RuleStrategy: HookStrategy,
-	deploymenthook.RuleMisplaced: MisplacedHooks, deploymenthook.RuleUnknownVolume: HookVolume, deploymenthook.RuleNoEffect: HookIneffective,
-}
-
 // hookProblems returns the problems of the hooks of a Deployment.
 func (d *document) hookProblems(m *Manifest) []Problem {
 	if m.IsTombstone() {
@@ -22,7 +17,7 @@ func (d *document) hookProblems(m *Manifest) []Problem {
 	}
 	var problems []Problem
 	for _, found := range deploymenthook.Check(m.object) {
-		problem := d.problem(hookCauses[found.Rule], found.Path, "%s", found.Message)
+		problem := d.problem(Cause(found.Rule), found.Path, "%s", found.Message)
 		if found.Line > 0 {
 			problem.Line, problem.Column = d.places.within(found.Line, found.Column, found.Path...)
 			problem.Message = deploymenthook.Annotation + ": " + found.Message
@@ -32,48 +27,17 @@ func (d *document) hookProblems(m *Manifest) []Problem {
 	return problems
 }
 
-// within returns the position in the file of a line and column of a field's text. If the file has the text in another
-// form, with escapes for example, it returns the position of the field.
+// within returns the position in the file of a line and column of a field's text, if the field is a block that begins with
+// "|"; otherwise the position of the field.
 func (p *Places) within(line, column int, path ...string) (fileLine, fileColumn int) {
-	if at, before, exists := p.lineOf(p.Node(path...), line); exists {
-		return p.text.fileLine(at), before + column
+	node := p.Node(path...)
+	if node == nil || node.Style != yaml3.LiteralStyle {
+		return p.At(path...)
 	}
-	return p.At(path...)
-}
-
-// lineOf finds a line of a field's text in the document: its line, and how many characters are before it.
-func (p *Places) lineOf(node *yaml3.Node, line int) (at, before int, exists bool) {
-	if node == nil || node.Kind != yaml3.ScalarNode {
-		return 0, 0, false
+	at, written, values := node.Line+line, bytes.Split(p.text.text, []byte("\n")), strings.Split(node.Value, "\n")
+	if at > len(written) || line > len(values) || values[line-1] == "" {
+		return p.At(path...)
 	}
-	valueLines := strings.Split(node.Value, "\n")
-	if line > len(valueLines) || valueLines[line-1] == "" {
-		return 0, 0, false
-	}
-	switch {
-	case node.Style == yaml3.LiteralStyle: // its lines begin below the "|", indented
-		at = node.Line + line
-		before = utf8.RuneCountInString(p.line(at)) - utf8.RuneCountInString(valueLines[line-1])
-	case len(valueLines) == 1:
-		at, before = node.Line, node.Column-1
-		if isQuoted(node) {
-			before++
-		}
-	}
-	return at, before, before >= 0 && strings.HasPrefix(behind(p.line(at), before), valueLines[line-1])
-}
-
-// line returns a line of the document, without its line break.
-func (p *Places) line(number int) string {
-	lines := strings.Split(string(p.text.text), "\n")
-	if number < 1 || number > len(lines) {
-		return ""
-	}
-	return strings.TrimSuffix(lines[number-1], "\r")
-}
-
-// behind returns a text without its first characters.
-func behind(text string, characters int) string {
-	runes := []rune(text)
-	return string(runes[min(characters, len(runes)):])
+	indentation, _ := strings.CutSuffix(strings.TrimSuffix(string(written[at-1]), "\r"), values[line-1])
+	return p.text.fileLine(at), utf8.RuneCountInString(indentation) + column
 }

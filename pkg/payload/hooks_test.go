@@ -42,13 +42,14 @@ func TestPlacesOfHooks(t *testing.T) {
       pre:
         execNewPod:
           containerName: wep
-          command: rake`, "16:11 HookContainer, 17:11 InvalidHooks"},
+          command: [rake]
+          volumes: [data]`, "16:11 HookContainer, 18:21 HookVolume"},
 		"a block with a comment and blank lines": {`|-  # before
 
       # migrates
 
       pre:
-        execNewPod: {containerName: "wüb", command: rake}`, "18:22 HookContainer, 18:44 InvalidHooks"},
+        execNewPod: {containerName: "wüb", command: rake}`, "18:44 InvalidHooks"},
 		"a block that is indented by its own say": {`|2
         pre:
           execNewPod: {containerName: wep, command: [rake]}`, "15:24 HookContainer"},
@@ -57,8 +58,8 @@ func TestPlacesOfHooks(t *testing.T) {
         execNewPod: {containerName: web, command: [rake]}
        post: {}`, "15:7 InvalidHooks"},
 		"one line":                 {`{pre: {execNewPod: {containerName: wep, command: [rake]}}}`, "13:5 Malformed"},
-		"one line in quotes":       {`"{pre: {execNewPod: {containerName: wep, command: rake}}}"`, "13:56 HookContainer, 13:76 InvalidHooks"},
-		"one line in other quotes": {`'{pre: {execNewPod: {containerName: wep, command: rake}}}'`, "13:56 HookContainer, 13:76 InvalidHooks"},
+		"one line in quotes":       {`"{pre: {execNewPod: {containerName: wep, command: []}}}"`, "13:5 HookContainer, 13:5 InvalidHooks"},
+		"one line in other quotes": {`'{pre: {execNewPod: {containerName: wep, command: []}}}'`, "13:5 HookContainer, 13:5 InvalidHooks"},
 		"escapes":                  {`"pre: {execNewPod: {containerName: \"wep\", command: [rake]}}"`, "13:5 HookContainer"},
 		"lines in quotes": {`"pre:\n  execNewPod:
           {containerName: wep, command: [rake]}"`, "13:5 HookContainer"},
@@ -120,7 +121,7 @@ func TestHooksRefuseARelease(t *testing.T) {
           containerName: web
           command: `
 	_, err := load(command + "rake db:migrate")
-	want := `0000_50_web_01_all.yaml:17: document 2: Deployment shop/web: runlevel.dev/lifecycle-hooks: pre.execNewPod.command is a text, and must be a list with an item for each word: write ["rake", "db:migrate"], or ["sh", "-c", "…"] for a line of a shell`
+	want := `0000_50_web_01_all.yaml:17: document 2: Deployment shop/web: runlevel.dev/lifecycle-hooks: pre.execNewPod.command: Invalid value: it is of type string, and must be a list with an item for each word, such as [rake, "db:migrate"], or [sh, -c, "…"] for a line of a shell`
 	if err == nil || err.Error() != want {
 		t.Errorf("the release is refused with\n%v\nand not with\n%s", err, want)
 	}

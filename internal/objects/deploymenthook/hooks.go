@@ -2,6 +2,7 @@ package deploymenthook
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +52,11 @@ func (h *Hooks) Of(stage Stage) *Hook {
 	}
 }
 
+// Stages returns the stages that have a hook, in the order of a rollout.
+func (h *Hooks) Stages() []Stage {
+	return slices.DeleteFunc(slices.Clone(Stages), func(stage Stage) bool { return h.Of(stage) == nil })
+}
+
 // A FailurePolicy is the reaction to the failure of a hook.
 type FailurePolicy string
 
@@ -76,7 +82,7 @@ type Hook struct {
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"` // default: Retry
 	ExecNewPod    *ExecNewPod   `json:"execNewPod,omitempty"`
 	// TimeoutSeconds is how long one pod may take to start, and then to end. The default is 600.
-	TimeoutSeconds int64 `json:"timeoutSeconds,omitempty"`
+	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
 	// BackoffLimit is how many times Retry runs the hook again; until the progress deadline if it is nil.
 	BackoffLimit       *int32                       `json:"backoffLimit,omitempty"`
 	ServiceAccountName string                       `json:"serviceAccountName,omitempty"` // default: the template's
@@ -89,10 +95,10 @@ func (h *Hook) Policy() FailurePolicy { return cmp.Or(h.FailurePolicy, Retry) }
 
 // Timeout returns how long one pod may take to start, and then to end.
 func (h *Hook) Timeout() time.Duration {
-	if h.TimeoutSeconds <= 0 {
+	if h.TimeoutSeconds == nil {
 		return DefaultTimeout
 	}
-	return time.Duration(h.TimeoutSeconds) * time.Second
+	return time.Duration(*h.TimeoutSeconds) * time.Second
 }
 
 // Keeps returns which pods are kept after they have ended; KeepFailed if it is not set.
@@ -100,7 +106,7 @@ func (h *Hook) Keeps() KeepPolicy { return cmp.Or(h.Keep, KeepFailed) }
 
 // ExecNewPod is the pod of a hook, as far as it differs from the Deployment's pods.
 type ExecNewPod struct {
-	ContainerName string          `json:"containerName"` // the container of the template whose image runs
+	ContainerName string          `json:"containerName,omitempty"` // the container of the template whose image runs
 	Command       []string        `json:"command,omitempty"`
 	Args          []string        `json:"args,omitempty"`
 	Env           []corev1.EnvVar `json:"env,omitempty"`     // appended to the container's

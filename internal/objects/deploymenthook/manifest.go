@@ -2,6 +2,7 @@ package deploymenthook
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -27,23 +28,25 @@ func Check(manifest *unstructured.Unstructured) []HookProblem {
 	return problems
 }
 
+// outside returns a problem outside of the text of an annotation.
+func outside(rule HookRule, path []string, format string, args ...any) HookProblem {
+	return HookProblem{Rule: rule, Path: path, Message: fmt.Sprintf(format, args...)}
+}
+
 // misplaced reports annotations whose names resemble that of the annotation for hooks.
 func misplaced(manifest map[string]any) []HookProblem {
 	var problems []HookProblem
-	report := func(path []string, format string, args ...any) {
-		problems = append(problems, HookProblem{Rule: RuleMisplaced, Path: path, Message: fmt.Sprintf(format, args...)})
-	}
-	for key := range annotations(manifest) {
+	for _, key := range slices.Sorted(maps.Keys(annotations(manifest))) {
 		switch {
 		case key == StateAnnotation:
-			report(annotationPath(key), "%s is what Runlevel writes to remember which hooks have run: drop it", key)
+			problems = append(problems, outside(RuleMisplaced, annotationPath(key), "%s is what Runlevel writes to remember which hooks have run: drop it", key))
 		case isMisspelt(key):
-			report(annotationPath(key), "the annotation %s has no effect: did you mean %s?", printable.Truncate(key, maxQuoted), Annotation)
+			problems = append(problems, outside(RuleMisplaced, annotationPath(key), "the annotation %s has no effect: did you mean %s?", short(key), Annotation))
 		}
 	}
-	slices.SortFunc(problems, func(a, b HookProblem) int { return slices.Compare(a.Path, b.Path) })
-	if _, found, _ := unstructured.NestedFieldNoCopy(manifest, "spec", "template", "metadata", "annotations", Annotation); found {
-		report([]string{"spec", "template", "metadata", "annotations", Annotation}, "%s has no effect in a pod template: move it to metadata.annotations of the Deployment", Annotation)
+	path := []string{"spec", "template", "metadata", "annotations", Annotation}
+	if _, found, _ := unstructured.NestedFieldNoCopy(manifest, path...); found {
+		problems = append(problems, outside(RuleMisplaced, path, "%s has no effect in a pod template: move it to metadata.annotations of the Deployment", Annotation))
 	}
 	return problems
 }
@@ -55,20 +58,20 @@ func isMisspelt(key string) bool {
 		return false
 	}
 	plain := strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(name))
-	return plain == "hooks" || nearest(plain, []string{"lifecyclehooks"}) != ""
+	return plain == "hooks" || printable.EditDistance(plain, "lifecyclehooks") < 3
 }
 
 // wrongKind returns the problem of hooks on an object that is no Deployment; nil if it is one.
-func wrongKind(object *unstructured.Unstructured) *HookProblem {
+func wrongKind(object *unstructured.Unstructured) []HookProblem {
 	kind := object.GroupVersionKind().GroupKind()
-	if kind == deploymentKind {
-		return nil
-	}
 	name := kind.Kind
-	if name == deploymentKind.Kind {
+	switch {
+	case kind == deploymentKind:
+		return nil
+	case name == deploymentKind.Kind:
 		name = kind.String()
 	}
-	return &HookProblem{Rule: RuleMisplaced, Path: annotationPath(Annotation), Message: fmt.Sprintf(
+	return []HookProblem{outside(RuleMisplaced, annotationPath(Annotation),
 		"only a Deployment of the group apps has hooks, and this is a %s: drop the annotation %s, or move it to a Deployment", name, Annotation)}
 }
 
@@ -76,12 +79,11 @@ func wrongKind(object *unstructured.Unstructured) *HookProblem {
 func withoutEffect(deployment map[string]any, hooks *Hooks) []HookProblem {
 	var problems []HookProblem
 	if isPaused, _, _ := unstructured.NestedBool(deployment, "spec", "paused"); isPaused && (hooks.Mid != nil || hooks.Post != nil) {
-		problems = append(problems, HookProblem{Rule: RuleNoEffect, Path: []string{"spec", "paused"},
-			Message: "spec.paused is true, so that a rollout never completes, and hooks after pre never run: drop it"})
+		problems = append(problems, outside(RuleNoEffect, []string{"spec", "paused"}, "spec.paused is true, so that a rollout never completes, and hooks after pre never run: drop it"))
 	}
 	if value, _ := annotations(deployment)[createOnlyAnnotation].(string); strings.EqualFold(value, "true") {
-		problems = append(problems, HookProblem{Rule: RuleNoEffect, Path: annotationPath(createOnlyAnnotation),
-			Message: "the Deployment is create-only, so that an update never changes it: its hooks run when it is created, and never again"})
+		problems = append(problems, outside(RuleNoEffect, annotationPath(createOnlyAnnotation),
+			"the Deployment is create-only, so that an update never changes it: its hooks run when it is created, and never again"))
 	}
 	return problems
 }

@@ -28,30 +28,30 @@ apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: web, annotations: {runlevel.dev/lifecycle-hooks: ` + valid + `}}
 `, `
-metadata annotations runlevel.dev/lifecycle-hooks: Misplaced: only a Deployment of the group apps has hooks, and this is a StatefulSet: drop the annotation runlevel.dev/lifecycle-hooks, or move it to a Deployment
+metadata annotations runlevel.dev/lifecycle-hooks: MisplacedHooks: only a Deployment of the group apps has hooks, and this is a StatefulSet: drop the annotation runlevel.dev/lifecycle-hooks, or move it to a Deployment
 `},
 		"hooks of another Deployment": {`
 apiVersion: shop.example/v1
 kind: Deployment
 metadata: {name: web, annotations: {runlevel.dev/lifecycle-hooks: ` + valid + `}}
 `, `
-metadata annotations runlevel.dev/lifecycle-hooks: Misplaced: only a Deployment of the group apps has hooks, and this is a Deployment.shop.example: drop the annotation runlevel.dev/lifecycle-hooks, or move it to a Deployment
+metadata annotations runlevel.dev/lifecycle-hooks: MisplacedHooks: only a Deployment of the group apps has hooks, and this is a Deployment.shop.example: drop the annotation runlevel.dev/lifecycle-hooks, or move it to a Deployment
 `},
 		"Runlevel's own annotation": {`
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, annotations: {runlevel.dev/lifecycle-hooks-state: "{}"}}
 `, `
-metadata annotations runlevel.dev/lifecycle-hooks-state: Misplaced: runlevel.dev/lifecycle-hooks-state is what Runlevel writes to remember which hooks have run: drop it
+metadata annotations runlevel.dev/lifecycle-hooks-state: MisplacedHooks: runlevel.dev/lifecycle-hooks-state is what Runlevel writes to remember which hooks have run: drop it
 `},
 		"misspelt annotations": {`
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, annotations: {runlevel.dev/lifecycle-hook: "{}", runlevel.dev/lifecycleHooks: "{}", hooks.runlevel.dev/hooks: "{}"}}
 `, `
-metadata annotations hooks.runlevel.dev/hooks: Misplaced: the annotation hooks.runlevel.dev/hooks has no effect: did you mean runlevel.dev/lifecycle-hooks?
-metadata annotations runlevel.dev/lifecycle-hook: Misplaced: the annotation runlevel.dev/lifecycle-hook has no effect: did you mean runlevel.dev/lifecycle-hooks?
-metadata annotations runlevel.dev/lifecycleHooks: Misplaced: the annotation runlevel.dev/lifecycleHooks has no effect: did you mean runlevel.dev/lifecycle-hooks?
+metadata annotations hooks.runlevel.dev/hooks: MisplacedHooks: the annotation hooks.runlevel.dev/hooks has no effect: did you mean runlevel.dev/lifecycle-hooks?
+metadata annotations runlevel.dev/lifecycle-hook: MisplacedHooks: the annotation runlevel.dev/lifecycle-hook has no effect: did you mean runlevel.dev/lifecycle-hooks?
+metadata annotations runlevel.dev/lifecycleHooks: MisplacedHooks: the annotation runlevel.dev/lifecycleHooks has no effect: did you mean runlevel.dev/lifecycle-hooks?
 `},
 		"hooks of the pod template": {`
 apiVersion: apps/v1
@@ -59,7 +59,7 @@ kind: Deployment
 metadata: {name: web}
 spec: {template: {metadata: {annotations: {runlevel.dev/lifecycle-hooks: ` + valid + `}}}}
 `, `
-spec template metadata annotations runlevel.dev/lifecycle-hooks: Misplaced: runlevel.dev/lifecycle-hooks has no effect in a pod template: move it to metadata.annotations of the Deployment
+spec template metadata annotations runlevel.dev/lifecycle-hooks: MisplacedHooks: runlevel.dev/lifecycle-hooks has no effect in a pod template: move it to metadata.annotations of the Deployment
 `},
 		"a Deployment that is paused and create-only": {`
 apiVersion: apps/v1
@@ -67,8 +67,8 @@ kind: Deployment
 metadata: {name: web, annotations: {runlevel.dev/lifecycle-hooks: ` + valid + `, release.openshift.io/create-only: "True"}}
 spec: {paused: true, template: {spec: {containers: [{name: web}]}}}
 `, `
-spec paused: NoEffect: spec.paused is true, so that a rollout never completes, and hooks after pre never run: drop it
-metadata annotations release.openshift.io/create-only: NoEffect: the Deployment is create-only, so that an update never changes it: its hooks run when it is created, and never again
+spec paused: HookIneffective: spec.paused is true, so that a rollout never completes, and hooks after pre never run: drop it
+metadata annotations release.openshift.io/create-only: HookIneffective: the Deployment is create-only, so that an update never changes it: its hooks run when it is created, and never again
 `},
 		"paused with pre alone": {`
 apiVersion: apps/v1
@@ -82,9 +82,9 @@ kind: Deployment
 metadata: {name: web, annotations: {runlevel.dev/lifecycle-hooks: "{mid: {execNewPod: {containerName: web, command: [rake], volumes: [data]}}}"}}
 spec: {paused: "yes", strategy: Recreate, template: {spec: {containers: {name: web}, volumes: [data]}}}
 `, `
-metadata annotations runlevel.dev/lifecycle-hooks: Strategy: mid needs spec.strategy.type: Recreate, and it is RollingUpdate, where old pods run until new ones do: change the strategy, or use pre
-metadata annotations runlevel.dev/lifecycle-hooks: Container: mid.execNewPod.containerName is "web", and the template has no such container: it has none
-metadata annotations runlevel.dev/lifecycle-hooks: UnknownVolume: mid.execNewPod.volumes[0] is "data", and the template has no such volume, so the hook runs without it: it has none
+metadata annotations runlevel.dev/lifecycle-hooks: HookStrategy: mid: Forbidden: it needs spec.strategy.type: Recreate, and that is RollingUpdate, where old pods run until new ones do: change the strategy, or use pre
+metadata annotations runlevel.dev/lifecycle-hooks: HookContainer: mid.execNewPod.containerName: Not found: "web": name one of the template's containers: it has none
+metadata annotations runlevel.dev/lifecycle-hooks: HookVolume: mid.execNewPod.volumes[0]: Not found: "data": the hook runs without it, because the template has no such volume: it has none
 `},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,14 +30,19 @@ pre:
 `, `
 post:
   execNewPod:
+    command:
+    - rake
+    - smoke
     containerName: web
-    command: ["rake", "smoke"]
     env:
-      - name: PASSWORD
-        value: '***'
-      - {name: EMPTY, value: '***'}
-      - name: REF
-        valueFrom: {secretKeyRef: {name: database, key: password}}
+    - name: PASSWORD
+      value: '***'
+    - name: EMPTY
+    - name: REF
+      valueFrom:
+        secretKeyRef:
+          key: password
+          name: database
 pre:
   timeoutSeconds: 60
 `},
@@ -49,27 +54,15 @@ pre:
   environment:
     PASSWORD: |
       hunter2
-`, `
-pre:
-  execNewPod:
-    enw: [{name: '***', value: '***'}]
-    env: {PASSWORD: '***'}
-  environment:
-    PASSWORD: '***'
-`},
+`, "***"},
 		"texts and lists of values": {`
 pre:
   execNewPod:
     env: [hunter2, PASSWORD=hunter2]
 post: hunter2
-`, `
-pre:
-  execNewPod:
-    env: ['***', '***']
-post: '***'
-`},
+`, "***"},
 		"no YAML":      {"pre: {env: hunter2", "***"},
-		"no mapping":   {"hunter2", "'***'\n"},
+		"no mapping":   {"hunter2", "***"},
 		"an alias":     {"a: &a hunter2\npre: {execNewPod: {command: [*a]}}", "***"},
 		"no text":      {"", ""},
 		"only comment": {"# later", ""},
@@ -88,8 +81,8 @@ post: '***'
 
 // TestMaskedChange marks values that differ, wherever the variable stands in the list.
 func TestMaskedChange(t *testing.T) {
-	const before = "pre:\n  execNewPod:\n    env:\n      - {name: A, value: hunter2}\n      - {name: B, value: hunter2}\n"
-	const after = "pre:\n  execNewPod:\n    env:\n      - {name: NEW, value: hunter2}\n      - {name: B, value: other}\n      - {name: A, value: hunter2}\n"
+	const before = "pre:\n  execNewPod:\n    env:\n    - name: A\n      value: hunter2\n    - name: B\n      value: hunter2\n"
+	const after = "pre:\n  execNewPod:\n    env:\n    - name: NEW\n      value: hunter2\n    - name: B\n      value: other\n    - name: A\n      value: hunter2\n"
 	old, changed := deploymenthook.MaskedChange(before, after)
 	if want := strings.ReplaceAll(before, "hunter2", "'***'"); old != want {
 		t.Errorf("before, it is\n%s", old)

@@ -1,16 +1,9 @@
 package deploymenthook
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	kjson "sigs.k8s.io/json"
-
-	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 const (
@@ -27,108 +20,37 @@ func Parse(deployment *unstructured.Unstructured) (*Hooks, []HookProblem) {
 	if !found {
 		return nil, nil
 	}
-	if problem := wrongKind(deployment); problem != nil {
-		return nil, []HookProblem{*problem}
+	if problems := wrongKind(deployment); problems != nil {
+		return nil, problems
 	}
-	p := &parser{template: readTemplate(deployment.Object), meant: map[string]bool{}}
-	hooks := p.parse(written)
-	slices.SortStableFunc(p.problems, byPlace)
-	return hooks, p.problems
-}
-
-// A parser reads one annotation, and collects its problems.
-type parser struct {
-	template  template
-	text      *text
-	problems  []HookProblem
-	isRefused bool
-	meant     map[string]bool // fields that exist in another spelling
-}
-
-// parse reads the text of the annotation.
-func (p *parser) parse(written string) *Hooks {
-	read, err := readText(written)
-	var wrong *yamltext.TextError
-	if errors.As(err, &wrong) {
-		p.problems = append(p.problems, HookProblem{Rule: RuleInvalid, Path: annotationPath(Annotation), Line: wrong.Line, Column: wrong.Column, Message: wrong.Message})
-		return nil
+	c := &checker{template: readTemplate(deployment.Object)}
+	hooks := c.decode(written)
+	if hooks != nil {
+		c.hooks(hooks)
 	}
-	p.text = read
-	p.hooks(read.value)
-	if p.isRefused {
-		return nil
+	slices.SortStableFunc(c.problems, byPlace)
+	if c.isRefused {
+		return nil, c.problems
 	}
-	hooks := &Hooks{}
-	if p.typed(nil, read.value, hooks); p.isRefused {
-		return nil
-	}
-	return hooks
-}
-
-// report adds a problem at a field of the annotation.
-func (p *parser) report(rule HookRule, path []string, format string, args ...any) {
-	line, column := p.text.places.At(path...)
-	problem := HookProblem{Rule: rule, Path: annotationPath(Annotation), Field: nameOf(path), Line: line, Column: column, Message: fmt.Sprintf(format, args...)}
-	isFirstError := !problem.IsWarning() && !p.isRefused // kept behind any number of warnings
-	p.isRefused = p.isRefused || isFirstError
-	if len(p.problems) < maxProblems || isFirstError {
-		p.problems = append(p.problems, problem)
-	}
-}
-
-// invalid adds a problem whose message is a sentence about the field.
-func (p *parser) invalid(path []string, format string, args ...any) {
-	name := nameOf(path)
-	if name == "" {
-		name = "the annotation"
-	}
-	p.report(RuleInvalid, path, "%s %s", name, fmt.Sprintf(format, args...))
+	return hooks, c.problems
 }
 
 // annotationPath is the path of an annotation.
 func annotationPath(key string) []string { return []string{"metadata", "annotations", key} }
 
-// typed reads a value into a type of Kubernetes, and reports fields that the type does not have.
-func (p *parser) typed(path []string, value, made any) {
-	written, err := json.Marshal(value)
-	if err != nil {
-		p.invalid(path, "can't be read: %s", err)
-		return
-	}
-	unknown, err := kjson.UnmarshalStrict(written, made)
-	var wrongType *json.UnmarshalTypeError
-	if errors.As(err, &wrongType) {
-		field := strings.ReplaceAll(wrongType.Field, "LocalObjectReference.", "") // no field in YAML
-		p.invalid(path, "has a %s where it can't: %s", wrongType.Value, field)
-	} else if err != nil {
-		p.invalid(path, "can't be read: %s", err)
-	}
-	for _, err := range unknown {
-		_, field, _ := strings.Cut(err.Error(), "unknown field ")
-		steps := strings.FieldsFunc(strings.Trim(field, `"`), func(r rune) bool { return strings.ContainsRune(".[]", r) })
-		p.invalid(slices.Concat(path, steps), "is an unknown field: is it misspelt?")
-	}
-}
-
 // A template is the parts of a Deployment that hooks refer to.
 type template struct {
-	containers, initContainers, volumes []string
-	strategy                            string // Recreate or RollingUpdate, the default
+	containers, volumes []string
+	strategyType        string // RollingUpdate is the default
 }
 
-const (
-	recreate      = "Recreate"
-	rollingUpdate = "RollingUpdate"
-)
+const recreate = "Recreate"
 
 func readTemplate(deployment map[string]any) template {
-	t := template{strategy: rollingUpdate}
+	t := template{strategyType: "RollingUpdate", containers: names(deployment, "containers"), volumes: names(deployment, "volumes")}
 	if strategy, _, _ := unstructured.NestedString(deployment, "spec", "strategy", "type"); strategy != "" {
-		t.strategy = strategy
+		t.strategyType = strategy
 	}
-	t.containers = names(deployment, "containers")
-	t.initContainers = names(deployment, "initContainers")
-	t.volumes = names(deployment, "volumes")
 	return t
 }
 

@@ -56,49 +56,49 @@ post:
   execNewPod: {containerName: proxy, command: [curl], volumes: [cache]}
 `},
 		"a text": {hooks: "run the migration\n", want: `
-1:1 Invalid: : the annotation is a text, and must be a mapping of pre, mid, post
+1:1 InvalidHooks: Invalid value: it is of type string, and must be a mapping of pre, mid, post
 `},
 		"nothing": {hooks: "", want: `
-1:1 Invalid: : the annotation is empty, and must be a mapping of pre, mid, post
+1:1 InvalidHooks: Required value: the annotation has no hook: write pre, mid or post, or drop the annotation
 `},
 		"a comment": {hooks: "# later\n", want: `
-1:1 Invalid: : the annotation is empty, and must be a mapping of pre, mid, post
+1:1 InvalidHooks: Required value: the annotation has no hook: write pre, mid or post, or drop the annotation
 `},
 		"no stage": {hooks: "{}\n", want: `
-1:1 Invalid: : the annotation has no hook: write pre, mid or post, or drop the annotation
+1:1 InvalidHooks: Required value: the annotation has no hook: write pre, mid or post, or drop the annotation
 `},
 		"an empty stage": {hooks: "pre:\n", want: `
-1:1 Invalid: pre: pre is empty: write execNewPod below it, or drop it
+1:1 InvalidHooks: pre: Required value: write execNewPod below it, or drop it
 `},
 		"no valid YAML": {hooks: "pre:\n  execNewPod: {containerName: web\n", want: `
-1:1 Invalid: : it is no valid YAML: did not find expected ',' or '}'
+1:1 InvalidHooks: a "{" is not closed, or a comma is missing behind it: add it
 `},
 		"a tab": {hooks: "pre:\n\texecNewPod: {}\n", want: `
-2:1 Invalid: : it is no valid YAML: found character that cannot start any token
+2:1 InvalidHooks: this line begins with a tab: indent it with blanks
 `},
 		"a value that is no YAML": {hooks: "pre:\n  execNewPod: {containerName: web, command: [a], env: [{name: A, value: @hunter2}]}\n", want: `
-2:1 Invalid: : it is no valid YAML: found character that cannot start any token
+2:1 InvalidHooks: a value begins with a character that YAML reserves, such as @, % or a backquote: put it in quotes
 `},
 		"two documents": {hooks: "pre: {}\n---\npost: {}\n", want: `
-2:1 Invalid: : it has more than one document: write pre, mid and post into one
+2:1 InvalidHooks: it has more than one document: write pre, mid and post into one
 `},
 		"an alias": {hooks: "pre: &hook\n  execNewPod: {containerName: web, command: [rake]}\npost: *hook\n", want: `
-1:6 Invalid: : anchors and aliases are not allowed in hooks: write out what they stand for, and put a text that begins with "&" or "*" in quotes
+1:6 InvalidHooks: anchors, aliases and tags are not allowed in hooks: write out what they stand for, and put a text that begins with "&", "*" or "!" in quotes
 `},
 		"a line separator": {hooks: "pre:\n  execNewPod: {containerName: web, command: [\"a\u2028b\"]}\n", want: `
-2:1 Invalid: : this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in hooks: write them as \u2028 within double quotes
+2:1 InvalidHooks: this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in hooks: write them as \u2028 within double quotes
 `},
 		"a tag": {hooks: "pre:\n  execNewPod: {containerName: web, command: [!secret a]}\n", want: `
-2:46 Invalid: : tags are not allowed in hooks: put a text that begins with "!" in quotes
+2:46 InvalidHooks: anchors, aliases and tags are not allowed in hooks: write out what they stand for, and put a text that begins with "&", "*" or "!" in quotes
 `},
 		"a key twice": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake]}\npre:\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
-3:1 Invalid: : the key "pre" stands twice in the same mapping: keep one of them
+3:1 InvalidHooks: the key "pre" stands twice in the same mapping: keep one of them
 `},
 		"a stage that there is not": {hooks: "before:\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
-1:1 Invalid: before: before is an unknown field: there are pre, mid, post
+1:1 InvalidHooks: before: Forbidden: unknown field: write one of pre, mid, post
 `},
 		"a stage in capitals": {hooks: "Pre:\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
-1:1 Invalid: Pre: Pre is an unknown field: did you mean pre?
+1:1 InvalidHooks: Pre: Forbidden: unknown field: write one of pre, mid, post
 `},
 		"fields that are misspelt or in the wrong place": {hooks: `
 pre:
@@ -113,20 +113,20 @@ pre:
     containerName: web
     command: [rake]
 `, want: `
-2:3 Invalid: pre.failurepolicy: pre.failurepolicy is an unknown field: did you mean failurePolicy?
-3:3 Invalid: pre.backoff: pre.backoff is an unknown field: did you mean backoffLimit?
-4:3 Invalid: pre.command: pre.command stands in the wrong place: it is a field of execNewPod
-6:5 Invalid: pre.execNewPod.image: pre.execNewPod.image is no field of hooks: the image is that of the container that containerName names
-7:5 Invalid: pre.execNewPod.container: pre.execNewPod.container is an unknown field: did you mean containerName?
-8:5 Invalid: pre.execNewPod.comand: pre.execNewPod.comand is an unknown field: did you mean command?
-9:5 Invalid: pre.execNewPod.timeoutSeconds: pre.execNewPod.timeoutSeconds stands in the wrong place: it is a field of the hook, beside execNewPod
+2:3 InvalidHooks: pre.failurepolicy: Forbidden: unknown field: write one of failurePolicy, execNewPod, timeoutSeconds, backoffLimit, serviceAccountName, resources, keep
+3:3 InvalidHooks: pre.backoff: Forbidden: unknown field: write one of failurePolicy, execNewPod, timeoutSeconds, backoffLimit, serviceAccountName, resources, keep
+4:3 InvalidHooks: pre.command: Forbidden: unknown field: write one of failurePolicy, execNewPod, timeoutSeconds, backoffLimit, serviceAccountName, resources, keep
+6:5 InvalidHooks: pre.execNewPod.image: Forbidden: unknown field: write one of containerName, command, args, env, volumes
+7:5 InvalidHooks: pre.execNewPod.container: Forbidden: unknown field: write one of containerName, command, args, env, volumes
+8:5 InvalidHooks: pre.execNewPod.comand: Forbidden: unknown field: write one of containerName, command, args, env, volumes
+9:5 InvalidHooks: pre.execNewPod.timeoutSeconds: Forbidden: unknown field: write one of containerName, command, args, env, volumes
 `},
 		"DeploymentConfig's nesting": {strategy: "Recreate", hooks: `
 recreateParams:
   mid:
     execNewPod: {containerName: web, command: [rake]}
 `, want: `
-1:1 Invalid: recreateParams: recreateParams is DeploymentConfig's: write pre, mid and post at the top of the annotation, and spec.strategy.type: Recreate
+1:1 InvalidHooks: recreateParams: Forbidden: unknown field: write one of pre, mid, post
 `},
 		"DeploymentConfig's tagImages": {hooks: `
 post:
@@ -134,7 +134,7 @@ post:
   tagImages:
   - {containerName: web, to: {kind: ImageStreamTag, name: "web:live"}}
 `, want: `
-3:3 Invalid: post.tagImages: post.tagImages is DeploymentConfig's, and tags no image here: tag it where it is built, or run a command that does so with execNewPod
+3:3 InvalidHooks: post.tagImages: Forbidden: unknown field: write one of failurePolicy, execNewPod, timeoutSeconds, backoffLimit, serviceAccountName, resources, keep
 `},
 		"a container that there is not": {hooks: `
 pre:
@@ -146,8 +146,8 @@ post:
     containerName: database
     command: [rake]
 `, want: `
-3:5 Container: pre.execNewPod.containerName: pre.execNewPod.containerName is "wep", and the template has no such container: did you mean web?
-7:5 Container: post.execNewPod.containerName: post.execNewPod.containerName is "database", and the template has no such container: it has web, proxy
+3:5 HookContainer: pre.execNewPod.containerName: Not found: "wep": name one of the template's containers: it has web, proxy
+7:5 HookContainer: post.execNewPod.containerName: Not found: "database": name one of the template's containers: it has web, proxy
 `},
 		"an init container, and none": {hooks: `
 pre:
@@ -155,17 +155,17 @@ pre:
 post:
   execNewPod: {command: [rake]}
 `, want: `
-2:16 Container: pre.execNewPod.containerName: pre.execNewPod.containerName is "wait", which is an init container: name one of the template's containers; it has web, proxy
-4:3 Container: post.execNewPod.containerName: post.execNewPod.containerName is missing: name the container of the template whose image runs; it has web, proxy
+2:16 HookContainer: pre.execNewPod.containerName: Not found: "wait": name one of the template's containers: it has web, proxy
+4:3 HookContainer: post.execNewPod.containerName: Required value: name the container of the template whose image runs: it has web, proxy
 `},
 		"a container that is a number": {hooks: "pre:\n  execNewPod: {containerName: 5, command: [rake]}\n", want: `
-2:16 Invalid: pre.execNewPod.containerName: pre.execNewPod.containerName is a number, and must be a text: write it in quotes
+2:16 InvalidHooks: pre.execNewPod.containerName: Invalid value: it is of type number, and must be a string: write it in quotes
 `},
 		"mid under RollingUpdate": {hooks: "mid:\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
-1:1 Strategy: mid: mid needs spec.strategy.type: Recreate, and it is RollingUpdate, where old pods run until new ones do: change the strategy, or use pre
+1:1 HookStrategy: mid: Forbidden: it needs spec.strategy.type: Recreate, and that is RollingUpdate, where old pods run until new ones do: change the strategy, or use pre
 `},
 		"post with Abort under RollingUpdate": {strategy: "RollingUpdate", hooks: "post:\n  failurePolicy: Abort\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
-2:3 Strategy: post.failurePolicy: post.failurePolicy is Abort, which spec.strategy.type: RollingUpdate does not allow: the rollout is complete by then; write Retry or Ignore, or use pre
+2:3 HookStrategy: post.failurePolicy: Forbidden: Abort has nothing to stop under spec.strategy.type: RollingUpdate, where the rollout is complete by then: write Retry or Ignore, or use pre
 `},
 		"all with Abort under Recreate": {strategy: "Recreate", hooks: `
 pre: {failurePolicy: Abort, execNewPod: {containerName: web, command: [rake]}}
@@ -179,27 +179,24 @@ pre:
   execNewPod: {containerName: web, command: [rake]}
 post:
   failurePolicy: Continue
-  keep: no
   execNewPod: {containerName: web, command: [rake]}
 `, want: `
-2:3 Invalid: pre.failurePolicy: pre.failurePolicy is "abort": write Abort
-3:3 Invalid: pre.keep: pre.keep is "always": write Always
-6:3 Invalid: post.failurePolicy: post.failurePolicy is "Continue", and must be one of Abort, Ignore, Retry
-7:3 Invalid: post.keep: post.keep is true or false, and must be a text: write it in quotes
+2:3 InvalidHooks: pre.failurePolicy: Unsupported value: "abort": supported values: "Abort", "Ignore", "Retry"
+3:3 InvalidHooks: pre.keep: Unsupported value: "always": supported values: "Failed", "Never", "Always"
+6:3 InvalidHooks: post.failurePolicy: Unsupported value: "Continue": supported values: "Abort", "Ignore", "Retry"
 `},
 		"no execNewPod": {hooks: "pre:\n  failurePolicy: Retry\n", want: `
-1:1 Invalid: pre: pre has no execNewPod: write the containerName and the command of the hook below it
+1:1 InvalidHooks: pre.execNewPod: Required value: write the containerName and the command of the hook below it
 `},
 		"a command that is a text": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command: rake db:migrate\n    args: --all\n", want: `
-4:5 Invalid: pre.execNewPod.command: pre.execNewPod.command is a text, and must be a list with an item for each word: write ["rake", "db:migrate"], or ["sh", "-c", "…"] for a line of a shell
-5:5 Invalid: pre.execNewPod.args: pre.execNewPod.args is a text, and must be a list with an item for each word: write ["--all", "--verbose"]
+5:5 InvalidHooks: pre.execNewPod.args: Invalid value: it is of type string, and must be a list with an item for each word, such as [rake, "db:migrate"], or [sh, -c, "…"] for a line of a shell
 `},
 		"a command that has a number": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command:\n    - sleep\n    - 5\n", want: `
-6:7 Invalid: pre.execNewPod.command[1]: pre.execNewPod.command[1] is a number, and must be a text: write it in quotes
+6:7 InvalidHooks: pre.execNewPod.command[1]: Invalid value: it is of type number, and must be a string: write it in quotes
 `},
 		"no command": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    args: [rake]\npost:\n  execNewPod:\n    containerName: web\n    command: []\n", want: `
-2:3 Invalid: pre.execNewPod.command: pre.execNewPod.command is missing: without it, the hook would run what the image runs, which never ends; write it as a list, such as ["rake", "db:migrate"]
-8:5 Invalid: post.execNewPod.command: post.execNewPod.command is missing: without it, the hook would run what the image runs, which never ends; write it as a list, such as ["rake", "db:migrate"]
+2:3 InvalidHooks: pre.execNewPod.command: Required value: without it, the hook would run what the image runs, which never ends: write it as a list, such as [rake, "db:migrate"]
+8:5 InvalidHooks: post.execNewPod.command: Required value: without it, the hook would run what the image runs, which never ends: write it as a list, such as [rake, "db:migrate"]
 `},
 		"environment variables": {hooks: `
 pre:
@@ -208,28 +205,64 @@ pre:
     command: [rake]
     env:
     - {name: MODE, value: migrate}
-    - name: PORT
-      value: 8080
     - value: nameless
     - name: MODE
       value: other
     - {name: "A=B", value: hunter2}
     - {name: BOTH, value: hunter2, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
-    - {name: REF, valueFrom: {secretKeyRef: {nam: db, key: password}}}
-    - {name: REF2, valueFrom: {secretKeyRef: {name: 5, key: password}}}
-    - HOME=/tmp
 `, want: `
-8:7 Invalid: pre.execNewPod.env[1].value: pre.execNewPod.env[1].value is a number, and must be a text: write it in quotes
-9:7 Invalid: pre.execNewPod.env[2].name: pre.execNewPod.env[2].name is missing: each environment variable has a name
-10:7 Invalid: pre.execNewPod.env[3].name: pre.execNewPod.env[3].name is MODE, as of pre.execNewPod.env[0]: keep one of them
-12:8 Invalid: pre.execNewPod.env[4].name: pre.execNewPod.env[4].name is no name of an environment variable: write letters, digits and _, such as DB_NAME, and its content into value
-13:36 Invalid: pre.execNewPod.env[5].valueFrom: pre.execNewPod.env[5].valueFrom stands beside a value: keep one of them
-14:46 Invalid: pre.execNewPod.env[6].valueFrom.secretKeyRef.nam: pre.execNewPod.env[6].valueFrom.secretKeyRef.nam is an unknown field: is it misspelt?
-15:20 Invalid: pre.execNewPod.env[7].valueFrom: pre.execNewPod.env[7].valueFrom has a number where it can't: secretKeyRef.name
-16:7 Invalid: pre.execNewPod.env[8]: pre.execNewPod.env[8] is a text, and must be a mapping of name, value, valueFrom
+7:7 InvalidHooks: pre.execNewPod.env[1].name: Required value: each environment variable has a name
+8:7 InvalidHooks: pre.execNewPod.env[2].name: Duplicate value: "MODE"
+10:8 InvalidHooks: pre.execNewPod.env[3].name: Invalid value: it is no name of an environment variable: write letters, digits and _, such as DB_NAME, and its content into value
+11:36 InvalidHooks: pre.execNewPod.env[4].valueFrom: Forbidden: it stands beside a value: keep one of them
+`},
+		"a value that is a number": {hooks: "pre:\n  execNewPod:\n    containerName: web\n    command: [rake]\n    env:\n    - {name: A, value: a}\n    - name: PORT\n      value: 8080\n", want: `
+8:7 InvalidHooks: pre.execNewPod.env[1].value: Invalid value: it is of type number, and must be a string: write it in quotes
+`},
+		"an environment that has a text": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], env: [HOME=hunter2]}\n", want: `
+2:59 InvalidHooks: pre.execNewPod.env[0]: Invalid value: it is of type string, and must be a mapping of name, value, valueFrom
+`},
+		"fields of a reference": {hooks: `
+pre:
+  execNewPod:
+    containerName: web
+    command: [rake]
+    env:
+    - {name: A, valeu: hunter2}
+    - {name: REF, valueFrom: {secretKeyRef: {nam: db, key: password}}}
+`, want: `
+6:17 InvalidHooks: pre.execNewPod.env[0].valeu: Forbidden: unknown field: write one of name, value, valueFrom
+7:46 InvalidHooks: pre.execNewPod.env[1].valueFrom.secretKeyRef.nam: Forbidden: unknown field: is it misspelt?
+`},
+		"a type within a reference": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], env: [{name: REF, valueFrom: {secretKeyRef: {name: 5}}}]}\n", want: `
+2:98 InvalidHooks: pre.execNewPod.env[0].valueFrom.secretKeyRef.name: Invalid value: it is of type number, and must be a string: write it in quotes
+`},
+		"a divisor": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], env: [{name: REF, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: many}}}]}\n", want: `
+2:124 InvalidHooks: pre.execNewPod.env[0].valueFrom.resourceFieldRef.divisor: Invalid value: "many": must be a quantity, such as 100m or 128Mi
+`},
+		"a word of another type": {hooks: "pre:\n  keep: no\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+2:3 InvalidHooks: pre.keep: Invalid value: it is of type bool, and must be a string: write it in quotes
+`},
+		"a time with its unit": {hooks: "pre:\n  timeoutSeconds: 10m\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+2:3 InvalidHooks: pre.timeoutSeconds: Invalid value: it is of type string, and must be a whole number
+`},
+		"claims and a list for limits": {hooks: "pre:\n  resources: {limits: [128Mi], claims: [{name: gpu}]}\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+2:15 InvalidHooks: pre.resources.limits: Invalid value: it is of type array, and must be a mapping
+`},
+		"resource claims": {hooks: "pre:\n  resources: {claims: [{name: gpu}]}\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+2:15 InvalidHooks: pre.resources.claims: Forbidden: the pod of a hook has no resource claims: drop it
+`},
+		"an extended resource": {hooks: "pre:\n  resources:\n    limits:\n      cpu: 1\n      example.com/gpu: many\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+5:7 InvalidHooks: pre.resources.limits[example.com/gpu]: Invalid value: "many": must be a quantity, such as 100m or 128Mi
+`},
+		"a list for a hook": {hooks: "pre: [rake]\n", want: `
+1:1 InvalidHooks: pre: Invalid value: it is of type array, and must be a mapping of failurePolicy, execNewPod, timeoutSeconds, backoffLimit, serviceAccountName, resources, keep
+`},
+		"a key with a line break": {hooks: "pre: {\"a\\nb\": 1}\n", want: `
+1:7 InvalidHooks: pre.a\nb: Forbidden: unknown field: write one of failurePolicy, execNewPod, timeoutSeconds, backoffLimit, serviceAccountName, resources, keep
 `},
 		"an environment that is a mapping": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], env: {PASSWORD: hunter2}}\n", want: `
-2:53 Invalid: pre.execNewPod.env: pre.execNewPod.env is a mapping, and must be a list: write - name: NAME, and below it value or valueFrom
+2:53 InvalidHooks: pre.execNewPod.env: Invalid value: it is of type object, and must be a list
 `},
 		"volumes": {hooks: `
 pre:
@@ -244,15 +277,14 @@ post:
   execNewPod:
     containerName: web
     command: [rake]
-    volumes: [data, data, {name: cache}]
+    volumes: [data, data]
 `, want: `
-6:7 UnknownVolume: pre.execNewPod.volumes[0]: pre.execNewPod.volumes[0] is "dat", and the template has no such volume, so the hook runs without it: did you mean data?
-7:7 UnknownVolume: pre.execNewPod.volumes[1]: pre.execNewPod.volumes[1] is "scratch", and the template has no such volume, so the hook runs without it: it has data, cache
-13:21 Invalid: post.execNewPod.volumes[1]: post.execNewPod.volumes[1] is data a second time: keep one of them
-13:27 Invalid: post.execNewPod.volumes[2]: post.execNewPod.volumes[2] is a mapping, and must be the name of a volume of the template alone
+6:7 HookVolume: pre.execNewPod.volumes[0]: Not found: "dat": the hook runs without it, because the template has no such volume: it has data, cache
+7:7 HookVolume: pre.execNewPod.volumes[1]: Not found: "scratch": the hook runs without it, because the template has no such volume: it has data, cache
+13:21 InvalidHooks: post.execNewPod.volumes[1]: Duplicate value: "data"
 `},
 		"an unknown volume only warns": {hooks: "pre:\n  execNewPod: {containerName: web, command: [rake], volumes: [scratch]}\n", want: `
-2:63 UnknownVolume: pre.execNewPod.volumes[0]: pre.execNewPod.volumes[0] is "scratch", and the template has no such volume, so the hook runs without it: it has data, cache
+2:63 HookVolume: pre.execNewPod.volumes[0]: Not found: "scratch": the hook runs without it, because the template has no such volume: it has data, cache
 `},
 		"numbers": {hooks: `
 pre:
@@ -260,44 +292,34 @@ pre:
   backoffLimit: -1
   execNewPod: {containerName: web, command: [rake]}
 post:
-  timeoutSeconds: 10m
-  backoffLimit: 1.5
+  timeoutSeconds: 3000000000
   execNewPod: {containerName: web, command: [rake]}
 `, want: `
-2:3 Invalid: pre.timeoutSeconds: pre.timeoutSeconds is 0, and must be a whole number of seconds, at least 1: drop it for 600
-3:3 Invalid: pre.backoffLimit: pre.backoffLimit is -1, and must be a whole number of times, at least 1: for a hook that runs once, write failurePolicy: Abort
-6:3 Invalid: post.timeoutSeconds: post.timeoutSeconds is a text, and must be a whole number of seconds, at least 1: drop it for 600
-7:3 Invalid: post.backoffLimit: post.backoffLimit is 1.5, and must be a whole number of times, at least 1: for a hook that runs once, write failurePolicy: Abort
+2:3 InvalidHooks: pre.timeoutSeconds: Invalid value: 0: must be from 1 to 2147483647: drop it for 600
+3:3 InvalidHooks: pre.backoffLimit: Invalid value: -1: must be at least 1: for a hook that runs once, write failurePolicy: Abort
+6:3 InvalidHooks: post.timeoutSeconds: Invalid value: 3000000000: must be from 1 to 2147483647: drop it for 600
 `},
-		"a number beyond all": {hooks: "pre:\n  timeoutSeconds: 3000000000\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
-2:3 Invalid: pre.timeoutSeconds: pre.timeoutSeconds is 3000000000, and must be a whole number of seconds, at least 1: drop it for 600
+		"a decimal": {hooks: "pre:\n  backoffLimit: 1.5\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
+2:3 InvalidHooks: pre.backoffLimit: Invalid value: it is of type number 1.5, and must be a whole number
 `},
 		"backoffLimit without Retry": {hooks: "pre:\n  failurePolicy: Abort\n  backoffLimit: 3\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
-3:3 NoEffect: pre.backoffLimit: pre.backoffLimit has no effect, because failurePolicy is Abort and only Retry runs a hook again: drop it
+3:3 HookIneffective: pre.backoffLimit: Forbidden: it has no effect with failurePolicy: Abort, since only Retry runs a hook again: drop it
 `},
 		"a ServiceAccount": {hooks: "pre:\n  serviceAccountName: My Account\n  execNewPod: {containerName: web, command: [rake]}\n", want: `
-2:3 Invalid: pre.serviceAccountName: pre.serviceAccountName is "My Account", which is no name of a ServiceAccount: it has small letters, digits, - and . only, and begins and ends with a letter or digit
+2:3 InvalidHooks: pre.serviceAccountName: Invalid value: "My Account": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
 `},
 		"resources": {hooks: `
 pre:
   resources:
     limits: {cpu: 1, memory: 1 GiB}
     requests: {cpu: -1}
-    claims: []
-  execNewPod: {containerName: web, command: [rake]}
-post:
-  resources:
-    limits: 128Mi
   execNewPod: {containerName: web, command: [rake]}
 `, want: `
-3:22 Invalid: pre.resources.limits.memory: pre.resources.limits.memory is "1 GiB", which is no quantity: write a number with a unit behind it, such as 100m or 128Mi
-4:16 Invalid: pre.resources.requests.cpu: pre.resources.requests.cpu is "-1", which is no quantity: write a number with a unit behind it, such as 100m or 128Mi
-5:5 Invalid: pre.resources.claims: pre.resources.claims is an unknown field: there are limits, requests
-9:5 Invalid: post.resources.limits: post.resources.limits is a text, and must be a mapping such as {cpu: 100m, memory: 128Mi}
+3:22 InvalidHooks: pre.resources.limits[memory]: Invalid value: "1 GiB": must be a quantity, such as 100m or 128Mi
+4:16 InvalidHooks: pre.resources.requests[cpu]: Invalid value: "-1": must be a quantity, such as 100m or 128Mi
 `},
-		"lists and texts for mappings": {hooks: "pre: [rake]\npost:\n  execNewPod: rake\n", want: `
-1:1 Invalid: pre: pre is a list, and must be a mapping of failurePolicy, execNewPod, timeoutSeconds, backoffLimit, serviceAccountName, resources, keep
-3:3 Invalid: post.execNewPod: post.execNewPod is a text, and must be a mapping of containerName, command, args, env, volumes
+		"a text for a mapping": {hooks: "post:\n  execNewPod: rake\n", want: `
+2:3 InvalidHooks: post.execNewPod: Invalid value: it is of type string, and must be a mapping of containerName, command, args, env, volumes
 `},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -323,7 +345,7 @@ post:
 func linesOf(problems []deploymenthook.HookProblem) string {
 	var lines strings.Builder
 	for _, p := range problems {
-		fmt.Fprintf(&lines, "%d:%d %s: %s: %s\n", p.Line, p.Column, p.Rule, p.Field, p.Message)
+		fmt.Fprintf(&lines, "%d:%d %s: %s\n", p.Line, p.Column, p.Rule, p.Message)
 	}
 	return lines.String()
 }
@@ -334,7 +356,7 @@ func TestDefaults(t *testing.T) {
 	if hook.Policy() != deploymenthook.Retry || hook.Timeout().Minutes() != 10 || hook.Keeps() != deploymenthook.KeepFailed {
 		t.Errorf("a hook that says nothing has the policy %s, %s, and keeps %s", hook.Policy(), hook.Timeout(), hook.Keeps())
 	}
-	hook = &deploymenthook.Hook{FailurePolicy: deploymenthook.Abort, TimeoutSeconds: 30, Keep: deploymenthook.KeepNever}
+	hook = &deploymenthook.Hook{FailurePolicy: deploymenthook.Abort, TimeoutSeconds: new(int64(30)), Keep: deploymenthook.KeepNever}
 	if hook.Policy() != deploymenthook.Abort || hook.Timeout().Seconds() != 30 || hook.Keeps() != deploymenthook.KeepNever {
 		t.Errorf("a hook that says all of it has the policy %s, %s, and keeps %s", hook.Policy(), hook.Timeout(), hook.Keeps())
 	}

@@ -25,7 +25,7 @@ metadata:
 // TestHooksAreMasked: the values of environment variables of hooks, and kubectl's copy of them.
 func TestHooksAreMasked(t *testing.T) {
 	const want = `{"kind":"Deployment","metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"***",` +
-		`"runlevel.dev/lifecycle-hooks":"pre: {execNewPod: {env: [{name: PASSWORD, value: '***'}]}}\n","shop.example/note":"hunter2 is the name of our rabbit"},"name":"web"}}`
+		`"runlevel.dev/lifecycle-hooks":"pre:\n  execNewPod:\n    env:\n    - name: PASSWORD\n      value: '***'\n","shop.example/note":"hunter2 is the name of our rabbit"},"name":"web"}}`
 	whole := object(t, hooked)
 	for wanted, given := range map[string]map[string]any{want: whole, `{"items":[` + want + `]}`: {"items": []any{whole}}} {
 		text, err := json.Marshal(fields.Mask(given))
@@ -50,7 +50,7 @@ func TestHooksAreMasked(t *testing.T) {
 func TestDiffMasksHooks(t *testing.T) {
 	const value, other = "'***'", "'*** (changed)'"
 	text := func(value string) string {
-		return `pre: {execNewPod: {env: [{name: PASSWORD, value: ` + value + `}]}}` + "\\n"
+		return `pre:\n  execNewPod:\n    env:\n    - name: PASSWORD\n      value: ` + value + `\n`
 	}
 	for name, test := range map[string]struct {
 		before, after string
@@ -61,9 +61,9 @@ func TestDiffMasksHooks(t *testing.T) {
 		"another copy": {hooked, strings.ReplaceAll(hooked, `"hunter2"`, `"hunter3"`), []string{
 			`metadata.annotations["kubectl.kubernetes.io/last-applied-configuration"]: "***" -> "*** (changed)"`}},
 		"hooks that are new": {`{kind: Deployment, metadata: {name: web}}`, `{kind: Deployment, metadata: {name: web, annotations: {runlevel.dev/lifecycle-hooks: "{pre: {execNewPod: {env: [{name: A, value: hunter2}]}}}"}}}`, []string{
-			`metadata.annotations: null -> {"runlevel.dev/lifecycle-hooks":"{pre: {execNewPod: {env: [{name: A, value: '***'}]}}}\n"}`}},
+			`metadata.annotations: null -> {"runlevel.dev/lifecycle-hooks":"pre:\n  execNewPod:\n    env:\n    - name: A\n      value: '***'\n"}`}},
 		"hooks that are gone": {`{metadata: {annotations: {a: b, runlevel.dev/lifecycle-hooks: "{pre: hunter2}"}}}`, `{metadata: {annotations: {a: b}}}`, []string{
-			`metadata.annotations["runlevel.dev/lifecycle-hooks"]: "{pre: '***'}\n" -> null`}},
+			`metadata.annotations["runlevel.dev/lifecycle-hooks"]: "***" -> null`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, lines(fields.Diff(object(t, test.before), object(t, test.after)))); diff != "" {

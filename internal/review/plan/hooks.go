@@ -77,19 +77,22 @@ func planHooks(before, after deployment, isTemplateNew bool) []HookPlan {
 		if was == nil && is == nil {
 			continue
 		}
-		hookPlan := HookPlan{Stage: stage, Change: changeOfHook(was, is)}
+		hook := is
+		if hook == nil {
+			hook = was
+		}
+		hookPlan := HookPlan{Stage: stage, FailurePolicy: hook.Policy(), Change: changeOfHook(was, is)}
 		if before.template == "" {
 			hookPlan.Change = "" // all hooks of a new Deployment are new
 		}
 		switch {
 		case is == nil:
-			hookPlan.FailurePolicy = was.Policy()
 		case !isTemplateNew:
-			hookPlan.FailurePolicy, hookPlan.Why = is.Policy(), templateStays
+			hookPlan.Why = templateStays
 		case stage == deploymenthook.Mid && before.template == "":
-			hookPlan.FailurePolicy, hookPlan.Why = is.Policy(), noOldPods
+			hookPlan.Why = noOldPods
 		default:
-			hookPlan.FailurePolicy, hookPlan.Runs = is.Policy(), true
+			hookPlan.Runs = true
 		}
 		hooks = append(hooks, hookPlan)
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
@@ -36,19 +34,16 @@ func (s Settings) Abandon(isKept func(kinds.ID) bool) {
 }
 
 // abandon deletes the unfinished pods of the Deployment's hooks, and restores the replicas of a Deployment that was scaled
-// to 0 for its mid hook.
+// to 0 for its mid hook. If the Deployment is gone, the garbage collector deletes its pods.
 func (r *runner) abandon(ctx context.Context, replicas *int32) error {
-	live, err := r.Cluster.Client.AppsV1().Deployments(r.id.Namespace).Get(ctx, r.id.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil // the garbage collector deletes its pods
-	}
-	if err != nil {
+	live, err := r.observer.deployment(ctx)
+	if err != nil || live == nil {
 		return err
 	}
 	if owner, isOthers := live.Labels[objectmeta.ReleaseLabel]; isOthers && owner != r.Release {
 		return nil
 	}
-	pods, err := r.workload.pods(ctx, r.hookPods())
+	pods, err := r.observer.pods(ctx, r.observer.hookPods())
 	if err != nil {
 		return err
 	}
@@ -60,9 +55,6 @@ func (r *runner) abandon(ctx context.Context, replicas *int32) error {
 			return err
 		}
 	}
-	back := deploymenthook.HookAction{State: &deploymenthook.State{}}
-	if live.Spec.Replicas != nil && *live.Spec.Replicas == 0 {
-		back.Replicas = replicas
-	}
-	return r.patchState(ctx, live, back)
+	replicas, state := deploymenthook.State{Replicas: replicas}.Restore(live)
+	return r.patchState(ctx, live, deploymenthook.HookAction{State: state, Replicas: replicas})
 }

@@ -2,9 +2,7 @@ package hook
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -90,7 +88,7 @@ func (r *runner) save(ctx context.Context, stage deploymenthook.Stage, seen depl
 		r.logs.drain()
 		r.ran[stage] = result
 	}
-	if err := r.clearCondition(ctx, seen.Live, *action.State, result); err != nil {
+	if err := r.reporter.clear(ctx, seen.Live, *action.State, result); err != nil {
 		return err
 	}
 	if err := r.write(ctx, seen.Live, action); err != nil {
@@ -100,16 +98,6 @@ func (r *runner) save(ctx context.Context, stage deploymenthook.Stage, seen depl
 		r.isOverruled.Store(true)
 	}
 	return nil
-}
-
-// clearCondition sets the condition to False when the failed hook has another result, or the rollout is over. It runs
-// before the state is saved, so that a process that is killed in between does both again. An ignored failure stays.
-func (r *runner) clearCondition(ctx context.Context, live *appsv1.Deployment, next deploymenthook.State, result deploymenthook.HookResult) error {
-	isOver := next.Rollout == ""
-	if live == nil || !hasFailed(live) || next.HasIgnored() || result == "" && !isOver {
-		return nil
-	}
-	return r.setCondition(ctx, live, corev1.ConditionFalse, "NoHookFailed", "no lifecycle hook has failed since")
 }
 
 // write writes the state of an action to the Deployment and into the record.
@@ -127,32 +115,21 @@ func (r *runner) write(ctx context.Context, live *appsv1.Deployment, action depl
 
 // patchState writes the state of an action to the Deployment, and scales it.
 func (r *runner) patchState(ctx context.Context, live *appsv1.Deployment, action deploymenthook.HookAction) error {
-	body := map[string]any{"metadata": map[string]any{"uid": live.UID, "annotations": map[string]any{deploymenthook.StateAnnotation: annotation(*action.State)}}}
+	var text any // nil removes the annotation
+	if !action.State.IsEmpty() {
+		text = action.State.Text()
+	}
+	metadata := map[string]any{"uid": live.UID, "annotations": map[string]any{deploymenthook.StateAnnotation: text}}
+	body := map[string]any{"metadata": metadata}
 	if action.Replicas != nil { // a process that has slept must not scale the Deployment
-		body["metadata"].(map[string]any)["resourceVersion"] = live.ResourceVersion
+		metadata["resourceVersion"] = live.ResourceVersion
 		body["spec"] = map[string]any{"replicas": *action.Replicas}
 	}
-	now, err := r.patch(ctx, types.MergePatchType, body)
+	now, err := r.reporter.patch(ctx, types.MergePatchType, body)
 	if err == nil && action.Replicas != nil && *action.Replicas > 0 {
 		r.scaled = now
 	}
 	return err
-}
-
-// annotation returns the value of the annotation with a state; nil removes it.
-func annotation(state deploymenthook.State) any {
-	if state.IsEmpty() {
-		return nil
-	}
-	return state.Text()
-}
-
-func (r *runner) patch(ctx context.Context, how types.PatchType, body map[string]any, subresources ...string) (*appsv1.Deployment, error) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	return r.Cluster.Client.AppsV1().Deployments(r.id.Namespace).Patch(ctx, r.id.Name, how, text, metav1.PatchOptions{FieldManager: deploymenthook.FieldManager}, subresources...)
 }
 
 // report reports a failed attempt: by an event and a condition of the Deployment, and to Settings.Failed.
@@ -164,7 +141,7 @@ func (r *runner) report(ctx context.Context, stage deploymenthook.Stage, seen de
 	}
 	action = action.WithLastLine(stage, r.log)
 	message := fmt.Sprintf("the %s hook, attempt %d: %s", stage, action.Attempt, action.Message)
-	if err := r.reportFailure(ctx, seen.Live, action.Reason, message, r.log); err != nil {
+	if err := r.reporter.failed(ctx, seen.Live, action.Reason, message, r.log); err != nil {
 		return err
 	}
 	if err := r.write(ctx, seen.Live, action); err != nil {
@@ -177,70 +154,6 @@ func (r *runner) report(ctx context.Context, stage deploymenthook.Stage, seen de
 	return nil
 }
 
-// reportFailure reports a failure by a condition of the Deployment and an event.
-func (r *runner) reportFailure(ctx context.Context, live *appsv1.Deployment, why, message string, log []string) error {
-	if live == nil {
-		return nil
-	}
-	if err := r.setCondition(ctx, live, corev1.ConditionTrue, why, message); err != nil {
-		return err
-	}
-	r.recordEvent(ctx, live, why, eventText(message, log))
-	return nil
-}
-
-// mostEvent is the longest message that an event may have.
-const mostEvent = 1024
-
-// eventText returns the text of an event: a message, and as many of the last log lines as fit.
-func eventText(message string, log []string) string {
-	for i := range log {
-		if whole := strings.Join(append([]string{message}, log[i:]...), "\n"); len(whole) <= mostEvent {
-			return whole
-		}
-	}
-	return message
-}
-
-// recordEvent writes an event about the Deployment, and logs why it can't be written.
-func (r *runner) recordEvent(ctx context.Context, live *appsv1.Deployment, why, message string) {
-	news := cluster.ObjectEvent{ID: r.id, UID: live.UID, Reason: why, IsWarning: true, Message: message}
-	if err := r.Cluster.RecordEvent(ctx, news); err != nil {
-		r.warn("an event about a failed hook can't be written: " + printable.Line(err.Error()))
-	}
-}
-
-// setCondition sets the condition for failed hooks. The list of conditions is merged by type, so that the
-// deployment controller keeps it. If the user may not set it, that is no error.
-func (r *runner) setCondition(ctx context.Context, live *appsv1.Deployment, status corev1.ConditionStatus, why, message string) error {
-	now := metav1.NewTime(r.Cluster.Now())
-	condition := appsv1.DeploymentCondition{
-		Type: FailedCondition, Status: status, Reason: why, Message: printable.Truncate(message, 1024), LastUpdateTime: now, LastTransitionTime: now,
-	}
-	for _, before := range live.Status.Conditions {
-		if before.Type == FailedCondition && before.Status == status {
-			condition.LastTransitionTime = before.LastTransitionTime
-		}
-	}
-	body := map[string]any{"metadata": map[string]any{"uid": live.UID}, "status": map[string]any{"conditions": []any{condition}}}
-	_, err := r.patch(ctx, types.StrategicMergePatchType, body, "status")
-	if apierrors.IsForbidden(err) {
-		r.warn(fmt.Sprintf("the condition %s can't be set: %s", FailedCondition, printable.Line(err.Error())))
-		return nil
-	}
-	return err
-}
-
-// hasFailed reports whether the condition for failed hooks of a Deployment is True.
-func hasFailed(live *appsv1.Deployment) bool {
-	for _, condition := range live.Status.Conditions {
-		if condition.Type == FailedCondition && condition.Status == corev1.ConditionTrue {
-			return true
-		}
-	}
-	return false
-}
-
 // giveUp ends the rollout. It reports the failure, unless it was reported as a failed attempt.
 func (r *runner) giveUp(ctx context.Context, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) error {
 	r.logs.drain()
@@ -248,8 +161,8 @@ func (r *runner) giveUp(ctx context.Context, seen deploymenthook.RolloutFacts, a
 		return err
 	}
 	if action.State != nil && action.Reason != deploymenthook.HookFailed {
-		if err := r.reportFailure(ctx, seen.Live, action.Reason, action.Message, nil); err != nil {
-			r.warn("the reason why its rollout has stopped can't be written to the Deployment: " + printable.Line(err.Error()))
+		if err := r.reporter.failed(ctx, seen.Live, action.Reason, action.Message, nil); err != nil {
+			r.reporter.warn("the reason why its rollout has stopped can't be written to the Deployment: " + printable.Line(err.Error()))
 		}
 	}
 	return &givenUp{&reason.Error{Reason: action.Reason, Message: action.Message}, r.log}

@@ -2,8 +2,8 @@
 // deploymenthook decide on the next action, does that action, and gathers the facts again.
 //
 // Settings.Steps is the call to start from. The steps are in step.go, and the loop of looks and actions in run.go.
-// observe.go and workload.go gather the facts, actions.go has the actions, wait.go the events that wake a waiting hook,
-// and logs.go the logs of pods.
+// observe.go gathers the facts, actions.go has the actions, report.go the reports of failures, wait.go the events that wake a
+// waiting hook, and logs.go the logs of pods.
 package hook
 
 import (
@@ -24,9 +24,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
-
-// FailedCondition is the condition of a Deployment whose hook has failed. It becomes False when the hook succeeds.
-const FailedCondition = "LifecycleHookFailed"
 
 // Settings are shared by the hooks of a run or a preview.
 type Settings struct {
@@ -52,8 +49,9 @@ type runner struct {
 	manifest *payload.Manifest // nil if the release no longer has the Deployment
 	rollout  deploymenthook.Rollout
 
+	observer    observer
+	reporter    reporter
 	masker      *strings.Replacer // of values of environment variables
-	workload    workload
 	scaled      *appsv1.Deployment
 	running     sync.Mutex
 	isOverruled atomic.Bool // read while another step runs
@@ -71,7 +69,8 @@ type runner struct {
 func (s Settings) newRunner(id kinds.ID, m *payload.Manifest, rollout deploymenthook.Rollout) *runner {
 	r := &runner{
 		Settings: s, id: id, manifest: m, rollout: rollout,
-		masker: rollout.Masker(), workload: workload{s.Cluster.Client, id.Namespace}, ran: map[deploymenthook.Stage]deploymenthook.HookResult{},
+		observer: observer{s.Cluster.Client, id}, reporter: reporter{s.Cluster, id, func(text string) { s.Applier.Workload(m).Warn(text) }},
+		masker: rollout.Masker(), ran: map[deploymenthook.Stage]deploymenthook.HookResult{},
 		logs: &podLogs{client: s.Cluster.Client, hooks: rollout.Hooks, streams: map[types.UID]*stream{}},
 	}
 	if s.Logged != nil {
@@ -138,6 +137,3 @@ func (r *runner) nameOf(stage deploymenthook.Stage) object.StepID {
 	id.Hook = string(stage)
 	return id
 }
-
-// warn passes on a warning about the Deployment.
-func (r *runner) warn(text string) { r.Applier.Workload(r.manifest).Warn(text) }

@@ -4,35 +4,117 @@ import (
 	"context"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
+
+// revisionAnnotation has the number of a rollout, on a Deployment and on its ReplicaSets.
+const revisionAnnotation = "deployment.kubernetes.io/revision"
+
+// An observer reads a Deployment, its ReplicaSets and pods, and the pods of its hooks.
+type observer struct {
+	client kubernetes.Interface
+	id     kinds.ID
+}
+
+// deployment returns the live Deployment; nil if it does not exist.
+func (o observer) deployment(ctx context.Context) (*appsv1.Deployment, error) {
+	live, err := o.client.AppsV1().Deployments(o.id.Namespace).Get(ctx, o.id.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return live, err
+}
+
+// hookPods selects the pods of the Deployment's hooks.
+func (o observer) hookPods() string {
+	return deploymenthook.DeploymentLabel + "=" + deploymenthook.LabelOf(o.id.Name)
+}
+
+func (o observer) pods(ctx context.Context, selector string) ([]*corev1.Pod, error) {
+	list, err := o.client.CoreV1().Pods(o.id.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, err
+	}
+	pods := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		pods[i] = &list.Items[i]
+	}
+	return pods, nil
+}
+
+// replicaSets lists the ReplicaSets of a Deployment.
+func (o observer) replicaSets(ctx context.Context, of *appsv1.Deployment) ([]appsv1.ReplicaSet, error) {
+	list, err := o.client.AppsV1().ReplicaSets(of.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(of.Spec.Selector)})
+	if err != nil {
+		return nil, err
+	}
+	var owned []appsv1.ReplicaSet
+	for _, replicaSet := range list.Items {
+		if metav1.IsControlledBy(&replicaSet, of) {
+			owned = append(owned, replicaSet)
+		}
+	}
+	return owned, nil
+}
+
+// newReplicaSet returns the ReplicaSet of a Deployment's present template; nil if it does not exist yet.
+func (o observer) newReplicaSet(ctx context.Context, of *appsv1.Deployment) (*appsv1.ReplicaSet, error) {
+	owned, err := o.replicaSets(ctx, of)
+	for _, replicaSet := range owned {
+		if revision := replicaSet.Annotations[revisionAnnotation]; revision != "" && revision == of.Annotations[revisionAnnotation] {
+			return &replicaSet, nil
+		}
+	}
+	return nil, err
+}
+
+// oldPods returns the names of a Deployment's pods that may still run.
+func (o observer) oldPods(ctx context.Context, of *appsv1.Deployment) ([]string, error) {
+	owned, err := o.replicaSets(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := o.pods(ctx, metav1.FormatLabelSelector(of.Spec.Selector))
+	var names []string
+	for _, replicaSet := range owned {
+		if replicaSet.Status.Replicas > 0 || replicaSet.Spec.Replicas != nil && *replicaSet.Spec.Replicas > 0 { // it may be creating a pod
+			names = append(names, "those of ReplicaSet "+replicaSet.Name)
+		}
+		for _, pod := range pods {
+			if metav1.IsControlledBy(pod, &replicaSet) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+				names = append(names, pod.Name)
+			}
+		}
+	}
+	return names, err
+}
 
 // look gathers the facts for the next action of a stage.
 func (r *runner) look(ctx context.Context, stage deploymenthook.Stage) (deploymenthook.RolloutFacts, error) {
 	seen := deploymenthook.RolloutFacts{
 		Now: r.Cluster.Now(), IsOverruled: r.isOverruled.Load(), IsChanged: r.isChanged, LastState: r.lastState, Refused: r.refused,
 	}
-	live, err := r.Cluster.Client.AppsV1().Deployments(r.id.Namespace).Get(ctx, r.id.Name, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		seen.Live = live
-	case !apierrors.IsNotFound(err):
+	var err error
+	if seen.Live, err = r.observer.deployment(ctx); err != nil {
 		return seen, err
 	}
 	if seen.State, err = r.state(seen.Live); err != nil {
 		return seen, err
 	}
-	if seen.Pods, err = r.workload.pods(ctx, r.hookPods()); err != nil || seen.Live == nil {
+	if seen.Pods, err = r.observer.pods(ctx, r.observer.hookPods()); err != nil || seen.Live == nil {
 		return seen, err
 	}
 	if stage == deploymenthook.Mid && seen.Live.Spec.Replicas != nil && *seen.Live.Spec.Replicas == 0 {
-		seen.OldPods, err = r.workload.oldPods(ctx, live)
+		seen.OldPods, err = r.observer.oldPods(ctx, seen.Live)
 	}
 	if stage == deploymenthook.Post {
-		seen.ReplicaSet, err = r.workload.newReplicaSet(ctx, live)
+		seen.ReplicaSet, err = r.observer.newReplicaSet(ctx, seen.Live)
 	}
 	return seen, err
 }
@@ -51,9 +133,4 @@ func (r *runner) state(live *appsv1.Deployment) (deploymenthook.State, error) {
 		return state, r.saveState(r.id, state)
 	}
 	return state, nil
-}
-
-// hookPods selects the pods of the Deployment's hooks.
-func (r *runner) hookPods() string {
-	return deploymenthook.DeploymentLabel + "=" + deploymenthook.LabelOf(r.id.Name)
 }

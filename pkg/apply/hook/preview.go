@@ -23,7 +23,7 @@ type preview struct {
 }
 
 // Preview returns the result that the hook would have. All hooks of a Deployment are previewed together.
-func (s *StageStep) Preview() (object.Change, error) {
+func (s *stageStep) Preview(*object.Previewer) (object.Change, error) {
 	p := &s.previewed
 	p.once.Do(func() { p.err = p.find(s.Requests, s.runner) })
 	isRetryable := func(err error) bool { return s.Applier.IsRetryable(s.manifest, err) }

@@ -89,20 +89,20 @@ func (r *runner) takeScaled() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: object}
 }
 
-// change returns the result of the hook of a stage, with the reason if it has not run.
+// results are the changes of hooks by their results in this apply.
+var results = map[deploymenthook.HookResult]object.Change{
+	deploymenthook.Succeeded: {Action: object.Ran},
+	deploymenthook.Ignored:   {Action: object.Ignored, Message: "it has failed, and its failure policy is Ignore"},
+	deploymenthook.Skipped:   {Action: object.NotNeeded, Message: "it was skipped"},
+	deploymenthook.NotNeeded: {Action: object.NotNeeded, Message: "none of the Deployment's pods runs yet"},
+}
+
+// change returns the result of the hook of a stage, with the reason if it has not run in this apply.
 func (r *runner) change(stage deploymenthook.Stage, proceed deploymenthook.HookAction) object.Change {
-	switch r.ran[stage] {
-	case deploymenthook.Succeeded:
-		return object.Change{Action: object.Ran}
-	case deploymenthook.Ignored:
-		return object.Change{Action: object.Ignored, Message: "it has failed, and its failure policy is Ignore"}
-	case deploymenthook.Skipped:
-		return object.Change{Action: object.NotNeeded, Message: "it was skipped"}
-	case deploymenthook.NotNeeded:
-		return object.Change{Action: object.NotNeeded, Message: "none of the Deployment's pods runs yet"}
-	default: // the hook did nothing in this apply
-		return object.Change{Action: object.NotNeeded, Message: proceed.Message}
+	if change, hasResult := results[r.ran[stage]]; hasResult {
+		return change
 	}
+	return object.Change{Action: object.NotNeeded, Message: proceed.Message}
 }
 
 // A givenUp is the error of a rollout that stops.

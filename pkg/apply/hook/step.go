@@ -25,25 +25,25 @@ func (s Settings) Steps(task int, m *payload.Manifest, needs []int) (steps []obj
 	}
 	for _, stage := range []deploymenthook.Stage{deploymenthook.Pre, deploymenthook.Mid} {
 		if r.rollout.Hooks.Of(stage) != nil {
-			steps = append(steps, &StageStep{object.StepBase{Name: r.nameOf(stage), After: next()}, r, stage})
+			steps = append(steps, &stageStep{object.StepBase{Name: r.nameOf(stage), After: next()}, r, stage})
 		}
 	}
 	steps = append(steps, &applyStep{StepBase: object.StepBase{Name: object.StepOf(m), After: next()}, runner: r})
 	if r.rollout.Hooks.Of(deploymenthook.Post) != nil {
-		steps = append(steps, &StageStep{object.StepBase{Name: r.nameOf(deploymenthook.Post), After: []int{task}}, r, deploymenthook.Post})
+		steps = append(steps, &stageStep{object.StepBase{Name: r.nameOf(deploymenthook.Post), After: []int{task}}, r, deploymenthook.Post})
 	}
 	return steps
 }
 
-// A StageStep runs the hook of one stage.
-type StageStep struct {
+// A stageStep runs the hook of one stage.
+type stageStep struct {
 	object.StepBase
 	*runner
 	stage deploymenthook.Stage
 }
 
 // Needs returns the tasks that the step needs: none if its hook does not run.
-func (s *StageStep) Needs() []int {
+func (s *stageStep) Needs() []int {
 	isLeft := s.rollout.IsCreateOnly && !s.isBeingCreated(s.manifest)
 	if s.stage == deploymenthook.Post && (isLeft || !s.isDue()) {
 		return nil
@@ -52,7 +52,7 @@ func (s *StageStep) Needs() []int {
 }
 
 // Do continues the hook, until it has finished or has to wait.
-func (s *StageStep) Do(context.Context) object.TryResult {
+func (s *stageStep) Do(context.Context) object.TryResult {
 	return s.try(s.ID(), s.stage, func(seen deploymenthook.RolloutFacts) deploymenthook.HookAction { return s.rollout.Next(s.stage, seen) })
 }
 
@@ -86,6 +86,9 @@ func (s *applyStep) Do(context.Context) object.TryResult {
 	return object.TryResult{Change: change}
 }
 
+// Preview returns the change that an apply of the Deployment would make.
+func (s *applyStep) Preview(p *object.Previewer) (object.Change, error) { return p.Preview(s.manifest) }
+
 // apply applies the Deployment itself.
 func (s *applyStep) apply(isDue bool) object.TryResult {
 	if isDue && s.Applier.Before(s.manifest) != nil {
@@ -95,7 +98,7 @@ func (s *applyStep) apply(isDue bool) object.TryResult {
 	applied := s.Applier.Result(s.manifest, change, err)
 	if isDue && applied.Err != nil && !applied.IsRetryable {
 		if err := s.scaleBack(s.Requests); err != nil {
-			s.warn("it stays scaled to 0: " + printable.Line(err.Error()))
+			s.reporter.warn("it stays scaled to 0: " + printable.Line(err.Error()))
 		}
 	}
 	if applied.Err == nil && s.rollout.IsCreateOnly && s.isBeingCreated(s.manifest) {
@@ -105,9 +108,17 @@ func (s *applyStep) apply(isDue bool) object.TryResult {
 	return applied
 }
 
-// try does actions until the next step may follow, or an action has to wait, and returns the result.
+// try does actions until the next step may follow, or an action has to wait, and returns the result. It does none on the
+// Deployment of another release.
 func (r *runner) try(id object.StepID, stage deploymenthook.Stage, next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) object.TryResult {
-	did, err := r.checked(stage, next)
+	did, err := object.TryResult{}, error(nil)
+	if !r.isChecked && r.isDue() {
+		err = r.Applier.Workload(r.manifest).CheckOwner()
+		r.isChecked = err == nil
+	}
+	if err == nil {
+		did, err = r.run(r.Requests, stage, next)
+	}
 	did.StepID = id
 	if err == nil {
 		return did
@@ -126,17 +137,6 @@ func (r *runner) try(id object.StepID, stage deploymenthook.Stage, next func(dep
 	did.Err = object.NewFailure(r.manifest, err)
 	did.Err.StepID = did.StepID
 	return did
-}
-
-// checked does actions, unless the Deployment is another release's.
-func (r *runner) checked(stage deploymenthook.Stage, next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) (object.TryResult, error) {
-	if !r.isChecked && r.isDue() {
-		if err := r.Applier.Workload(r.manifest).CheckOwner(); err != nil {
-			return object.TryResult{}, err
-		}
-		r.isChecked = true
-	}
-	return r.run(r.Requests, stage, next)
 }
 
 // indented returns lines of a log as they stand below a failure.

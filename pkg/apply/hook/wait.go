@@ -32,14 +32,8 @@ func (r *runner) waitFor(ctx context.Context, stage deploymenthook.Stage, seen d
 	if began := seen.State.Hooks[stage].Began; began != nil {
 		wait.Since = began.Time
 	}
-	versions := map[string]string{}
-	for _, pod := range seen.Pods {
-		versions[pod.Name] = pod.ResourceVersion
-	}
-	watched, stop := context.WithCancel(ctx)
-	changed := make(chan struct{}, 1)
-	go r.watch(watched, &waker{versions, changed})
-	wait.Pause, wait.Changed, wait.Stop = until.Sub(r.Cluster.Now()), changed, stop
+	wait.Pause = until.Sub(r.Cluster.Now())
+	wait.Changed, wait.Stop = r.observer.await(ctx, seen.Pods)
 	if action.Pod != nil {
 		r.lastState = deploymenthook.StateOf(action.Pod)
 	}
@@ -47,42 +41,48 @@ func (r *runner) waitFor(ctx context.Context, stage deploymenthook.Stage, seen d
 	return wait
 }
 
-// watch watches the pods of hooks.
-func (r *runner) watch(ctx context.Context, to *waker) {
-	pods := r.Cluster.Client.CoreV1().Pods(r.id.Namespace)
-	resourcewatch.Run(ctx, resourcewatch.ListerWatcher[*corev1.PodList]{
+// await watches the pods of hooks, and signals one that differs from those that were seen, until stop is called.
+func (o observer) await(ctx context.Context, seen []*corev1.Pod) (changed <-chan struct{}, stop context.CancelFunc) {
+	ctx, stop = context.WithCancel(ctx)
+	changes := podChanges{seen: map[string]string{}, changed: make(chan struct{}, 1)}
+	for _, pod := range seen {
+		changes.seen[pod.Name] = pod.ResourceVersion
+	}
+	pods := o.client.CoreV1().Pods(o.id.Namespace)
+	go resourcewatch.Run(ctx, resourcewatch.ListerWatcher[*corev1.PodList]{
 		List:   pods.List,
 		Watch:  pods.Watch,
-		Client: r.Cluster.Client, Labels: r.hookPods(),
-	}, to, longestPause, func(error) {}) // the hook looks again without the watch as well
+		Client: o.client, Labels: o.hookPods(),
+	}, changes, longestPause, func(error) {}) // the hook looks again without the watch as well
+	return changes.changed, stop
 }
 
-// A waker signals pods that differ from the versions that were seen.
-type waker struct {
+// podChanges reports pods that differ from the versions that were seen.
+type podChanges struct {
 	seen    map[string]string
 	changed chan struct{}
 }
 
-func (w *waker) wake() {
-	select {
-	case w.changed <- struct{}{}:
-	default: // it was signalled already
-	}
-}
-
 // OnChange is called with a pod that has changed, or is gone.
-func (w *waker) OnChange(pod *corev1.Pod, exists bool) {
-	if !exists || w.seen[pod.Name] != pod.ResourceVersion {
-		w.wake()
+func (c podChanges) OnChange(pod *corev1.Pod, exists bool) {
+	if !exists || c.seen[pod.Name] != pod.ResourceVersion {
+		c.report()
 	}
 }
 
 // OnList is called with all pods.
-func (w *waker) OnList(pods []*corev1.Pod, _ string) {
-	if len(pods) != len(w.seen) {
-		w.wake()
+func (c podChanges) OnList(pods []*corev1.Pod, _ string) {
+	if len(pods) != len(c.seen) {
+		c.report()
 	}
 	for _, pod := range pods {
-		w.OnChange(pod, true)
+		c.OnChange(pod, true)
+	}
+}
+
+func (c podChanges) report() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
 	}
 }

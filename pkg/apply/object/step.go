@@ -17,6 +17,8 @@ type WalkStep interface {
 	// Do tries the step once. The context ends with the run, by its deadline or by Ctrl-C; requests that may complete
 	// after that have the context of Requests.
 	Do(context.Context) TryResult
+	// Preview returns the change that the step would make.
+	Preview(*Previewer) (Change, error)
 }
 
 // A TryResult is the result of one try of a step.
@@ -73,6 +75,8 @@ func (s manifestStep) Do(context.Context) TryResult {
 	change, err := s.applier.Apply(s.manifest)
 	return s.applier.Result(s.manifest, change, err)
 }
+
+func (s manifestStep) Preview(p *Previewer) (Change, error) { return p.Preview(s.manifest) }
 
 // Result returns the result of an action on a manifest.
 func (a *Applier) Result(m *payload.Manifest, change Change, err error) TryResult {
