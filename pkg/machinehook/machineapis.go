@@ -10,8 +10,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
-	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
 // A turn is whether a deletion has reached a stage.

@@ -125,7 +125,7 @@ func (f *passFacts) deleting() metav1.Condition {
 		return metav1.Condition{Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineNotDeletingReason}
 	}
 	return metav1.Condition{
-		Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: f.step.Reason, Message: f.step.Message,
+		Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: f.deletingReason, Message: f.deletingText,
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package capi is the controller of Machines of cluster.x-k8s.io whose nodes are those of the cluster it runs in. It
 // links a Machine to its infrastructure, its bootstrap config and its Node, and reports their state in the status; and it
-// deletes Machines, phase by phase, as internal/machines/deletion decides. Finalizers, annotations, conditions and events are those
+// deletes Machines, phase by phase (phases.go). Finalizers, annotations, conditions and events are those
 // of Cluster API's own core controller.
 //
 // A pass never waits. It does as many steps as it can, writes the status once at its end, and is followed by another one when
@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/capi/contract"
 	"github.com/runlevel/runlevel/internal/machines/infra"
+	"github.com/runlevel/runlevel/internal/machines/machineevents"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
@@ -58,9 +58,8 @@ type ClusterAPIReconciler struct {
 	kubernetes kubernetes.Interface
 	references contract.ObjectReferences
 	watcher    *infra.Watcher
-	events     events.EventRecorder
+	events     machineevents.Recorder
 	options    ClusterAPIOptions
-	lastEvents lastEvents
 	hooks      *runtimehook.InPlaceHooks
 	updates    updateCalls
 }
@@ -87,7 +86,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions
 	r := &ClusterAPIReconciler{
 		client: mgr.GetClient(), server: mgr.GetAPIReader(), kubernetes: direct, watcher: watcher,
 		references: contract.ObjectReferences{Client: mgr.GetClient()},
-		events:     mgr.GetEventRecorder("machine-controller"), options: o, hooks: o.Hooks,
+		events:     machineevents.Recorder{Events: mgr.GetEventRecorder("machine-controller")}, options: o, hooks: o.Hooks,
 	}
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -110,7 +109,7 @@ func (r *ClusterAPIReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 	m := &clusterv1.Machine{}
 	err := r.client.Get(ctx, request.NamespacedName, m)
 	if apierrors.IsNotFound(err) {
-		r.lastEvents.forget(request.NamespacedName)
+		r.events.Forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err == nil && !m.DeletionTimestamp.IsZero() {
@@ -120,7 +119,7 @@ func (r *ClusterAPIReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	p := &machinePass{ClusterAPIReconciler: r, passFacts: passFacts{time: r.options.Now(), m: m, status: *m.Status.DeepCopy()}}
+	p := &machinePass{r: r, passFacts: &passFacts{time: r.options.Now(), m: m, status: *m.Status.DeepCopy()}}
 	after, err := p.reconcile(ctx)
 	switch {
 	case apierrors.IsConflict(err):
@@ -139,4 +138,9 @@ func (r *ClusterAPIReconciler) bounded(wait time.Duration) time.Duration {
 		return min(wait, r.options.LongestWait)
 	}
 	return wait
+}
+
+// record records an event of a Machine, once for each change.
+func (r *ClusterAPIReconciler) record(m *clusterv1.Machine, kind, reason, note string) {
+	r.events.Record(m, machineevents.Event{Type: kind, Reason: reason, Action: "Reconcile", Note: note})
 }

@@ -16,45 +16,57 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/capi/contract"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 )
+
+// A machineNode is the Node of a Machine, as a pass knows it.
+type machineNode struct {
+	// object is the Node with the Machine's providerID as the cache has it, or nil; a deletion reads it from the API server.
+	object              *corev1.Node
+	isGone              bool   // there is no Node that the deletion of the Machine drains and deletes
+	isDeletionRequested bool   // in this pass
+	refusal             string // why that failed
+	problem             error  // why it could not be looked for
+	owner               string // the API of the other Machine that has the Node, if that is the problem
+}
 
 // openshiftGroup is the group of the other API.
 const openshiftGroup = "machine.openshift.io"
 
 // gatherNode finds the Node with the Machine's providerID, sets the Machine's metadata and taints on it, and links it.
 func (p *machinePass) gatherNode(ctx context.Context) error {
-	p.nodeProblem = p.findNode(ctx)
-	if p.nodeProblem != nil || p.node == nil {
-		return p.nodeProblem
+	p.node.problem = p.findNode(ctx)
+	if p.node.problem != nil || p.node.object == nil {
+		return p.node.problem
 	}
 	err := p.patchNode(ctx)
 	if apierrors.IsConflict(err) { // a Machine of the other API may have been linked meanwhile
 		switch {
 		case p.status.NodeRef.Name != "":
 		case p.m.DeletionTimestamp.IsZero():
-			p.node = nil // the Node is not linked yet, so the Machine is not available
+			p.node.object = nil // the Node is not linked yet, so the Machine is not available
 		default:
-			p.nodeProblem = err // the deletion must not continue as if there were no Node
+			p.node.problem = err // the deletion must not continue as if there were no Node
 		}
 		return err
 	}
 	if p.status.NodeRef.Name == "" {
-		p.status.NodeRef.Name = p.node.Name
-		p.recordEvent(p.m, corev1.EventTypeNormal, "SuccessfulSetNodeRef", p.node.Name)
+		p.status.NodeRef.Name = p.node.object.Name
+		p.r.record(p.m, corev1.EventTypeNormal, "SuccessfulSetNodeRef", p.node.object.Name)
 	}
-	p.status.NodeInfo = &p.node.Status.NodeInfo
+	p.status.NodeInfo = &p.node.object.Status.NodeInfo
 	return err
 }
 
 // patchNode sets the Machine's labels, annotations and taints on the Node.
 func (p *machinePass) patchNode(ctx context.Context) error {
-	before := p.node.DeepCopy()
-	updateNode(p.node, p.m)
-	if same(before, p.node) {
+	before := p.node.object.DeepCopy()
+	updateNode(p.node.object, p.m)
+	if same(before, p.node.object) {
 		return nil
 	}
-	if err := p.client.Patch(ctx, p.node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("patch Node %s with the metadata and taints of the Machine: %w", p.node.Name, err)
+	if err := patch.WithLock(ctx, p.r.client, p.node.object, before); err != nil {
+		return fmt.Errorf("patch Node %s with the metadata and taints of the Machine: %w", p.node.object.Name, err)
 	}
 	return nil
 }
@@ -66,7 +78,7 @@ func (p *machinePass) findNode(ctx context.Context) error {
 		return nil
 	}
 	var nodes corev1.NodeList
-	if err := p.client.List(ctx, &nodes, client.MatchingFields{nodesByProviderID: id}); err != nil {
+	if err := p.r.client.List(ctx, &nodes, client.MatchingFields{nodesByProviderID: id}); err != nil {
 		return fmt.Errorf("list the Nodes with providerID %s: %w", id, err)
 	}
 	switch len(nodes.Items) {
@@ -78,14 +90,14 @@ func (p *machinePass) findNode(ctx context.Context) error {
 	}
 	node := &nodes.Items[0]
 	if owner, ok := node.Annotations[deletion.OpenShiftMachineAnnotation]; ok {
-		p.nodeOwner = openshiftGroup
+		p.node.owner = openshiftGroup
 		return fmt.Errorf("the Node %s belongs to Machine %s of machine.openshift.io, and a Node has one Machine: delete one of both, "+
 			"and the annotation %s of the Node if that was the other one", node.Name, owner, deletion.OpenShiftMachineAnnotation)
 	}
 	if err := p.checkOwner(ctx, node); err != nil {
 		return err
 	}
-	p.node = node
+	p.node.object = node
 	return nil
 }
 
@@ -95,14 +107,14 @@ func (p *machinePass) checkOwner(ctx context.Context, node *corev1.Node) error {
 	if !isOther {
 		return nil
 	}
-	err := p.server.Get(ctx, owner, &clusterv1.Machine{})
+	err := p.r.server.Get(ctx, owner, &clusterv1.Machine{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("get Machine %s, whose Node %s is: %w", owner, node.Name, err)
 	}
-	p.nodeOwner = clusterv1.GroupVersion.Group
+	p.node.owner = clusterv1.GroupVersion.Group
 	return fmt.Errorf("the Node %s belongs to Machine %s, and a Node has one Machine: delete one of both", node.Name, owner)
 }
 

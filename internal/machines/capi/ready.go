@@ -140,10 +140,10 @@ func (f *passFacts) nodeConditions() []metav1.Condition {
 	}
 	isDeleting, name := !f.m.DeletionTimestamp.IsZero(), f.status.NodeRef.Name
 	switch {
-	case f.nodeProblem != nil:
-		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason, f.nodeProblem.Error())
-	case f.node != nil && !f.isNodeDeletionRequested:
-		return []metav1.Condition{nodeReady(f.node), nodeHealthy(f.node)}
+	case f.node.problem != nil:
+		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason, f.node.problem.Error())
+	case f.node.object != nil && !f.node.isDeletionRequested:
+		return []metav1.Condition{nodeReady(f.node.object), nodeHealthy(f.node.object)}
 	case isDeleting && name != "":
 		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason, fmt.Sprintf("Node %s has been deleted", name))
 	case isDeleting:

@@ -19,17 +19,17 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// podRules returns the drain rules for the pods of the Machine: the label of a pod, then the first MachineDrainRule, by name,
+// podRules returns the drain rules for the pods of a Machine: the label of a pod, then the first MachineDrainRule, by name,
 // that matches the Machine and the pod. A rule that can't be read stops the drain, since it may keep a pod.
-func (p *machinePass) podRules(ctx context.Context) (drain.PodRules, error) {
+func (r *ClusterAPIReconciler) podRules(ctx context.Context, m *clusterv1.Machine, cluster *clusterv1.Cluster) (drain.PodRules, error) {
 	var all clusterv1.MachineDrainRuleList
-	if err := p.server.List(ctx, &all, client.InNamespace(p.m.Namespace)); err != nil && !meta.IsNoMatchError(err) {
+	if err := r.server.List(ctx, &all, client.InNamespace(m.Namespace)); err != nil && !meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("list the MachineDrainRules: %w", err)
 	}
 	slices.SortFunc(all.Items, func(a, b clusterv1.MachineDrainRule) int { return strings.Compare(a.Name, b.Name) })
 	var rules []clusterv1.MachineDrainRule
 	for _, rule := range all.Items {
-		isFor, err := isForMachine(rule, p.m, p.cluster)
+		isFor, err := isForMachine(rule, m, cluster)
 		if err == nil {
 			err = checkPodSelectors(rule)
 		}
@@ -40,7 +40,7 @@ func (p *machinePass) podRules(ctx context.Context) (drain.PodRules, error) {
 			rules = append(rules, rule)
 		}
 	}
-	namespaces := namespaceLabels{client: p.kubernetes, known: map[string]labels.Set{}}
+	namespaces := namespaceLabels{client: r.kubernetes, known: map[string]labels.Set{}}
 	return func(ctx context.Context, pod *corev1.Pod) (drain.PodRule, error) {
 		return ruleOf(ctx, pod, rules, namespaces)
 	}, nil

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
@@ -42,17 +43,17 @@ func (u *updatePass) end(ctx context.Context, m *clusterv1.Machine) error {
 	base := m.DeepCopy()
 	delete(m.Annotations, clusterv1.UpdateInProgressAnnotation)
 	dropHook(m)
-	if err := u.client.Patch(ctx, m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := patch.WithLock(ctx, u.r.client, m, base); err != nil {
 		return fmt.Errorf("end the update in place: %w", err)
 	}
-	u.events.Eventf(m, nil, corev1.EventTypeNormal, "SuccessfulInPlaceUpdate", "Reconcile", "the Machine has been updated in place")
+	u.r.events.Events.Eventf(m, nil, corev1.EventTypeNormal, "SuccessfulInPlaceUpdate", "Reconcile", "the Machine has been updated in place")
 	return nil
 }
 
 // endNewest ends the update on the Machine as the API server has it, unless it is deleted or its desired state has changed.
 func (u *updatePass) endNewest(ctx context.Context) error {
 	newest := &clusterv1.Machine{}
-	if err := u.server.Get(ctx, client.ObjectKeyFromObject(u.m), newest); err != nil {
+	if err := u.r.server.Get(ctx, client.ObjectKeyFromObject(u.m), newest); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	isSame := newest.UID == u.m.UID && newest.Generation == u.m.Generation && newest.DeletionTimestamp.IsZero()
@@ -64,10 +65,10 @@ func (u *updatePass) endNewest(ctx context.Context) error {
 
 // cleanUp removes the annotations of an update that is over, or whose annotation a user has removed from the Machine.
 func (u *updatePass) cleanUp(ctx context.Context) (time.Duration, error) {
-	u.updates.forget(u.m.UID)
+	u.r.updates.forget(u.m.UID)
 	base := u.m.DeepCopy()
 	dropHook(u.m)
-	if err := u.patch(ctx, base, "remove what an update in place has left"); err != nil {
+	if err := u.r.patch(ctx, u.m, base, "remove what an update in place has left"); err != nil {
 		return 0, err
 	}
 	if !u.infrastructure.isAnnotated() && !u.bootstrap.isAnnotated() && !u.isCordonedHere() {
@@ -90,8 +91,7 @@ func (u *updatePass) dropAnnotation(ctx context.Context, from referenced) error 
 	annotations := from.object.GetAnnotations()
 	delete(annotations, clusterv1.UpdateInProgressAnnotation)
 	from.object.SetAnnotations(annotations)
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := u.client.Patch(ctx, from.object.Unstructured, patch); client.IgnoreNotFound(err) != nil {
+	if err := patch.WithLock(ctx, u.r.client, from.object.Unstructured, base); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the annotation of the update in place from %s: %w", from.object, err)
 	}
 	return nil

@@ -12,41 +12,37 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// lookAtVolumes records which volumes are still attached. Volumes of an unreachable node are never detached.
-func (d *deletionPass) lookAtVolumes(ctx context.Context) {
-	volumes := &d.volumes
-	volumes.HasLooked = true
-	if drain.IsUnreachable(d.liveNode) {
-		return
-	}
-	left, err := d.attachedVolumes(ctx)
-	if err != nil {
-		d.failure, volumes.Problem = err, err.Error()
-		d.recordEvent(d.m, corev1.EventTypeWarning, "FailedWaitForVolumeDetach",
-			fmt.Sprintf("error waiting for node volumes detaching, Machine's node %q: %v", d.status.NodeRef.Name, err))
-		return
-	}
-	volumes.Left = left.lines()
-}
-
 // attachedVolumes are the volumes that are attached to a node, by what identifies them.
 type attachedVolumes struct{ claims, withoutClaim, onlyAtNode, onlyAttachment map[string]bool }
 
-// attachedVolumes returns the volumes that are attached to the Node by its status and by VolumeAttachments, except for those
+// attachedVolumes returns the volumes that are still attached to the Node, in words. Those of an unreachable Node are never
+// detached, so they are not waited for.
+func (d *deletionPass) attachedVolumes(ctx context.Context) ([]string, error) {
+	if d.node.isGone || drain.IsUnreachable(d.node.object) {
+		return nil, nil
+	}
+	attached, err := d.findVolumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return attached.lines(), nil
+}
+
+// findVolumes returns the volumes that are attached to the Node by its status and by VolumeAttachments, except for those
 // of pods that draining leaves alone.
-func (d *deletionPass) attachedVolumes(ctx context.Context) (attachedVolumes, error) {
+func (d *deletionPass) findVolumes(ctx context.Context) (attachedVolumes, error) {
 	left := attachedVolumes{
 		claims: map[string]bool{}, withoutClaim: map[string]bool{}, onlyAtNode: map[string]bool{}, onlyAttachment: map[string]bool{},
 	}
-	for _, volume := range d.liveNode.Status.VolumesAttached {
+	for _, volume := range d.node.object.Status.VolumesAttached {
 		left.onlyAtNode[string(volume.Name)] = true
 	}
-	attachments, err := d.kubernetes.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
+	attachments, err := d.r.kubernetes.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return left, fmt.Errorf("list the VolumeAttachments: %w", err)
 	}
 	for _, attachment := range attachments.Items {
-		if name := attachment.Spec.Source.PersistentVolumeName; attachment.Status.Attached && attachment.Spec.NodeName == d.liveNode.Name && name != nil {
+		if name := attachment.Spec.Source.PersistentVolumeName; attachment.Status.Attached && attachment.Spec.NodeName == d.node.object.Name && name != nil {
 			left.onlyAttachment[*name] = true
 		}
 	}
@@ -57,7 +53,7 @@ func (d *deletionPass) attachedVolumes(ctx context.Context) (attachedVolumes, er
 	if err != nil {
 		return left, err
 	}
-	volumes, err := d.kubernetes.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	volumes, err := d.r.kubernetes.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return left, fmt.Errorf("list the PersistentVolumes: %w", err)
 	}
@@ -88,11 +84,11 @@ func (a attachedVolumes) know(volume corev1.PersistentVolume, staying map[string
 
 // stayingClaims returns the claims of pods that draining leaves alone.
 func (d *deletionPass) stayingClaims(ctx context.Context) (map[string]bool, error) {
-	rules, err := d.podRules(ctx)
+	rules, err := d.r.podRules(ctx, d.m, d.cluster)
 	if err != nil {
 		return nil, err
 	}
-	pods, err := drain.StayingPods(ctx, d.kubernetes, d.liveNode, rules)
+	pods, err := drain.StayingPods(ctx, d.r.kubernetes, d.node.object, rules)
 	claims := map[string]bool{}
 	for _, pod := range pods {
 		for _, volume := range pod.Spec.Volumes {

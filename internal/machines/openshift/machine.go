@@ -1,6 +1,6 @@
 // Package openshift is the controller of Machines of machine.openshift.io. It creates the infrastructure of a machine
-// and reports its progress; and it deletes machines, phase by phase, as internal/machines/deletion decides: lifecycle hooks,
-// draining, infrastructure, Node.
+// and reports its progress; and it deletes machines, phase by phase (phases.go): lifecycle hooks, draining, infrastructure,
+// Node.
 //
 // A pass never waits. It does as many steps as it can, and is followed by another one when an object changes, or after
 // the time that a step names.
@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,8 +28,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/infra"
-	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
+	"github.com/runlevel/runlevel/internal/machines/machineevents"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 )
 
@@ -59,7 +60,7 @@ type MachineReconciler struct {
 	server         client.Reader // reads past the cache
 	kubernetes     kubernetes.Interface
 	infrastructure infra.Provider
-	events         events.EventRecorder
+	events         machineevents.Recorder
 	options        MachineOptions
 	memory         deletionMemory
 	// cordoning is held while a node of the control plane is cordoned, so that they are cordoned one after the other.
@@ -80,7 +81,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) e
 	}
 	r := &MachineReconciler{
 		client: mgr.GetClient(), server: mgr.GetAPIReader(), kubernetes: direct, infrastructure: o.Infrastructure,
-		events: mgr.GetEventRecorder("machine-controller"), options: o,
+		events: machineevents.Recorder{Events: mgr.GetEventRecorder("machine-controller")}, options: o,
 	}
 	if err := errors.Join(nodeIndex.Add(ctx, mgr), registerMetrics()); err != nil {
 		return err
@@ -111,6 +112,7 @@ func (r *MachineReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	err := r.client.Get(ctx, request.NamespacedName, m)
 	if apierrors.IsNotFound(err) {
 		r.memory.forget(request.NamespacedName)
+		r.events.Forget(request.NamespacedName)
 		forgetFailures(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
@@ -150,8 +152,7 @@ func (r *MachineReconciler) writeStatus(ctx context.Context, m *machinev1beta1.M
 	now := conditions.Time(r.options.Now())
 	next.LastUpdated = &now
 	m.Status = next
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.client.Status().Patch(ctx, m, patch); err != nil {
+	if err := patch.StatusWithLock(ctx, r.client, m, base); err != nil {
 		return fmt.Errorf("write the status of the Machine: %w", err)
 	}
 	r.countPhase(m, before)

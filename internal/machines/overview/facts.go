@@ -76,57 +76,28 @@ func (f *machineFacts) node() *corev1.Node {
 	return node
 }
 
-// step is the next step of the machine controller in the deletion.
-func (f *machineFacts) step() deletion.DeletionStep { return deletion.OpenShift.Next(f.snapshot()) }
-
-// snapshot returns the facts for the phases of a deletion.
-func (f *machineFacts) snapshot() deletion.Snapshot {
-	_, isExcluded := f.machine.Annotations[deletion.ExcludeNodeDraining]
-	s := deletion.Snapshot{
-		PreDrain: hooksOf(f.machine.Spec.LifecycleHooks.PreDrain), PreTerminate: hooksOf(f.machine.Spec.LifecycleHooks.PreTerminate),
-		IsExcluded: isExcluded, Node: f.machineNode(), Infrastructure: f.infrastructure(),
-	}
-	s.Drain.IsDone = f.isDrained()
-	if f.pods != nil {
-		s.Drain.HasLooked, s.Drain.Problem = true, f.pods.unknown
-		for _, pod := range f.pods.left {
-			s.Drain.Left = append(s.Drain.Left, pod.Message)
-		}
-	}
-	return s
-}
-
-func hooksOf(hooks []machinev1beta1.LifecycleHook) []deletion.DeletionHook {
-	var list []deletion.DeletionHook
-	for _, hook := range hooks {
-		list = append(list, deletion.DeletionHook{Name: hook.Name, Owner: hook.Owner})
-	}
-	return list
-}
-
-// isDrained reports whether the drain is over.
-func (f *machineFacts) isDrained() bool {
-	drained := f.condition(machinev1beta1.MachineDrained)
-	return drained != nil && drained.Status == corev1.ConditionTrue
-}
-
-// machineNode returns the facts about the node for the phases. The finalizers of a node that is being deleted don't hold the machine.
-func (f *machineFacts) machineNode() deletion.MachineNode {
-	seen := deletion.MachineNode{Name: f.nodeName()}
+// hasNode reports whether the node is still to be deleted. The finalizers of a node that is being deleted don't hold the machine.
+func (f *machineFacts) hasNode() bool {
 	node := f.node()
 	if node == nil {
-		seen.IsGone = f.nodes.byName != nil
-		return seen
+		return f.nodeName() != "" && f.nodes.byName == nil
 	}
-	seen.IsGone = f.isDrained() && node.DeletionTimestamp != nil
-	seen.IsCordoned, seen.IsControlPlane = node.Spec.Unschedulable, isControlPlane(node)
+	return node.DeletionTimestamp == nil
+}
+
+// othersCordoned are the other nodes of the control plane that are cordoned, if the machine's node has to wait for them.
+func (f *machineFacts) othersCordoned() []string {
+	if !isControlPlane(f.node()) {
+		return nil
+	}
+	var others []string
 	for name, other := range f.nodes.byName {
-		if name != seen.Name && isControlPlane(other) && other.Spec.Unschedulable {
-			seen.OthersCordoned = append(seen.OthersCordoned, name)
+		if name != f.nodeName() && isControlPlane(other) && other.Spec.Unschedulable {
+			others = append(others, name)
 		}
 	}
-	slices.Sort(seen.OthersCordoned)
-	return seen
+	slices.Sort(others)
+	return others
 }
 
 func isControlPlane(node *corev1.Node) bool {
@@ -135,19 +106,19 @@ func isControlPlane(node *corev1.Node) bool {
 	return isControlPlane || isMaster
 }
 
-// infrastructure returns the facts about the infrastructure for the phases. If it can't be read, it is assumed to be in
-// deletion while the node exists: whether a provider has begun the deletion is not known.
-func (f *machineFacts) infrastructure() deletion.Infrastructure {
+// infrastructure returns whether the infrastructure exists, and whether its deletion was requested. If it can't be read, it is
+// assumed to be in deletion while the node exists: whether a provider has begun the deletion is not known.
+func (f *machineFacts) infrastructure() (exists, isDeleting bool) {
 	if object := f.infra.object; object != nil {
-		return deletion.Infrastructure{Exists: true, IsDeleting: object.GetDeletionTimestamp() != nil, Name: object.GetKind() + " " + object.GetName()}
+		return true, object.GetDeletionTimestamp() != nil
 	}
-	exists := f.condition(machinev1beta1.InstanceExistsCondition)
-	isRequested := exists != nil && exists.Reason == deletion.InstanceTerminating
+	condition := f.condition(machinev1beta1.InstanceExistsCondition)
+	isRequested := condition != nil && condition.Reason == deletion.InstanceTerminating
 	wasNeverMade := f.infra.kind.Kind == "" && len(f.machine.Status.Addresses) == 0
 	if f.infra.isKnown || wasNeverMade {
-		return deletion.Infrastructure{IsDeleting: isRequested}
+		return false, isRequested
 	}
-	return deletion.Infrastructure{Exists: true, IsDeleting: isRequested || len(f.machine.Spec.LifecycleHooks.PreTerminate) == 0}
+	return true, isRequested || len(f.machine.Spec.LifecycleHooks.PreTerminate) == 0
 }
 
 // condition returns a condition of the machine; nil if it has none of that type.

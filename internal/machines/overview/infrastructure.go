@@ -13,12 +13,12 @@ import (
 )
 
 // infraHold is the infrastructure that is being deleted.
-func (f *machineFacts) infraHold(step deletion.DeletionStep) []MachineHold {
+func (f *machineFacts) infraHold() []MachineHold {
 	object := f.infra.object
 	switch {
 	case object == nil:
 		return []MachineHold{{Type: Infrastructure, Message: f.instance(), Since: f.becameTrue(machinev1beta1.MachineDrained)}}
-	case step.Action == deletion.DeleteInfrastructure:
+	case object.GetDeletionTimestamp() == nil:
 		if problem := f.problem(); problem != "" {
 			return []MachineHold{{Type: Infrastructure, Object: f.infraID(), Message: problem, Since: f.becameTrue(machinev1beta1.MachineDrained)}}
 		}
