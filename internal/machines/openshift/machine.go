@@ -47,11 +47,18 @@ const conflictPause = 100 * time.Millisecond
 // MachineOptions configure a MachineReconciler. The zero value works.
 type MachineOptions struct {
 	Concurrency int // how many machines are reconciled at once; 20 if it is 0
-	// Infrastructure creates and deletes the infrastructure of machines; an infra.ObjectProvider if it is nil.
-	Infrastructure infra.Provider
+	// Infrastructure is where the infrastructure of machines is created and deleted; infra.InfrastructureObjects if it is nil.
+	Infrastructure MachineInfrastructure
 	// LongestWait limits the time until the next pass, for tests; 0 means no limit.
 	LongestWait time.Duration
 	Now         func() time.Time // time.Now if it is nil
+}
+
+// MachineInfrastructure is what the controller needs of infra.InfrastructureObjects, so that a test can have a script instead.
+type MachineInfrastructure interface {
+	Get(ctx context.Context, m infra.Machine) (infra.Instance, error)
+	Create(ctx context.Context, m infra.Machine) (infra.Instance, error)
+	Delete(ctx context.Context, m infra.Machine) (infra.Instance, error)
 }
 
 // A MachineReconciler is the controller of Machines.
@@ -59,7 +66,7 @@ type MachineReconciler struct {
 	client         client.Client
 	server         client.Reader // reads past the cache
 	kubernetes     kubernetes.Interface
-	infrastructure infra.Provider
+	infrastructure MachineInfrastructure
 	events         machineevents.Recorder
 	options        MachineOptions
 	memory         deletionMemory
@@ -97,7 +104,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) e
 	if r.infrastructure != nil {
 		return b.Complete(r)
 	}
-	objects, err := infra.NewObjectProvider(mgr)
+	objects, err := infra.NewInfrastructureObjects(mgr)
 	if err != nil {
 		return err
 	}
