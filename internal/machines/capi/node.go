@@ -200,3 +200,101 @@ func annotationsForNode(m *clusterv1.Machine) map[string]string {
 func isOfDomain(name, domain string) bool {
 	return name == domain || strings.HasSuffix(name, "."+domain)
 }
+
+// nodeConditions returns the conditions NodeReady and NodeHealthy.
+func (f *passFacts) nodeConditions() []metav1.Condition {
+	unknown := func(status metav1.ConditionStatus, reason, message string) []metav1.Condition {
+		return []metav1.Condition{
+			{Type: clusterv1.MachineNodeReadyCondition, Status: status, Reason: reason, Message: message},
+			{Type: clusterv1.MachineNodeHealthyCondition, Status: status, Reason: reason, Message: message},
+		}
+	}
+	isDeleting, name := !f.m.DeletionTimestamp.IsZero(), f.status.NodeRef.Name
+	switch {
+	case f.node.problem != nil:
+		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason, f.node.problem.Error())
+	case f.node.object != nil && !f.node.isDeletionRequested:
+		return []metav1.Condition{nodeReady(f.node.object), nodeHealthy(f.node.object)}
+	case isDeleting && name != "":
+		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason, fmt.Sprintf("Node %s has been deleted", name))
+	case isDeleting:
+		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeDoesNotExistReason, "Node does not exist")
+	case name != "":
+		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason,
+			fmt.Sprintf("Node %s has been deleted while the Machine still exists", name))
+	case f.m.Spec.ProviderID != "":
+		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason,
+			fmt.Sprintf("Waiting for a Node with spec.providerID %s to exist", f.m.Spec.ProviderID))
+	}
+	return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason,
+		fmt.Sprintf("Waiting for %s to report spec.providerID", f.m.Spec.InfrastructureRef.Kind))
+}
+
+func nodeReady(node *corev1.Node) metav1.Condition {
+	ready := metav1.Condition{
+		Type: clusterv1.MachineNodeReadyCondition, Status: metav1.ConditionUnknown, Reason: clusterv1.MachineNodeReadyUnknownReason,
+		Message: "* Node.Ready: Condition not yet reported",
+	}
+	condition := nodeCondition(node, corev1.NodeReady)
+	if condition == nil {
+		return ready
+	}
+	ready.Status, ready.Message = metav1.ConditionStatus(condition.Status), ""
+	switch condition.Status {
+	case corev1.ConditionTrue:
+		ready.Reason = clusterv1.MachineNodeReadyReason
+		return ready
+	case corev1.ConditionFalse:
+		ready.Reason = clusterv1.MachineNodeNotReadyReason
+	}
+	if condition.Message != "" {
+		ready.Message = "* Node.Ready: " + condition.Message
+	}
+	return ready
+}
+
+// nodeHealthy sums up the conditions of a Node that report problems.
+func nodeHealthy(node *corev1.Node) metav1.Condition {
+	healthy := metav1.Condition{Type: clusterv1.MachineNodeHealthyCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineNodeHealthyReason}
+	var lines, messages []string
+	for _, name := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		good, condition := corev1.ConditionFalse, nodeCondition(node, name)
+		if name == corev1.NodeReady {
+			good = corev1.ConditionTrue
+		}
+		status, message := corev1.ConditionUnknown, "Condition not yet reported"
+		if condition != nil {
+			status, message = condition.Status, condition.Message
+		}
+		if status == good {
+			continue
+		}
+		if message == "" {
+			message = fmt.Sprintf("Condition is %s", status)
+		}
+		lines = append(lines, fmt.Sprintf("* Node.%s: %s", name, message))
+		if condition != nil {
+			messages = append(messages, message)
+		}
+		switch {
+		case status != corev1.ConditionUnknown:
+			healthy.Status, healthy.Reason = metav1.ConditionFalse, clusterv1.MachineNodeNotHealthyReason
+		case healthy.Status == metav1.ConditionTrue:
+			healthy.Status, healthy.Reason = metav1.ConditionUnknown, clusterv1.MachineNodeHealthUnknownReason
+		}
+	}
+	if len(messages) > 1 && len(slices.Compact(slices.Clone(messages))) == 1 {
+		lines = []string{"* Node.AllConditions: " + messages[0]}
+	}
+	healthy.Message = strings.Join(lines, "\n")
+	return healthy
+}
+
+func nodeCondition(node *corev1.Node, name corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == name {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}

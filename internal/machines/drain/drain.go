@@ -15,7 +15,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,9 +57,6 @@ const (
 	CompletionLater PodHold = "CompletionLater"
 )
 
-// evictionsAtOnce is how many pods of one node are evicted at the same time.
-const evictionsAtOnce = 8
-
 // Cordon cordons a node. Another node of the same name is left alone.
 func Cordon(ctx context.Context, client kubernetes.Interface, node *corev1.Node) error {
 	if node.Spec.Unschedulable {
@@ -84,23 +80,6 @@ func Cordon(ctx context.Context, client kubernetes.Interface, node *corev1.Node)
 // a permission is missing, or the API server does not answer; some may have been evicted nevertheless.
 func Evict(ctx context.Context, client kubernetes.Interface, node *corev1.Node) ([]HeldPod, error) {
 	return EvictByRules(ctx, client, node, func(context.Context, *corev1.Pod) (PodRule, error) { return PodRule{Behavior: EvictPod}, nil })
-}
-
-// evictAll evicts pods, and returns the remaining ones.
-func (p *pass) evictAll(ctx context.Context, pods []corev1.Pod) ([]HeldPod, error) {
-	held := make([]*HeldPod, len(pods))
-	group, ctxOfGroup := errgroup.WithContext(ctx)
-	group.SetLimit(evictionsAtOnce)
-	for i := range pods {
-		group.Go(func() (err error) {
-			held[i], err = p.evict(ctxOfGroup, &pods[i])
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	return p.nameBudgets(ctx, pods, held), nil
 }
 
 // HeldPods returns the pods of a node that a drain has to evict, and what holds them.
