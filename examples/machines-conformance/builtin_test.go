@@ -69,7 +69,7 @@ func provide(ctx context.Context, c client.Client, namespace string) {
 	})
 }
 
-func TestProvidersThatLeaveSomethingOut(t *testing.T) {
+func TestObjectsThatLeaveSomethingOut(t *testing.T) {
 	for name, c := range map[string]struct{ object, want string }{
 		"all is there": {
 			`{"metadata": {"finalizers": ["example.com/machine"]}, "spec": {"providerID": "rack://7"},

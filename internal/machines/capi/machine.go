@@ -17,29 +17,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/infra"
 	"github.com/runlevel/runlevel/internal/machines/machineevents"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
-
-// defaultConcurrency is how many machines are worked on at once. A pass waits for the API server only.
-const defaultConcurrency = 20
-
-// A failure is retried after retrySoon, and then after twice as long each time, up to retrySeldom.
-const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
-
-// conflictPause is the pause before a retry after a conflict.
-const conflictPause = 100 * time.Millisecond
 
 // ClusterAPIOptions configure a ClusterAPIReconciler. The zero value works.
 type ClusterAPIOptions struct {
@@ -67,7 +56,7 @@ type ClusterAPIReconciler struct {
 // SetupWithManager adds the controller of Machines to a manager.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions) error {
 	if o.Concurrency == 0 {
-		o.Concurrency = defaultConcurrency
+		o.Concurrency = queue.Concurrency
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -95,11 +84,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions
 		For(&clusterv1.Machine{}, builder.WithPredicates(machineMatters)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfNode), builder.WithPredicates(nodeMatters)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfCluster)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: o.Concurrency,
-			NewQueue:                queue.NewQueue(r.overtakes(ctx)),
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon, retrySeldom),
-		}).
+		WithOptions(queue.Options(o.Concurrency, r.overtakes(ctx))).
 		Build(r)
 	return err
 }
@@ -123,9 +108,9 @@ func (r *ClusterAPIReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 	after, err := p.reconcile(ctx)
 	switch {
 	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
+		return ctrl.Result{RequeueAfter: queue.ConflictPause}, nil
 	case apierrors.IsNotFound(err) && !m.DeletionTimestamp.IsZero(): // it was deleted meanwhile
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
+		return ctrl.Result{RequeueAfter: queue.ConflictPause}, nil
 	case err != nil:
 		return ctrl.Result{}, err
 	}

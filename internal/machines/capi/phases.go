@@ -104,7 +104,7 @@ func (d *deletionPass) evict(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	left, err := drain.EvictByRules(ctx, d.r.kubernetes, d.node.object, rules)
+	left, err := drain.Evict(ctx, d.r.kubernetes, d.node.object, rules)
 	return bullets(left), err
 }
 

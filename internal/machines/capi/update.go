@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
@@ -73,7 +74,7 @@ func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
 	defer u.r.updates.end()
 	if isCurrent, err := u.isCurrent(ctx); err != nil || !isCurrent {
 		u.keepCondition()
-		return conflictPause, err
+		return queue.ConflictPause, err
 	}
 	return u.goOn(ctx)
 }

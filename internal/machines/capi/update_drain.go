@@ -76,7 +76,7 @@ func (u *updatePass) drainForUpdate(ctx context.Context, node *corev1.Node) (str
 	if err != nil {
 		return "", err
 	}
-	left, err := drain.EvictByRules(ctx, u.r.kubernetes, node, rules)
+	left, err := drain.Evict(ctx, u.r.kubernetes, node, rules)
 	return strings.Join(bullets(left), "; "), err
 }
 

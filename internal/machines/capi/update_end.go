@@ -18,6 +18,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/patch"
+	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
@@ -27,7 +28,7 @@ func (u *updatePass) finish(ctx context.Context) (time.Duration, error) {
 	err := u.end(ctx, ended)
 	if apierrors.IsConflict(err) {
 		// The Machine was written during the call. If only its status was, the extension need not be called again.
-		return conflictPause, retry.RetryOnConflict(retry.DefaultBackoff, func() error { return u.endNewest(ctx) })
+		return queue.ConflictPause, retry.RetryOnConflict(retry.DefaultBackoff, func() error { return u.endNewest(ctx) })
 	}
 	if err != nil {
 		return 0, err
@@ -76,7 +77,7 @@ func (u *updatePass) cleanUp(ctx context.Context) (time.Duration, error) {
 	}
 	// A cached Machine may lack the annotation of an update that has begun, to which those of the other objects belong.
 	if isCurrent, err := u.isCurrent(ctx); err != nil || !isCurrent {
-		return conflictPause, err
+		return queue.ConflictPause, err
 	}
 	return 0, errors.Join(u.dropAnnotation(ctx, u.infrastructure), u.dropAnnotation(ctx, u.bootstrap), u.uncordon(ctx))
 }

@@ -6,8 +6,7 @@
 // for mirror pods and pods of existing DaemonSets. An unreachable node can't terminate its pods: they are evicted with one
 // second of grace, and not waited for once that is over; budgets are honoured there too.
 //
-// Evict is the call to start from, and EvictByRules if pods have an order, or are to be left alone. HeldPods changes nothing:
-// it is for overviews.
+// Evict is the call to start from. HeldPods changes nothing: it is for overviews.
 package drain
 
 import (
@@ -74,12 +73,6 @@ func Cordon(ctx context.Context, client kubernetes.Interface, node *corev1.Node)
 		return fmt.Errorf("cordon node %s: %w", node.Name, requestError(err))
 	}
 	return nil
-}
-
-// Evict evicts the pods of a node, once, and returns the remaining ones. An error concerns all pods:
-// a permission is missing, or the API server does not answer; some may have been evicted nevertheless.
-func Evict(ctx context.Context, client kubernetes.Interface, node *corev1.Node) ([]HeldPod, error) {
-	return EvictByRules(ctx, client, node, func(context.Context, *corev1.Pod) (PodRule, error) { return PodRule{Behavior: EvictPod}, nil })
 }
 
 // HeldPods returns the pods of a node that a drain has to evict, and what holds them.

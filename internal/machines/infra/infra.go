@@ -1,11 +1,10 @@
-// Package infra is the contract between a machine of machine.openshift.io and its infrastructure: another object, of a kind
-// that the machine's template names. It is created, has a providerID once the machine runs, is deleted, and exists until the
+// Package infra creates, reads and deletes the infrastructure of machines of machine.openshift.io: for each another object, of
+// a kind that the machine's template names. It is created, has a providerID once the machine runs, is deleted, and exists until the
 // machine is terminated.
 //
 // Nothing here is for a provider to implement: a provider is a controller of such a kind, for both machine APIs
-// (docs/providers.md). Two that are built in are in kwok and external. The package has the other side of the contract, what the
-// machine controller does with objects of any kind. Cluster API's is in internal/machines/capi/contract; both watch kinds with a
-// Watcher.
+// (docs/providers.md). Two that are built in are in kwok and external. The fields that a provider writes are read in package
+// contract, for both APIs.
 //
 // InfrastructureObjects is the type to start from.
 package infra

@@ -62,7 +62,7 @@ func (d *deletionPass) evictOnce(ctx context.Context) drainProgress {
 func (d *deletionPass) evictPods(ctx context.Context) ([]drain.HeldPod, error) {
 	listed := sets.New[types.UID]()
 	var left []string
-	pods, err := drain.EvictByRules(ctx, d.r.kubernetes, d.node, func(_ context.Context, pod *corev1.Pod) (drain.PodRule, error) {
+	pods, err := drain.Evict(ctx, d.r.kubernetes, d.node, func(_ context.Context, pod *corev1.Pod) (drain.PodRule, error) {
 		listed.Insert(pod.UID)
 		toleration := drain.CordonToleration(pod)
 		if d.known.cordonedPods == nil || d.known.cordonedPods.Has(pod.UID) || toleration == "" {

@@ -19,12 +19,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
@@ -34,15 +32,6 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 )
-
-// defaultConcurrency is how many machines are reconciled at once. A pass waits only for the API server.
-const defaultConcurrency = 20
-
-// A failure is retried after retrySoon, and then after twice as long each time, up to retrySeldom.
-const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
-
-// conflictPause is the pause before a retry after a conflict.
-const conflictPause = 100 * time.Millisecond
 
 // MachineOptions configure a MachineReconciler. The zero value works.
 type MachineOptions struct {
@@ -77,7 +66,7 @@ type MachineReconciler struct {
 // SetupWithManager adds the controller of Machines to a manager.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) error {
 	if o.Concurrency == 0 {
-		o.Concurrency = defaultConcurrency
+		o.Concurrency = queue.Concurrency
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -96,11 +85,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) e
 	b := ctrl.NewControllerManagedBy(mgr).Named("machine").
 		Watches(&machinev1beta1.Machine{}, &handler.EnqueueRequestForObject{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfNode), builder.WithPredicates(nodeMatters)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: o.Concurrency,
-			NewQueue:                queue.NewQueue(r.overtakes(ctx)),
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon, retrySeldom),
-		})
+		WithOptions(queue.Options(o.Concurrency, r.overtakes(ctx)))
 	if r.infrastructure != nil {
 		return b.Complete(r)
 	}
@@ -129,7 +114,7 @@ func (r *MachineReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	result, err := r.reconcile(ctx, m)
 	switch {
 	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
+		return ctrl.Result{RequeueAfter: queue.ConflictPause}, nil
 	case apierrors.IsNotFound(err): // it was deleted meanwhile
 		return ctrl.Result{}, nil
 	}

@@ -94,7 +94,7 @@ func (d *deletionPass) cordon(ctx context.Context) ([]string, error) {
 	if d.node.Spec.Unschedulable {
 		return nil, nil
 	}
-	if isControlPlane(d.node) {
+	if deletion.IsControlPlane(d.node) {
 		if others, err := d.r.othersCordoned(ctx, d.node.Name); err != nil || len(others) > 0 {
 			return others, err
 		}

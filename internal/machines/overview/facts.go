@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
@@ -85,35 +86,14 @@ func (f *machineFacts) hasNode() bool {
 	return node.DeletionTimestamp == nil
 }
 
-// othersCordoned are the other nodes of the control plane that are cordoned, if the machine's node has to wait for them.
-func (f *machineFacts) othersCordoned() []string {
-	if !isControlPlane(f.node()) {
-		return nil
-	}
-	var others []string
-	for name, other := range f.nodes.byName {
-		if name != f.nodeName() && isControlPlane(other) && other.Spec.Unschedulable {
-			others = append(others, name)
-		}
-	}
-	slices.Sort(others)
-	return others
-}
-
-func isControlPlane(node *corev1.Node) bool {
-	_, isControlPlane := node.Labels["node-role.kubernetes.io/control-plane"]
-	_, isMaster := node.Labels["node-role.kubernetes.io/master"]
-	return isControlPlane || isMaster
-}
-
 // infrastructure returns whether the infrastructure exists, and whether its deletion was requested. If it can't be read, it is
 // assumed to be in deletion while the node exists: whether a provider has begun the deletion is not known.
 func (f *machineFacts) infrastructure() (exists, isDeleting bool) {
 	if object := f.infra.object; object != nil {
 		return true, object.GetDeletionTimestamp() != nil
 	}
-	condition := f.condition(machinev1beta1.InstanceExistsCondition)
-	isRequested := condition != nil && condition.Reason == deletion.InstanceTerminating
+	condition := conditions.Find(f.machine.Status.Conditions, machinev1beta1.InstanceExistsCondition)
+	isRequested := condition.Reason == deletion.InstanceTerminating
 	wasNeverMade := f.infra.kind.Kind == "" && len(f.machine.Status.Addresses) == 0
 	if f.infra.isKnown || wasNeverMade {
 		return false, isRequested
@@ -121,19 +101,10 @@ func (f *machineFacts) infrastructure() (exists, isDeleting bool) {
 	return true, isRequested || len(f.machine.Spec.LifecycleHooks.PreTerminate) == 0
 }
 
-// condition returns a condition of the machine; nil if it has none of that type.
-func (f *machineFacts) condition(of machinev1beta1.ConditionType) *machinev1beta1.Condition {
-	at := slices.IndexFunc(f.machine.Status.Conditions, func(c machinev1beta1.Condition) bool { return c.Type == of })
-	if at < 0 {
-		return nil
-	}
-	return &f.machine.Status.Conditions[at]
-}
-
 // becameTrue is when a condition became true, or the deletion of the machine if that is later.
 func (f *machineFacts) becameTrue(of machinev1beta1.ConditionType) *time.Time {
 	since := f.machine.DeletionTimestamp.Time
-	if c := f.condition(of); c != nil && c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(since) {
+	if c := conditions.Find(f.machine.Status.Conditions, of); c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(since) {
 		since = c.LastTransitionTime.Time
 	}
 	return &since

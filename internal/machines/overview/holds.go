@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -28,7 +29,10 @@ func judge(f *machineFacts) MachineOverview {
 	switch {
 	case f.isDeleting():
 		m.Stage = f.stage()
-		m.Holds, m.Later = f.deletionHolds(m.Stage), f.later(m.Stage)
+		m.Holds = f.deletionHolds(m.Stage)
+		if m.Stage == deletion.BeforeDrain || m.Stage == deletion.Draining {
+			m.Later = f.hookHolds(PreTerminateHook, f.machine.Spec.LifecycleHooks.PreTerminate, nil)
+		}
 	case m.Phase == machinev1beta1.PhaseFailed:
 		m.Holds = []MachineHold{{Type: Failure, Message: failureOf(f.machine)}}
 	case m.Phase != machinev1beta1.PhaseRunning:
@@ -52,7 +56,7 @@ func (f *machineFacts) phase() string {
 // since is when the phase began.
 func (f *machineFacts) since() time.Time {
 	made := f.machine.CreationTimestamp.Time
-	exists, node := f.condition(machinev1beta1.InstanceExistsCondition), f.node()
+	exists, node := conditions.Find(f.machine.Status.Conditions, machinev1beta1.InstanceExistsCondition), f.node()
 	switch f.phase() {
 	case machinev1beta1.PhaseDeleting:
 		return f.machine.DeletionTimestamp.Time
@@ -61,7 +65,7 @@ func (f *machineFacts) since() time.Time {
 			return f.machine.Status.LastUpdated.Time
 		}
 	case machinev1beta1.PhaseProvisioned:
-		if exists != nil && exists.Status == corev1.ConditionTrue && exists.LastTransitionTime.After(made) {
+		if exists.Status == corev1.ConditionTrue && exists.LastTransitionTime.After(made) {
 			return exists.LastTransitionTime.Time
 		}
 	case machinev1beta1.PhaseRunning:
@@ -152,14 +156,6 @@ func hookMessage(m metav1.Object, of MachineHoldType, name string) string {
 	return m.GetAnnotations()[deletion.HookStatusAnnotation(stage, name)]
 }
 
-// later are the hooks of later stages.
-func (f *machineFacts) later(stage deletion.DeletionStage) []MachineHold {
-	if stage != deletion.BeforeDrain && stage != deletion.Draining {
-		return nil
-	}
-	return f.hookHolds(PreTerminateHook, f.machine.Spec.LifecycleHooks.PreTerminate, nil)
-}
-
 // drainHolds is what holds a drain.
 func (f *machineFacts) drainHolds() []MachineHold {
 	node := f.node()
@@ -174,7 +170,7 @@ func (f *machineFacts) drainHolds() []MachineHold {
 		return podHolds(f.pods.left, f.becameTrue(machinev1beta1.MachineDrainable))
 	}
 	var holds []MachineHold
-	for _, name := range f.othersCordoned() {
+	for _, name := range f.nodes.othersCordoned(node) {
 		holds = append(holds, MachineHold{Type: ControlPlaneNode, Object: &kinds.ID{Kind: "Node", Name: name}, Since: f.becameTrue(machinev1beta1.MachineDrainable)})
 	}
 	if len(holds) == 0 {
@@ -185,8 +181,8 @@ func (f *machineFacts) drainHolds() []MachineHold {
 
 // drainCondition is the message of the machine about its drain, if the pods can't be listed.
 func (f *machineFacts) drainCondition() []MachineHold {
-	drained := f.condition(machinev1beta1.MachineDrained)
-	if drained == nil || drained.Message == "" {
+	drained := conditions.Find(f.machine.Status.Conditions, machinev1beta1.MachineDrained)
+	if drained.Message == "" {
 		return nil
 	}
 	return []MachineHold{{Type: Pod, Message: drained.Message, Since: &drained.LastTransitionTime.Time}}

@@ -172,7 +172,10 @@ func (r *ClusterMachineSetReconciler) remediate(ctx context.Context, seen *clust
 	if len(remedies) == 0 {
 		return false, err
 	}
-	return true, cmp.Or(applyRemedies(ctx, r.scaler(seen), seen, remedies), err)
+	if applyErr := applyRemedies(ctx, r.scaler(seen), seen, remedies); applyErr != nil {
+		return true, applyErr
+	}
+	return true, err
 }
 
 // applyRemedies writes the conditions before it deletes: by them remediations are distinguished from other deletions, also

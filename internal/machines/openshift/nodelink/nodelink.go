@@ -134,11 +134,11 @@ func (r *NodeLinkReconciler) patchNode(ctx context.Context, node *corev1.Node, m
 	}
 	before := node.DeepCopy()
 	before.UID = ""
-	patch := client.MergeFrom(before)
+	changes := client.MergeFrom(before)
 	if hasNewTaints {
-		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		changes = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	}
-	if err := r.client.Patch(ctx, wanted, patch); err != nil {
+	if err := r.client.Patch(ctx, wanted, changes); err != nil {
 		return fmt.Errorf("patch node %s with the labels, annotations and taints of Machine %s: %w", node.Name, name(machine), err)
 	}
 	return nil

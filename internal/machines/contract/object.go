@@ -1,12 +1,15 @@
 package contract
 
 import (
+	"cmp"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // A ReferencedObject is the object that a reference names. The methods return the fields of the contract; a field of another
@@ -38,11 +41,26 @@ func (o *ReferencedObject) IsDataSecretCreated() bool { return o.isInitialized("
 
 // Addresses returns the addresses of the instance.
 func (o *ReferencedObject) Addresses() clusterv1.MachineAddresses {
-	var status struct {
-		Addresses clusterv1.MachineAddresses `json:"addresses"`
+	var addresses clusterv1.MachineAddresses
+	for _, fields := range o.items("addresses") {
+		kind, _ := fields["type"].(string)
+		if address, _ := fields["address"].(string); address != "" {
+			addresses = append(addresses, clusterv1.MachineAddress{Type: clusterv1.MachineAddressType(kind), Address: address})
+		}
 	}
-	o.readStatus(&status)
-	return status.Addresses
+	return addresses
+}
+
+// NotReady returns the message of the condition Ready, or its reason, while it is not True.
+func (o *ReferencedObject) NotReady() string {
+	for _, condition := range o.items("conditions") {
+		if condition["type"] == "Ready" && condition["status"] != "True" {
+			reason, _ := condition["reason"].(string)
+			message, _ := condition["message"].(string)
+			return printable.Line(cmp.Or(message, reason))
+		}
+	}
+	return ""
 }
 
 // Conditions returns the conditions of the object.
@@ -50,14 +68,23 @@ func (o *ReferencedObject) Conditions() []metav1.Condition {
 	var status struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	}
-	o.readStatus(&status)
+	if fields, ok := o.Object["status"].(map[string]any); ok {
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status)
+	}
 	return status.Conditions
 }
 
-func (o *ReferencedObject) readStatus(into any) {
-	if fields, ok := o.Object["status"].(map[string]any); ok {
-		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, into)
+// items returns the objects of a list in the status.
+func (o *ReferencedObject) items(field string) []map[string]any {
+	value, _, _ := unstructured.NestedFieldNoCopy(o.Object, "status", field)
+	list, _ := value.([]any)
+	var items []map[string]any
+	for _, item := range list {
+		if fields, ok := item.(map[string]any); ok {
+			items = append(items, fields)
+		}
 	}
+	return items
 }
 
 func (o *ReferencedObject) text(path ...string) string {

@@ -1,7 +1,11 @@
-// Package contract reads, clones and deletes the objects that Machines and MachineSets of Cluster API refer to:
-// infrastructure, bootstrap configs and the templates of both. A reference names a group, a kind and a name; a label of the
-// CustomResourceDefinition names the version of the kind that keeps Cluster API's contract. The objects are of any kind,
-// so they are read as maps, and only the fields of the contract are used.
+// Package contract is what machines and their providers have agreed on: the fields of an infrastructure object that a provider
+// writes and the controllers of machines read (ReferencedObject), the same for both APIs. docs/providers.md is for who writes
+// one.
+//
+// For Cluster API, the package also reads, clones and deletes the objects that Machines and MachineSets refer to: infrastructure,
+// bootstrap configs and the templates of both. A reference names a group, a kind and a name; a label of the
+// CustomResourceDefinition names the version of the kind that keeps the contract. The objects are of any kind, so they are read
+// as maps, and only the fields of the contract are used.
 //
 // The package decides nothing and remembers nothing. ObjectReferences.Get is the call to start from.
 package contract
