@@ -1,5 +1,5 @@
 // Package deletion has what the deletions of machines have in common in both APIs: the stages, what a phase returns, which Node
-// is a machine's own, and the stage that a Machine of machine.openshift.io records. It is pure: it maps values to values, and
+// is a machine's own, and the stage that a Machine records. It is pure: it maps values to values, and
 // uses no clock, cluster or memory.
 //
 // It has no phase. The APIs differ in phases and in their order, so each has a list of its own, beside what they do:

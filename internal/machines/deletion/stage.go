@@ -3,6 +3,8 @@ package deletion
 import (
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/conditions"
 )
@@ -44,6 +46,28 @@ func StageOpenShift(m *machinev1beta1.Machine) (DeletionStage, string) {
 		return Terminating, InfrastructureGoes
 	}
 	return Terminating, InfrastructureToDelete
+}
+
+// stagesClusterAPI are the stages of a deletion by the reasons of the condition Deleting, which are upstream's.
+var stagesClusterAPI = map[string]DeletionStage{
+	clusterv1.MachineDeletingWaitingForPreDrainHookReason:           BeforeDrain,
+	clusterv1.MachineDeletingDrainingNodeReason:                     Draining,
+	clusterv1.MachineDeletingWaitingForVolumeDetachReason:           DetachingVolumes,
+	clusterv1.MachineDeletingWaitingForPreTerminateHookReason:       BeforeTerminate,
+	clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason: Terminating,
+	clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:      RemovingConfig,
+	clusterv1.MachineDeletingDeletingNodeReason:                     RemovingNode,
+	clusterv1.MachineDeletingDeletionCompletedReason:                Completed,
+}
+
+// StageClusterAPI returns the stage of the deletion of a Machine of Cluster API that is recorded in the Machine, by our
+// controller or upstream's; "" if there is none, as after an error.
+func StageClusterAPI(m *clusterv1.Machine) DeletionStage {
+	deleting := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineDeletingCondition)
+	if deleting == nil {
+		return ""
+	}
+	return stagesClusterAPI[deleting.Reason]
 }
 
 // IsDrainSkipped reports whether a Machine of machine.openshift.io is not drained, and so not held by its pre-drain hooks: it is
