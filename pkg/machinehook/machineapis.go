@@ -5,13 +5,12 @@ import (
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
-	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
 // A turn is whether a deletion has reached a stage.
@@ -112,22 +111,10 @@ func viewClusterAPI(o client.Object) HeldMachine {
 
 // turnClusterAPI: the condition Deleting has the hooks that the machine waits for.
 func turnClusterAPI(o client.Object, stage HookStage) turn {
-	deleting := meta.FindStatusCondition(o.(*clusterv1.Machine).Status.Conditions, clusterv1.MachineDeletingCondition)
-	if deleting == nil {
-		return notYet
-	}
-	switch deleting.Reason {
-	case clusterv1.MachineDeletingWaitingForPreDrainHookReason:
-		if stage == BeforeDrain {
-			return isNow
-		}
-	case clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
-		if stage == BeforeTerminate {
-			return isNow
-		}
-		return isPassed
-	case clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason, clusterv1.MachineDeletingWaitingForBootstrapDeletionReason,
-		clusterv1.MachineDeletingDeletingNodeReason, clusterv1.MachineDeletingDeletionCompletedReason:
+	switch at := deletion.StageClusterAPI(o.(*clusterv1.Machine)); at {
+	case stage:
+		return isNow
+	case BeforeTerminate, deletion.Terminating, deletion.RemovingConfig, deletion.RemovingNode, deletion.Completed:
 		return isPassed
 	}
 	return notYet

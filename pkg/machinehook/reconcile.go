@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -234,5 +235,5 @@ func (r *hookReconciler) change(ctx context.Context, m client.Object, change fun
 
 // patch writes a machine, unless it has changed since it was read.
 func (r *hookReconciler) patch(ctx context.Context, base, m client.Object) error {
-	return r.client.Patch(ctx, m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+	return patch.WithLock(ctx, r.client, m, base)
 }

@@ -2,6 +2,8 @@ package capi
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -125,7 +127,7 @@ func (f *passFacts) deleting() metav1.Condition {
 		return metav1.Condition{Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineNotDeletingReason}
 	}
 	return metav1.Condition{
-		Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: f.step.Reason, Message: f.step.Message,
+		Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: f.deletingReason, Message: f.deletingText,
 	}
 }
 
@@ -175,4 +177,122 @@ func (f *passFacts) setPhase() {
 	if f.status.Phase != string(phase) {
 		f.status.Phase, f.status.LastUpdated = string(phase), f.now()
 	}
+}
+
+// A deletion, and a drain, are reported as long ones after these times.
+const longDeletion, longDrain = 15 * time.Minute, 5 * time.Minute
+
+// goneWhileDeleting are the reasons of conditions that are expected while the Machine is being deleted.
+var goneWhileDeleting = []string{
+	reasonDeleted, reasonDoesNotExist, clusterv1.MachineNodeDeletedReason, clusterv1.MachineNodeDoesNotExistReason,
+}
+
+// ready returns the condition Ready, which sums up the others.
+func (f *passFacts) ready() metav1.Condition {
+	types := []string{
+		clusterv1.MachineDeletingCondition, clusterv1.MachineUpdatingCondition, clusterv1.MachineBootstrapConfigReadyCondition,
+		clusterv1.MachineInfrastructureReadyCondition, clusterv1.MachineNodeHealthyCondition, clusterv1.MachineHealthCheckSucceededCondition,
+	}
+	negative := []string{clusterv1.MachineDeletingCondition, clusterv1.MachineUpdatingCondition}
+	for _, gate := range f.m.Spec.ReadinessGates {
+		types = append(types, gate.ConditionType)
+		if gate.Polarity == clusterv1.NegativePolarityCondition {
+			negative = append(negative, gate.ConditionType)
+		}
+	}
+	ready := metav1.Condition{Type: clusterv1.MachineReadyCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineReadyReason}
+	var problems, remarks []string
+	for _, name := range types {
+		condition := meta.FindStatusCondition(f.status.Conditions, name)
+		if condition == nil && name == clusterv1.MachineHealthCheckSucceededCondition {
+			continue
+		}
+		if condition == nil {
+			condition = &metav1.Condition{Type: name, Status: metav1.ConditionUnknown, Message: "Condition not yet reported"}
+		}
+		line := "* " + name + ":" + indented(f.messageOf(*condition))
+		good := metav1.ConditionTrue
+		if slices.Contains(negative, name) {
+			good = metav1.ConditionFalse
+		}
+		isExpected := !f.m.DeletionTimestamp.IsZero() && slices.Contains(goneWhileDeleting, condition.Reason) && !slices.Contains(negative, name)
+		switch {
+		case condition.Status == good || isExpected:
+			if condition.Message != "" {
+				remarks = append(remarks, line)
+			}
+		case condition.Status == metav1.ConditionUnknown:
+			problems = append(problems, line)
+			if ready.Status == metav1.ConditionTrue {
+				ready.Status, ready.Reason = metav1.ConditionUnknown, clusterv1.MachineReadyUnknownReason
+			}
+		default:
+			problems = append(problems, line)
+			ready.Status, ready.Reason = metav1.ConditionFalse, clusterv1.MachineNotReadyReason
+		}
+	}
+	if len(problems) == 0 {
+		problems = remarks
+	}
+	ready.Message = strings.Join(problems, "\n")
+	return ready
+}
+
+// messageOf returns the message of a condition for the summary. For a deletion it names the stage, and no pods, so that the
+// messages of many Machines are equal and can be grouped.
+func (f *passFacts) messageOf(condition metav1.Condition) string {
+	switch {
+	case condition.Type == clusterv1.MachineDeletingCondition && condition.Status == metav1.ConditionTrue:
+		return f.stageMessage(condition)
+	case condition.Message == "":
+		return condition.Reason
+	}
+	return condition.Message
+}
+
+func (f *passFacts) stageMessage(deleting metav1.Condition) string {
+	now := f.time
+	if now.Sub(f.m.DeletionTimestamp.Time) <= longDeletion {
+		return "Machine deletion in progress, stage: " + deleting.Reason
+	}
+	message := "Machine deletion in progress since more than 15m, stage: " + deleting.Reason
+	if deleting.Reason != clusterv1.MachineDeletingDrainingNodeReason || now.Sub(f.status.Deletion.NodeDrainStartTime.Time) <= longDrain {
+		return message
+	}
+	var causes []string
+	for _, cause := range []struct{ text, name string }{
+		{"cannot evict pod as it would violate the pod's disruption budget.", "PodDisruptionBudgets"},
+		{"deletionTimestamp set, but still not removed from the Node", "Pods not terminating"},
+		{"failed to evict Pod", "Pod eviction errors"},
+		{"waiting for completion", "Pods not completed yet"},
+	} {
+		if strings.Contains(deleting.Message, cause.text) {
+			causes = append(causes, cause.name)
+		}
+	}
+	if len(causes) > 0 {
+		message += ", delay likely due to " + strings.Join(causes, ", ")
+	}
+	return message
+}
+
+// indented returns a message behind a colon: in the same line, or as a list of its own if it is one.
+func indented(message string) string {
+	if !strings.Contains(message, "\n") && !strings.HasPrefix(message, "* ") {
+		return " " + message
+	}
+	isBullet := func(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), "* ") }
+	lines := strings.Split(message, "\n")
+	isMixed := slices.ContainsFunc(lines, func(line string) bool { return !isBullet(line) })
+	for i, line := range lines {
+		switch {
+		case !isMixed:
+			lines[i] = "  " + line
+		case isBullet(line):
+			lines[i] = "    " + line
+		default:
+			lines[i] = "  * " + line
+		}
+	}
+	return "\n" + strings.Join(lines, "\n")
 }

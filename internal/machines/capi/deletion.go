@@ -4,104 +4,166 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/runlevel/runlevel/internal/machines/deletion"
-	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
-// A deletionPass is one pass over a Machine that is being deleted. Nothing of it outlives the pass.
+// defaultNodeDeletionTimeout is the default that Cluster API's admission sets, in seconds.
+const defaultNodeDeletionTimeout = 10
+
+// This file has the pass in which the phases of a deletion run (phases.go), with the times that it records.
+
+// A deletionPass is one pass over a Machine that is being deleted. Nothing of it outlives the pass: the next one resumes from
+// what is written.
 type deletionPass struct {
-	*machinePass
-	keeps            string       // why the Node is kept; empty if it is deleted
-	liveNode         *corev1.Node // the Node as the API server has it; nil if it is gone
-	drain            deletion.Drain
-	volumes          deletion.Volumes
-	infraProblem     string
-	bootstrapProblem string
-	failure          error // makes the queue back off
+	r *ClusterAPIReconciler
+	*passFacts
+	nodeKept string // why the Node is neither drained nor deleted; empty if it is
+	failure  error  // makes the queue back off
 }
 
-// delete does the steps of a deletion until one has to wait, or the finalizer is removed. It returns when to reconcile again.
+// delete runs the phases of a deletion until one waits, or the finalizer is removed. It returns when to reconcile again.
 func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
-	d.step = deletion.DeletionStep{Reason: clusterv1.MachineDeletingReason, Message: "Deletion started"}
+	d.deletingReason, d.deletingText = clusterv1.MachineDeletingReason, "Deletion started"
 	// A failed read is retried, whatever the deletion waits for.
 	d.failure = errors.Join(d.infrastructure.problem, d.bootstrap.problem)
 	if err := d.gather(ctx); err != nil {
-		d.step.Reason, d.step.Message = clusterv1.MachineDeletingInternalErrorReason, "Please check controller logs for errors"
+		d.deletingReason, d.deletingText = clusterv1.MachineDeletingInternalErrorReason, "Please check controller logs for errors"
 		return 0, err
 	}
-	for {
-		d.step = deletion.ClusterAPI.Next(d.snapshot())
-		switch d.step.Action {
-		case deletion.Wait:
-			d.setWaitConditions()
-			if d.step.After == 0 {
-				return 0, d.failure
-			}
-			return d.bounded(d.step.After), nil
-		case deletion.Release:
-			d.setHookConditions()
-			return 0, d.release(ctx)
-		}
-		if err := d.perform(ctx); err != nil {
+	for _, phase := range phases {
+		wait, err := phase(d, ctx)
+		switch {
+		case err != nil:
 			return 0, err
+		case wait == nil:
+			continue
 		}
+		d.report(*wait)
+		if wait.After == 0 {
+			return 0, d.failure
+		}
+		return d.r.bounded(wait.After), nil
 	}
+	return 0, nil
 }
 
-// perform executes the action of the step.
-func (d *deletionPass) perform(ctx context.Context) error {
-	switch d.step.Action {
-	case deletion.RecordStart:
-		return d.recordStart(ctx)
-	case deletion.Cordon:
-		err := drain.Cordon(ctx, d.kubernetes, d.liveNode)
-		d.drainFailed(err)
-		d.liveNode.Spec.Unschedulable = err == nil
-	case deletion.Evict:
-		d.evict(ctx)
-	case deletion.RecordDrained:
-		d.drain.IsDone = true
-		d.setLegacy(clusterv1.DrainingSucceededV1Beta1Condition, legacyTrue)
-		d.recordEvent(d.m, corev1.EventTypeNormal, "SuccessfulDrainNode", fmt.Sprintf("success draining Machine's node %q", d.status.NodeRef.Name))
-	case deletion.LookAtVolumes:
-		d.lookAtVolumes(ctx)
-	case deletion.RecordDetached:
-		d.volumes.IsDone = true
-		d.setLegacy(clusterv1.VolumeDetachSucceededV1Beta1Condition, legacyTrue)
-		d.recordEvent(d.m, corev1.EventTypeNormal, "NodeVolumesDetached",
-			fmt.Sprintf("success waiting for node volumes detaching Machine's node %q", d.status.NodeRef.Name))
-	case deletion.DeleteInfrastructure:
-		d.infraProblem = d.requestDeletion(ctx, &d.infrastructure, d.m.Spec.InfrastructureRef)
-	case deletion.DeleteBootstrap:
-		d.bootstrapProblem = d.requestDeletion(ctx, &d.bootstrap, d.m.Spec.Bootstrap.ConfigRef)
-	case deletion.DeleteNode:
-		d.deleteNode(ctx)
-	default:
-		return fmt.Errorf("delete the Machine: no way to %s", d.step.Action)
+// gather finds out whether the Node is drained and deleted, and reads it from the API server.
+func (d *deletionPass) gather(ctx context.Context) error {
+	var err error
+	if d.nodeKept, err = d.whyNodeIsKept(ctx); err != nil {
+		return err
+	}
+	d.node.isGone = true
+	if d.nodeKept != "" {
+		d.r.record(d.m, corev1.EventTypeNormal, "NodeKept", "the Node is neither drained nor deleted: "+d.nodeKept)
+		return nil
+	}
+	if d.status.NodeRef.Name == "" { // it may have a Node, with pods
+		return d.node.problem
+	}
+	node := &corev1.Node{}
+	err = d.r.server.Get(ctx, client.ObjectKey{Name: d.status.NodeRef.Name}, node)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get Node %s: %w", d.status.NodeRef.Name, err)
+	}
+	if deletion.OwnershipClusterAPI(node, d.m) == deletion.OwnNode {
+		d.node.object, d.node.isGone = node, false
 	}
 	return nil
 }
 
-// recordStart writes the start time of a stage before its first action.
-func (d *deletionPass) recordStart(ctx context.Context) error {
+// whyNodeIsKept returns why the Node is kept; empty if it is drained and deleted. A Node that could not be looked for is not
+// kept for that reason.
+func (d *deletionPass) whyNodeIsKept(ctx context.Context) (string, error) {
+	switch {
+	case d.cluster.UID == "":
+		return "the Cluster is gone", nil
+	case !d.cluster.DeletionTimestamp.IsZero():
+		return "the Cluster is being deleted", nil
+	case d.node.owner == openshiftGroup:
+		return d.node.problem.Error(), nil
+	case d.status.NodeRef.Name == "" && (d.node.problem == nil || d.node.owner != ""):
+		return "the Machine has none", nil
+	}
+	if d.cluster.Spec.ControlPlaneRef.IsDefined() {
+		controlPlane, err := d.r.references.Get(ctx, d.cluster.Spec.ControlPlaneRef, d.cluster.Namespace)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return "", fmt.Errorf("look at the control plane of the Cluster: %w", err)
+		case controlPlane.GetDeletionTimestamp() != nil:
+			return "the control plane is being deleted", nil
+		default:
+			if isExternal, _, _ := unstructured.NestedBool(controlPlane.Object, "status", "externalManagedControlPlane"); isExternal {
+				return "", nil
+			}
+		}
+	}
+	var machines clusterv1.MachineList
+	if err := d.r.server.List(ctx, &machines, client.InNamespace(d.m.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: d.cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
+		return "", fmt.Errorf("list the Machines of the control plane: %w", err)
+	}
+	for i := range machines.Items {
+		if machines.Items[i].DeletionTimestamp.IsZero() {
+			return "", nil
+		}
+	}
+	return "no Machine of the control plane would be left", nil
+}
+
+// setStart sets the start time of a stage, unless the stage has begun, and returns it.
+func (d *deletionPass) setStart(stage deletion.DeletionStage) metav1.Time {
 	if d.status.Deletion == nil {
 		d.status.Deletion = &clusterv1.MachineDeletionStatus{}
 	}
-	*startOf(d.status.Deletion, d.step.Stage) = metav1.NewTime(d.time.UTC().Truncate(time.Second))
-	d.step = deletion.ClusterAPI.Next(d.snapshot()) // with the time in its message
-	d.setStageCondition()
+	start := startOf(d.status.Deletion, stage)
+	if start.IsZero() {
+		*start = d.now()
+	}
+	return *start
+}
+
+// writeStart writes the start time of a stage, and what it waits for, before the first action of the stage.
+func (d *deletionPass) writeStart(ctx context.Context, wait *deletion.DeletionWait) error {
+	if written := d.m.Status.Deletion; written != nil && !startOf(written, wait.Stage).IsZero() {
+		return nil
+	}
+	d.report(*wait)
+	const info = clusterv1.ConditionSeverityInfo
+	switch wait.Stage {
+	case deletion.Draining:
+		d.setLegacy(clusterv1.DrainingSucceededV1Beta1Condition, legacyFalse(clusterv1.DrainingV1Beta1Reason, info, "Draining the node before deletion"))
+	case deletion.DetachingVolumes:
+		d.setLegacy(clusterv1.VolumeDetachSucceededV1Beta1Condition,
+			legacyFalse(clusterv1.WaitingForVolumeDetachV1Beta1Reason, info, "Waiting for node volumes to be detached"))
+	}
 	d.setConditions()
-	return d.writeStatus(ctx)
+	return d.r.writeStatus(ctx, d.passFacts)
+}
+
+// start returns the recorded start time of a stage; zero if it has not begun.
+func (d *deletionPass) start(stage deletion.DeletionStage) time.Time {
+	switch {
+	case stage == deletion.RemovingNode:
+		return d.m.DeletionTimestamp.Time
+	case d.status.Deletion == nil:
+		return time.Time{}
+	}
+	return startOf(d.status.Deletion, stage).Time
 }
 
 // startOf returns the field that has the start of a stage.
@@ -118,79 +180,46 @@ func startOf(status *clusterv1.MachineDeletionStatus, stage deletion.DeletionSta
 	}
 }
 
-// evict evicts the pods of the Node by its drain rules, and records the remaining ones.
-func (d *deletionPass) evict(ctx context.Context) {
-	rules, err := d.podRules(ctx)
-	var left []drain.HeldPod
-	if err == nil {
-		left, err = drain.EvictByRules(ctx, d.kubernetes, d.liveNode, rules)
-	}
-	if err != nil {
-		d.drainFailed(err)
-		return
-	}
-	d.drain.HasLooked, d.drain.Left = true, bullets(left)
+// hasTimedOut reports whether a stage has exceeded its timeout.
+func (d *deletionPass) hasTimedOut(stage deletion.DeletionStage) bool {
+	return hasTimedOut(d.start(stage), timeoutOf(d.m, stage), d.time)
 }
 
-// drainFailed records why the Node could not be drained.
-func (d *deletionPass) drainFailed(err error) {
-	if err == nil {
-		return
-	}
-	d.failure, d.drain.Problem = err, err.Error()
-	d.recordEvent(d.m, corev1.EventTypeWarning, "FailedDrainNode", fmt.Sprintf("error draining Machine's node %q: %v", d.status.NodeRef.Name, err))
+func hasTimedOut(start time.Time, timeout time.Duration, now time.Time) bool {
+	return timeout > 0 && !start.IsZero() && !now.Before(start.Add(timeout))
 }
 
-// requestDeletion deletes an object, checks whether it is gone, and returns a message if that fails.
-func (d *deletionPass) requestDeletion(ctx context.Context, object *referenced, to clusterv1.ContractVersionedObjectReference) string {
-	err := d.references.Delete(ctx, object.object)
-	if err == nil {
-		*object = d.lookAt(ctx, to)
-		object.isDeletionRequested = true
-		err = object.problem
+// timeoutOf returns the timeout of a stage; zero means none.
+func timeoutOf(m *clusterv1.Machine, stage deletion.DeletionStage) time.Duration {
+	var seconds int32
+	switch stage {
+	case deletion.Draining:
+		seconds = ptr.Deref(m.Spec.Deletion.NodeDrainTimeoutSeconds, 0)
+	case deletion.DetachingVolumes:
+		seconds = ptr.Deref(m.Spec.Deletion.NodeVolumeDetachTimeoutSeconds, 0)
+	case deletion.RemovingNode:
+		seconds = ptr.Deref(m.Spec.Deletion.NodeDeletionTimeoutSeconds, defaultNodeDeletionTimeout)
 	}
-	if err == nil {
-		return ""
-	}
-	d.failure = err
-	return fmt.Sprintf("Failed to delete %s, please check controller logs for errors", to.Kind)
+	return time.Duration(seconds) * time.Second
 }
 
-func (d *deletionPass) deleteNode(ctx context.Context) {
-	uid := d.liveNode.UID
-	err := d.client.Delete(ctx, d.liveNode, client.Preconditions{UID: &uid})
-	if client.IgnoreNotFound(err) == nil {
-		d.isNodeDeletionRequested = true
-		return
+// report sets the condition Deleting to what the deletion waits for, and the conditions of the hooks by its stage.
+func (d *deletionPass) report(wait deletion.DeletionWait) {
+	d.deletingReason, d.deletingText = wait.Reason, wait.Message
+	waiting := legacyFalse(clusterv1.WaitingExternalHookV1Beta1Reason, clusterv1.ConditionSeverityInfo, "")
+	if d.nodeKept == "" {
+		preDrain := legacyTrue
+		if wait.Stage == deletion.BeforeDrain {
+			preDrain = waiting
+		}
+		d.setLegacy(clusterv1.PreDrainDeleteHookSucceededV1Beta1Condition, preDrain)
 	}
-	d.failure, d.nodeRefusal = err, err.Error()
-	d.setLegacy(clusterv1.MachineNodeHealthyV1Beta1Condition, legacyFalse(clusterv1.DeletionFailedV1Beta1Reason, clusterv1.ConditionSeverityWarning, ""))
-	d.recordEvent(d.m, corev1.EventTypeWarning, "FailedDeleteNode", fmt.Sprintf("error deleting Machine's Node: %v", err))
-}
-
-// release writes that the deletion is complete, and removes the finalizer. Both writes fail if the Machine has changed
-// since it was read, so that neither can miss a hook.
-func (d *deletionPass) release(ctx context.Context) error {
-	d.setConditions()
-	if err := d.writeStatus(ctx); err != nil {
-		return err
-	}
-	base := d.m.DeepCopy()
-	controllerutil.RemoveFinalizer(d.m, clusterv1.MachineFinalizer)
-	if err := d.client.Patch(ctx, d.m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("remove the finalizer of the Machine: %w", err)
-	}
-	return nil
-}
-
-// hooksOf returns the annotations that are hooks: all keys with the prefix, with or without a slash behind it.
-func hooksOf(m *clusterv1.Machine, prefix string) []deletion.DeletionHook {
-	var hooks []deletion.DeletionHook
-	for key, owner := range m.Annotations {
-		if strings.HasPrefix(key, prefix) {
-			hooks = append(hooks, deletion.DeletionHook{Name: key, Owner: owner})
+	switch wait.Stage {
+	case deletion.BeforeTerminate:
+		d.setLegacy(clusterv1.PreTerminateDeleteHookSucceededV1Beta1Condition, waiting)
+	case deletion.Terminating, deletion.RemovingConfig, deletion.RemovingNode, deletion.Completed:
+		if d.infrastructure.problem == nil {
+			d.setLegacy(clusterv1.PreTerminateDeleteHookSucceededV1Beta1Condition, legacyTrue)
 		}
 	}
-	slices.SortFunc(hooks, func(a, b deletion.DeletionHook) int { return strings.Compare(a.Name, b.Name) })
-	return hooks
 }

@@ -2,6 +2,7 @@ package capi_test
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -216,4 +217,57 @@ func TestB7ANodeThatCanNotBeDeletedIsGivenUpInTime(t *testing.T) {
 	s.MustPatch(m, `{"spec": {"deletion": {"nodeDeletionTimeoutSeconds": 1}}}`)
 	s.AwaitGone(m)
 	machinetest.Await(s, s, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool { return n.DeletionTimestamp == nil })
+}
+
+// A controller that is started again in the middle of a drain looks at the pods again, and the time of the drain goes on from its
+// start.
+func TestB4ARestartDoesNotBeginADrainAnew(t *testing.T) {
+	s := newStoppedScene(t)
+	stop := s.start()
+	m, node := s.runs()
+	s.addPod(node, "db", nil)
+	s.AddBudget("db", "db")
+	s.MustDelete(m)
+	start := s.awaitDeleting("DrainingNode", "/db: cannot evict pod").Status.Deletion.NodeDrainStartTime
+	stop()
+	s.ahead.Store(int64(time.Hour))
+	s.start()
+	s.MustPatch(m, `{"spec": {"deletion": {"nodeDrainTimeoutSeconds": 7200}}}`)
+	m = s.awaitDeleting("DrainingNode", "/db: cannot evict pod")
+	if !m.Status.Deletion.NodeDrainStartTime.Equal(&start) {
+		t.Errorf("the drain has begun at %s, and again at %s", start, m.Status.Deletion.NodeDrainStartTime)
+	}
+	s.MustPatch(m, `{"spec": {"deletion": {"nodeDrainTimeoutSeconds": 3000}}}`) // which is over by its first start
+	s.AwaitGone(m)
+}
+
+func TestB4VolumesThatStayAttachedAreGivenUp(t *testing.T) {
+	s := newScene(t)
+	m, node := s.runs()
+	attachment := s.addVolume(node, "data")
+	s.MustDelete(m)
+	s.awaitDeleting("WaitingForVolumeDetach", "\n* PersistentVolumeClaims: "+s.Namespace+"/data")
+	s.expectInfrastructure()
+	s.MustPatch(m, `{"spec": {"deletion": {"nodeVolumeDetachTimeoutSeconds": 1}}}`)
+	s.AwaitGone(m)
+	s.MustDelete(attachment)
+}
+
+// Unlike the other API's, a late pre-terminate hook holds until the Machine is gone.
+func TestB1ALatePreTerminateHookHoldsWhileTheInfrastructureGoes(t *testing.T) {
+	s := newScene(t)
+	m, node := s.run(s.machine("m1"), held)
+	s.MustDelete(m)
+	s.awaitDeleting("WaitingForInfrastructureDeletion", "Waiting for TestMachine to be deleted")
+	s.MustPatch(m, `{"metadata": {"annotations": {"`+preTerminate+`late": ""}}}`)
+	s.awaitDeleting("WaitingForPreTerminateHook", preTerminate+"late")
+	infrastructure := s.infrastructure()
+	s.MustPatch(infrastructure, `{"metadata": {"finalizers": null}}`)
+	s.AwaitGone(infrastructure)
+	if err := s.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+		t.Errorf("the Node goes in spite of a hook: %v", err)
+	}
+	s.removeHook(m, preTerminate+"late")
+	s.AwaitGone(m)
+	s.AwaitGone(node)
 }

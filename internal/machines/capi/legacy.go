@@ -70,7 +70,7 @@ func (f *passFacts) setLegacyConditions() {
 	}
 	f.setLegacyOf(clusterv1.InfrastructureReadyV1Beta1Condition, f.infrastructure,
 		ptr.Deref(initialization.InfrastructureProvisioned, false), clusterv1.WaitingForInfrastructureFallbackV1Beta1Reason)
-	if f.nodeRefusal == "" {
+	if f.node.refusal == "" {
 		f.setLegacyNode()
 	}
 	f.setLegacy(clusterv1.ReadyV1Beta1Condition, f.legacyReady())
@@ -108,21 +108,21 @@ func (f *passFacts) setLegacyNode() {
 	switch {
 	case f.m.Spec.ProviderID == "":
 		f.setLegacy(name, legacyFalse(clusterv1.WaitingForNodeRefV1Beta1Reason, clusterv1.ConditionSeverityInfo, ""))
-	case f.nodeProblem != nil:
+	case f.node.problem != nil:
 		f.setLegacy(name, clusterv1.Condition{
 			Status: corev1.ConditionUnknown, Reason: clusterv1.NodeInspectionFailedV1Beta1Reason,
 			Message: "Failed to get the Node for this Machine by ProviderID",
 		})
-	case f.node == nil && !f.m.DeletionTimestamp.IsZero():
-	case f.node == nil && f.status.NodeRef.Name != "":
+	case f.node.object == nil && !f.m.DeletionTimestamp.IsZero():
+	case f.node.object == nil && f.status.NodeRef.Name != "":
 		f.setLegacy(name, legacyFalse(clusterv1.NodeNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, ""))
-	case f.node == nil:
+	case f.node.object == nil:
 		f.setLegacy(name, legacyFalse(clusterv1.NodeProvisioningV1Beta1Reason, clusterv1.ConditionSeverityWarning,
 			"Waiting for a node with matching ProviderID to exist"))
 	case infrastructure == nil || infrastructure.GetDeletionTimestamp() != nil:
 		f.setLegacy(name, legacyFalse(clusterv1.DeletingV1Beta1Reason, clusterv1.ConditionSeverityInfo, ""))
 	default:
-		f.setLegacy(name, legacyHealth(f.node))
+		f.setLegacy(name, legacyHealth(f.node.object))
 	}
 }
 

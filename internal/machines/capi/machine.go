@@ -1,6 +1,6 @@
 // Package capi is the controller of Machines of cluster.x-k8s.io whose nodes are those of the cluster it runs in. It
 // links a Machine to its infrastructure, its bootstrap config and its Node, and reports their state in the status; and it
-// deletes Machines, phase by phase, as internal/machines/deletion decides. Finalizers, annotations, conditions and events are those
+// deletes Machines, phase by phase (phases.go). Finalizers, annotations, conditions and events are those
 // of Cluster API's own core controller.
 //
 // A pass never waits. It does as many steps as it can, writes the status once at its end, and is followed by another one when
@@ -17,29 +17,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/infra"
+	"github.com/runlevel/runlevel/internal/machines/machineevents"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
-
-// defaultConcurrency is how many machines are worked on at once. A pass waits for the API server only.
-const defaultConcurrency = 20
-
-// A failure is retried after retrySoon, and then after twice as long each time, up to retrySeldom.
-const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
-
-// conflictPause is the pause before a retry after a conflict.
-const conflictPause = 100 * time.Millisecond
 
 // ClusterAPIOptions configure a ClusterAPIReconciler. The zero value works.
 type ClusterAPIOptions struct {
@@ -58,9 +47,8 @@ type ClusterAPIReconciler struct {
 	kubernetes kubernetes.Interface
 	references contract.ObjectReferences
 	watcher    *infra.Watcher
-	events     events.EventRecorder
+	events     machineevents.Recorder
 	options    ClusterAPIOptions
-	lastEvents lastEvents
 	hooks      *runtimehook.InPlaceHooks
 	updates    updateCalls
 }
@@ -68,7 +56,7 @@ type ClusterAPIReconciler struct {
 // SetupWithManager adds the controller of Machines to a manager.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions) error {
 	if o.Concurrency == 0 {
-		o.Concurrency = defaultConcurrency
+		o.Concurrency = queue.Concurrency
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -87,7 +75,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions
 	r := &ClusterAPIReconciler{
 		client: mgr.GetClient(), server: mgr.GetAPIReader(), kubernetes: direct, watcher: watcher,
 		references: contract.ObjectReferences{Client: mgr.GetClient()},
-		events:     mgr.GetEventRecorder("machine-controller"), options: o, hooks: o.Hooks,
+		events:     machineevents.Recorder{Events: mgr.GetEventRecorder("machine-controller")}, options: o, hooks: o.Hooks,
 	}
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -96,11 +84,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions
 		For(&clusterv1.Machine{}, builder.WithPredicates(machineMatters)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfNode), builder.WithPredicates(nodeMatters)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfCluster)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: o.Concurrency,
-			NewQueue:                queue.NewQueue(r.overtakes(ctx)),
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon, retrySeldom),
-		}).
+		WithOptions(queue.Options(o.Concurrency, r.overtakes(ctx))).
 		Build(r)
 	return err
 }
@@ -110,7 +94,7 @@ func (r *ClusterAPIReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 	m := &clusterv1.Machine{}
 	err := r.client.Get(ctx, request.NamespacedName, m)
 	if apierrors.IsNotFound(err) {
-		r.lastEvents.forget(request.NamespacedName)
+		r.events.Forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err == nil && !m.DeletionTimestamp.IsZero() {
@@ -120,13 +104,13 @@ func (r *ClusterAPIReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	p := &machinePass{ClusterAPIReconciler: r, passFacts: passFacts{time: r.options.Now(), m: m, status: *m.Status.DeepCopy()}}
+	p := &machinePass{r: r, passFacts: &passFacts{time: r.options.Now(), m: m, status: *m.Status.DeepCopy()}}
 	after, err := p.reconcile(ctx)
 	switch {
 	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
+		return ctrl.Result{RequeueAfter: queue.ConflictPause}, nil
 	case apierrors.IsNotFound(err) && !m.DeletionTimestamp.IsZero(): // it was deleted meanwhile
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
+		return ctrl.Result{RequeueAfter: queue.ConflictPause}, nil
 	case err != nil:
 		return ctrl.Result{}, err
 	}
@@ -139,4 +123,9 @@ func (r *ClusterAPIReconciler) bounded(wait time.Duration) time.Duration {
 		return min(wait, r.options.LongestWait)
 	}
 	return wait
+}
+
+// record records an event of a Machine, once for each change.
+func (r *ClusterAPIReconciler) record(m *clusterv1.Machine, kind, reason, note string) {
+	r.events.Record(m, machineevents.Event{Type: kind, Reason: reason, Action: "Reconcile", Note: note})
 }

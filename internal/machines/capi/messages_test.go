@@ -99,13 +99,12 @@ func TestWhatIsAttached(t *testing.T) {
 // Nothing is asked of the API server about the volumes of a node that can't be reached: they are never detached.
 func TestVolumesOfANodeThatCanNotBeReached(t *testing.T) {
 	t.Parallel()
-	d := &deletionPass{liveNode: &corev1.Node{Status: corev1.NodeStatus{
+	d := &deletionPass{passFacts: &passFacts{node: machineNode{object: &corev1.Node{Status: corev1.NodeStatus{
 		Conditions:      []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}},
 		VolumesAttached: []corev1.AttachedVolume{{Name: "a"}},
-	}}}
-	d.lookAtVolumes(t.Context())
-	if !d.volumes.HasLooked || len(d.volumes.Left) > 0 || d.volumes.Problem != "" {
-		t.Errorf("volumes: %+v", d.volumes)
+	}}}}}
+	if left, err := d.attachedVolumes(t.Context()); len(left) > 0 || err != nil {
+		t.Errorf("volumes: %v, %v", left, err)
 	}
 }
 

@@ -14,47 +14,59 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 )
+
+// A machineNode is the Node of a Machine, as a pass knows it.
+type machineNode struct {
+	// object is the Node with the Machine's providerID as the cache has it, or nil; a deletion reads it from the API server.
+	object              *corev1.Node
+	isGone              bool   // there is no Node that the deletion of the Machine drains and deletes
+	isDeletionRequested bool   // in this pass
+	refusal             string // why that failed
+	problem             error  // why it could not be looked for
+	owner               string // the API of the other Machine that has the Node, if that is the problem
+}
 
 // openshiftGroup is the group of the other API.
 const openshiftGroup = "machine.openshift.io"
 
 // gatherNode finds the Node with the Machine's providerID, sets the Machine's metadata and taints on it, and links it.
 func (p *machinePass) gatherNode(ctx context.Context) error {
-	p.nodeProblem = p.findNode(ctx)
-	if p.nodeProblem != nil || p.node == nil {
-		return p.nodeProblem
+	p.node.problem = p.findNode(ctx)
+	if p.node.problem != nil || p.node.object == nil {
+		return p.node.problem
 	}
 	err := p.patchNode(ctx)
 	if apierrors.IsConflict(err) { // a Machine of the other API may have been linked meanwhile
 		switch {
 		case p.status.NodeRef.Name != "":
 		case p.m.DeletionTimestamp.IsZero():
-			p.node = nil // the Node is not linked yet, so the Machine is not available
+			p.node.object = nil // the Node is not linked yet, so the Machine is not available
 		default:
-			p.nodeProblem = err // the deletion must not continue as if there were no Node
+			p.node.problem = err // the deletion must not continue as if there were no Node
 		}
 		return err
 	}
 	if p.status.NodeRef.Name == "" {
-		p.status.NodeRef.Name = p.node.Name
-		p.recordEvent(p.m, corev1.EventTypeNormal, "SuccessfulSetNodeRef", p.node.Name)
+		p.status.NodeRef.Name = p.node.object.Name
+		p.r.record(p.m, corev1.EventTypeNormal, "SuccessfulSetNodeRef", p.node.object.Name)
 	}
-	p.status.NodeInfo = &p.node.Status.NodeInfo
+	p.status.NodeInfo = &p.node.object.Status.NodeInfo
 	return err
 }
 
 // patchNode sets the Machine's labels, annotations and taints on the Node.
 func (p *machinePass) patchNode(ctx context.Context) error {
-	before := p.node.DeepCopy()
-	updateNode(p.node, p.m)
-	if same(before, p.node) {
+	before := p.node.object.DeepCopy()
+	updateNode(p.node.object, p.m)
+	if same(before, p.node.object) {
 		return nil
 	}
-	if err := p.client.Patch(ctx, p.node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("patch Node %s with the metadata and taints of the Machine: %w", p.node.Name, err)
+	if err := patch.WithLock(ctx, p.r.client, p.node.object, before); err != nil {
+		return fmt.Errorf("patch Node %s with the metadata and taints of the Machine: %w", p.node.object.Name, err)
 	}
 	return nil
 }
@@ -66,7 +78,7 @@ func (p *machinePass) findNode(ctx context.Context) error {
 		return nil
 	}
 	var nodes corev1.NodeList
-	if err := p.client.List(ctx, &nodes, client.MatchingFields{nodesByProviderID: id}); err != nil {
+	if err := p.r.client.List(ctx, &nodes, client.MatchingFields{nodesByProviderID: id}); err != nil {
 		return fmt.Errorf("list the Nodes with providerID %s: %w", id, err)
 	}
 	switch len(nodes.Items) {
@@ -78,14 +90,14 @@ func (p *machinePass) findNode(ctx context.Context) error {
 	}
 	node := &nodes.Items[0]
 	if owner, ok := node.Annotations[deletion.OpenShiftMachineAnnotation]; ok {
-		p.nodeOwner = openshiftGroup
+		p.node.owner = openshiftGroup
 		return fmt.Errorf("the Node %s belongs to Machine %s of machine.openshift.io, and a Node has one Machine: delete one of both, "+
 			"and the annotation %s of the Node if that was the other one", node.Name, owner, deletion.OpenShiftMachineAnnotation)
 	}
 	if err := p.checkOwner(ctx, node); err != nil {
 		return err
 	}
-	p.node = node
+	p.node.object = node
 	return nil
 }
 
@@ -95,14 +107,14 @@ func (p *machinePass) checkOwner(ctx context.Context, node *corev1.Node) error {
 	if !isOther {
 		return nil
 	}
-	err := p.server.Get(ctx, owner, &clusterv1.Machine{})
+	err := p.r.server.Get(ctx, owner, &clusterv1.Machine{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("get Machine %s, whose Node %s is: %w", owner, node.Name, err)
 	}
-	p.nodeOwner = clusterv1.GroupVersion.Group
+	p.node.owner = clusterv1.GroupVersion.Group
 	return fmt.Errorf("the Node %s belongs to Machine %s, and a Node has one Machine: delete one of both", node.Name, owner)
 }
 
@@ -187,4 +199,102 @@ func annotationsForNode(m *clusterv1.Machine) map[string]string {
 
 func isOfDomain(name, domain string) bool {
 	return name == domain || strings.HasSuffix(name, "."+domain)
+}
+
+// nodeConditions returns the conditions NodeReady and NodeHealthy.
+func (f *passFacts) nodeConditions() []metav1.Condition {
+	unknown := func(status metav1.ConditionStatus, reason, message string) []metav1.Condition {
+		return []metav1.Condition{
+			{Type: clusterv1.MachineNodeReadyCondition, Status: status, Reason: reason, Message: message},
+			{Type: clusterv1.MachineNodeHealthyCondition, Status: status, Reason: reason, Message: message},
+		}
+	}
+	isDeleting, name := !f.m.DeletionTimestamp.IsZero(), f.status.NodeRef.Name
+	switch {
+	case f.node.problem != nil:
+		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason, f.node.problem.Error())
+	case f.node.object != nil && !f.node.isDeletionRequested:
+		return []metav1.Condition{nodeReady(f.node.object), nodeHealthy(f.node.object)}
+	case isDeleting && name != "":
+		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason, fmt.Sprintf("Node %s has been deleted", name))
+	case isDeleting:
+		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeDoesNotExistReason, "Node does not exist")
+	case name != "":
+		return unknown(metav1.ConditionFalse, clusterv1.MachineNodeDeletedReason,
+			fmt.Sprintf("Node %s has been deleted while the Machine still exists", name))
+	case f.m.Spec.ProviderID != "":
+		return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason,
+			fmt.Sprintf("Waiting for a Node with spec.providerID %s to exist", f.m.Spec.ProviderID))
+	}
+	return unknown(metav1.ConditionUnknown, clusterv1.MachineNodeInspectionFailedReason,
+		fmt.Sprintf("Waiting for %s to report spec.providerID", f.m.Spec.InfrastructureRef.Kind))
+}
+
+func nodeReady(node *corev1.Node) metav1.Condition {
+	ready := metav1.Condition{
+		Type: clusterv1.MachineNodeReadyCondition, Status: metav1.ConditionUnknown, Reason: clusterv1.MachineNodeReadyUnknownReason,
+		Message: "* Node.Ready: Condition not yet reported",
+	}
+	condition := nodeCondition(node, corev1.NodeReady)
+	if condition == nil {
+		return ready
+	}
+	ready.Status, ready.Message = metav1.ConditionStatus(condition.Status), ""
+	switch condition.Status {
+	case corev1.ConditionTrue:
+		ready.Reason = clusterv1.MachineNodeReadyReason
+		return ready
+	case corev1.ConditionFalse:
+		ready.Reason = clusterv1.MachineNodeNotReadyReason
+	}
+	if condition.Message != "" {
+		ready.Message = "* Node.Ready: " + condition.Message
+	}
+	return ready
+}
+
+// nodeHealthy sums up the conditions of a Node that report problems.
+func nodeHealthy(node *corev1.Node) metav1.Condition {
+	healthy := metav1.Condition{Type: clusterv1.MachineNodeHealthyCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineNodeHealthyReason}
+	var lines, messages []string
+	for _, name := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		good, condition := corev1.ConditionFalse, nodeCondition(node, name)
+		if name == corev1.NodeReady {
+			good = corev1.ConditionTrue
+		}
+		status, message := corev1.ConditionUnknown, "Condition not yet reported"
+		if condition != nil {
+			status, message = condition.Status, condition.Message
+		}
+		if status == good {
+			continue
+		}
+		if message == "" {
+			message = fmt.Sprintf("Condition is %s", status)
+		}
+		lines = append(lines, fmt.Sprintf("* Node.%s: %s", name, message))
+		if condition != nil {
+			messages = append(messages, message)
+		}
+		switch {
+		case status != corev1.ConditionUnknown:
+			healthy.Status, healthy.Reason = metav1.ConditionFalse, clusterv1.MachineNodeNotHealthyReason
+		case healthy.Status == metav1.ConditionTrue:
+			healthy.Status, healthy.Reason = metav1.ConditionUnknown, clusterv1.MachineNodeHealthUnknownReason
+		}
+	}
+	if len(messages) > 1 && len(slices.Compact(slices.Clone(messages))) == 1 {
+		lines = []string{"* Node.AllConditions: " + messages[0]}
+	}
+	healthy.Message = strings.Join(lines, "\n")
+	return healthy
+}
+
+func nodeCondition(node *corev1.Node, name corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == name {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
 }

@@ -3,9 +3,10 @@ package capi
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
 // overtakes returns the function by which the queue decides whether the Machine of a request goes before others. It reads the
@@ -21,17 +22,12 @@ func (r *ClusterAPIReconciler) overtakes(ctx context.Context) func(ctrl.Request)
 // condition lists was just removed. A Machine does not overtake while its Node is drained: checking the same pods again
 // must not delay the drains of other Nodes.
 func isEnding(m *clusterv1.Machine) bool {
-	deleting := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineDeletingCondition)
-	if deleting == nil {
-		return false
-	}
-	switch deleting.Reason {
-	case clusterv1.MachineDeletingWaitingForPreDrainHookReason:
+	switch deletion.StageClusterAPI(m) {
+	case deletion.BeforeDrain:
 		return len(hooksOf(m, clusterv1.PreDrainDeleteHookAnnotationPrefix)) == 0
-	case clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
+	case deletion.BeforeTerminate:
 		return len(hooksOf(m, clusterv1.PreTerminateDeleteHookAnnotationPrefix)) == 0
-	case clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason, clusterv1.MachineDeletingWaitingForBootstrapDeletionReason,
-		clusterv1.MachineDeletingDeletingNodeReason, clusterv1.MachineDeletingDeletionCompletedReason:
+	case deletion.Terminating, deletion.RemovingConfig, deletion.RemovingNode, deletion.Completed:
 		return true
 	}
 	return false

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/contract"
-	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
 // missingObject is the interval at which a missing object that a Machine refers to is looked for.
@@ -23,28 +23,24 @@ const missingObject = 30 * time.Second
 
 // A machinePass is one pass over a Machine.
 type machinePass struct {
-	*ClusterAPIReconciler
-	passFacts
+	r *ClusterAPIReconciler
+	*passFacts
 }
 
-// passFacts are the facts from which a status is computed, and the status.
+// passFacts are the facts from which a status is computed, and the status. A pass and its parts share them: deletionPass and
+// updatePass.
 type passFacts struct {
 	time    time.Time // of the pass
 	m       *clusterv1.Machine
 	status  clusterv1.MachineStatus // to be written
 	cluster *clusterv1.Cluster      // without a UID if it is gone
 
-	infrastructure          referenced
-	bootstrap               referenced
-	node                    *corev1.Node // as the cache has it
-	nodeProblem             error        // why the node could not be looked for
-	nodeOwner               string       // the API of the other Machine that has the Node, if that is the problem
-	isNodeDeletionRequested bool         // the deletion of the Node was requested
-	nodeRefusal             string       // why that failed
+	infrastructure referenced
+	bootstrap      referenced
+	node           machineNode
 
-	step deletion.DeletionStep // the last step of the deletion
-
-	updateReason, updateText string // of the condition Updating; empty if the Machine is not updated in place
+	deletingReason, deletingText string // of the condition Deleting
+	updateReason, updateText     string // of the condition Updating; empty if the Machine is not updated in place
 }
 
 // reconcile does the next steps, and returns when to reconcile again.
@@ -54,18 +50,16 @@ func (p *machinePass) reconcile(ctx context.Context) (time.Duration, error) {
 		return 0, nil
 	}
 	// The finalizer comes first: a Machine must not be removed before the objects that it refers to.
-	if !isDeleting && controllerutil.AddFinalizer(p.m, clusterv1.MachineFinalizer) {
-		base := p.m.DeepCopy()
-		controllerutil.RemoveFinalizer(base, clusterv1.MachineFinalizer)
-		if err := p.client.Patch(ctx, p.m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
-			return 0, fmt.Errorf("add the finalizer to the Machine: %w", err)
+	if !isDeleting {
+		if err := patch.AddFinalizer(ctx, p.r.client, p.m, clusterv1.MachineFinalizer); err != nil {
+			return 0, err
 		}
 	}
 	if err := p.readCluster(ctx); err != nil {
 		return 0, err
 	}
 	if p.setPaused() {
-		return 0, p.writeStatus(ctx)
+		return 0, p.r.writeStatus(ctx, p.passFacts)
 	}
 	if err := p.adopt(ctx); err != nil {
 		return 0, err
@@ -76,24 +70,25 @@ func (p *machinePass) reconcile(ctx context.Context) (time.Duration, error) {
 	}
 	var after time.Duration
 	if isDeleting {
-		p.updates.forget(p.m.UID)
+		p.r.updates.forget(p.m.UID)
 		var deletionErr error
-		if after, deletionErr = (&deletionPass{machinePass: p}).delete(ctx); deletionErr != nil || p.step.Action == deletion.Release {
+		after, deletionErr = (&deletionPass{r: p.r, passFacts: p.passFacts}).delete(ctx)
+		if deletionErr != nil || !controllerutil.ContainsFinalizer(p.m, clusterv1.MachineFinalizer) {
 			return 0, errors.Join(deletionErr, p.finishFailed(ctx, deletionErr))
 		}
 	} else {
 		var updateErr error
-		after, updateErr = (&updatePass{machinePass: p}).update(ctx)
+		after, updateErr = (&updatePass{r: p.r, passFacts: p.passFacts}).update(ctx)
 		err = errors.Join(err, updateErr)
 	}
 	available := p.setConditions()
-	if writeErr := p.writeStatus(ctx); writeErr != nil {
+	if writeErr := p.r.writeStatus(ctx, p.passFacts); writeErr != nil {
 		return 0, writeErr
 	}
 	if !isDeleting && (p.infrastructure.isGone || p.bootstrap.isGone && p.m.Spec.Bootstrap.ConfigRef.IsDefined()) {
-		after = soonest(after, p.bounded(missingObject)) // it may be created with another name than the Machine's, and without an owner
+		after = soonest(after, p.r.bounded(missingObject)) // it may be created with another name than the Machine's, and without an owner
 	}
-	if isDeleting { // failed reads are in the snapshot from which the step is decided
+	if isDeleting { // the phases of the deletion have reported failed reads
 		err = nil
 	}
 	return soonest(after, available), err
@@ -105,16 +100,16 @@ func (p *machinePass) finishFailed(ctx context.Context, err error) error {
 		return nil
 	}
 	p.setConditions()
-	return p.writeStatus(ctx)
+	return p.r.writeStatus(ctx, p.passFacts)
 }
 
 // readCluster reads the Cluster of the Machine. Without a Cluster a Machine is left alone, unless it is being deleted: then it
 // is deleted like the Machines of a Cluster that is being deleted.
 func (p *machinePass) readCluster(ctx context.Context) error {
-	var reader client.Reader = p.client
+	var reader client.Reader = p.r.client
 	isDeleting := !p.m.DeletionTimestamp.IsZero()
 	if isDeleting {
-		reader = p.server
+		reader = p.r.server
 	}
 	var err error
 	p.cluster, err = contract.FindCluster(ctx, reader, p.m.Namespace, p.m.Spec.ClusterName)
@@ -126,7 +121,7 @@ func (p *machinePass) readCluster(ctx context.Context) error {
 		return nil
 	}
 	note := fmt.Sprintf("there is no Cluster %s/%s, which spec.clusterName names: create it", p.m.Namespace, p.m.Spec.ClusterName)
-	p.recordEvent(p.m, corev1.EventTypeWarning, "ClusterNotFound", note)
+	p.r.record(p.m, corev1.EventTypeWarning, "ClusterNotFound", note)
 	return errors.New(note)
 }
 
@@ -160,7 +155,7 @@ func (p *machinePass) adopt(ctx context.Context) error {
 	if isStandAlone(p.m) && p.cluster.UID != "" {
 		p.m.OwnerReferences = append(p.m.OwnerReferences, contract.ClusterOwner(p.cluster))
 	}
-	return p.patch(ctx, base, "give the Machine its owner and its labels")
+	return p.r.patch(ctx, p.m, base, "give the Machine its owner and its labels")
 }
 
 // isStandAlone reports whether a Machine belongs to no MachineSet, pool or control plane, and is not owned by a Cluster yet.
@@ -178,12 +173,12 @@ func isStandAlone(m *clusterv1.Machine) bool {
 	return metav1.GetControllerOf(m) == nil
 }
 
-// patch writes the changes of the Machine, except for its status.
-func (p *machinePass) patch(ctx context.Context, base *clusterv1.Machine, what string) error {
-	if same(base.ObjectMeta, p.m.ObjectMeta) && same(base.Spec, p.m.Spec) {
+// patch writes the changes of a Machine, except for its status.
+func (r *ClusterAPIReconciler) patch(ctx context.Context, m, base *clusterv1.Machine, what string) error {
+	if same(base.ObjectMeta, m.ObjectMeta) && same(base.Spec, m.Spec) {
 		return nil
 	}
-	if err := p.client.Patch(ctx, p.m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := patch.WithLock(ctx, r.client, m, base); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
@@ -199,15 +194,15 @@ func soonest(a, b time.Duration) time.Duration {
 
 // writeStatus writes the status, if it has changed. The write fails if the Machine has changed since it was read: other
 // controllers have conditions in the same list.
-func (p *machinePass) writeStatus(ctx context.Context) error {
-	if same(p.m.Status, p.status) {
+func (r *ClusterAPIReconciler) writeStatus(ctx context.Context, f *passFacts) error {
+	if same(f.m.Status, f.status) {
 		return nil
 	}
-	base := p.m.DeepCopy()
-	p.m.Status = *p.status.DeepCopy()
-	if err := p.client.Status().Patch(ctx, p.m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+	base := f.m.DeepCopy()
+	f.m.Status = *f.status.DeepCopy()
+	if err := patch.StatusWithLock(ctx, r.client, f.m, base); err != nil {
 		return fmt.Errorf("write the status of the Machine: %w", err)
 	}
-	p.status = *p.m.Status.DeepCopy()
+	f.status = *f.m.Status.DeepCopy()
 	return nil
 }

@@ -11,53 +11,53 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
 // referenced is the observed state of an object that the Machine refers to.
 type referenced struct {
-	object              *contract.ReferencedObject // nil if there is none
-	isGone              bool
-	problem             error // why it could not be read
-	isDeletionRequested bool  // in this pass
+	object  *contract.ReferencedObject // nil if there is none
+	isGone  bool
+	problem error // why it could not be read
 }
 
 // gatherReferences reads infrastructure and bootstrap config, and makes the Machine their owner.
 func (p *machinePass) gatherReferences(ctx context.Context) error {
-	p.infrastructure = p.lookAt(ctx, p.m.Spec.InfrastructureRef)
+	p.infrastructure = p.r.lookAt(ctx, p.m, p.m.Spec.InfrastructureRef)
 	if p.m.Spec.Bootstrap.ConfigRef.IsDefined() {
-		p.bootstrap = p.lookAt(ctx, p.m.Spec.Bootstrap.ConfigRef)
+		p.bootstrap = p.r.lookAt(ctx, p.m, p.m.Spec.Bootstrap.ConfigRef)
 	} else {
 		p.bootstrap.isGone = true
 	}
 	return errors.Join(p.infrastructure.problem, p.bootstrap.problem)
 }
 
-func (p *machinePass) lookAt(ctx context.Context, to clusterv1.ContractVersionedObjectReference) referenced {
-	object, err := p.references.Get(ctx, to, p.m.Namespace)
+// lookAt reads an object that a Machine refers to, and makes the Machine its owner.
+func (r *ClusterAPIReconciler) lookAt(ctx context.Context, m *clusterv1.Machine, to clusterv1.ContractVersionedObjectReference) referenced {
+	object, err := r.references.Get(ctx, to, m.Namespace)
 	switch {
 	case apierrors.IsNotFound(err):
 		// Its kind is watched nevertheless: the object may be created later.
-		if served, err := p.references.Served(ctx, to.GroupKind()); err == nil {
-			err = p.watcher.Watch(served.GroupVersionKind, machineOf)
+		if served, err := r.references.Served(ctx, to.GroupKind()); err == nil {
+			err = r.watcher.Watch(served.GroupVersionKind, machineOf)
 			return referenced{isGone: err == nil, problem: err}
 		}
 		return referenced{isGone: true}
 	case err != nil:
 		return referenced{problem: err}
 	}
-	if err := errors.Join(p.watcher.Watch(object.Served.GroupVersionKind, machineOf), p.claim(ctx, object)); err != nil {
+	if err := errors.Join(r.watcher.Watch(object.Served.GroupVersionKind, machineOf), r.claim(ctx, m, object)); err != nil {
 		return referenced{problem: err}
 	}
 	return referenced{object: object}
 }
 
 // claim makes the Machine the controller of an object. The owner of the Machine created the object too, and owns it until then.
-func (p *machinePass) claim(ctx context.Context, object *contract.ReferencedObject) error {
-	wanted := *metav1.NewControllerRef(p.m, clusterv1.GroupVersion.WithKind("Machine"))
-	maker := metav1.GetControllerOf(p.m)
+func (r *ClusterAPIReconciler) claim(ctx context.Context, m *clusterv1.Machine, object *contract.ReferencedObject) error {
+	wanted := *metav1.NewControllerRef(m, clusterv1.GroupVersion.WithKind("Machine"))
+	maker := metav1.GetControllerOf(m)
 	var owners []metav1.OwnerReference
 	for _, owner := range object.GetOwnerReferences() {
 		switch {
@@ -75,14 +75,14 @@ func (p *machinePass) claim(ctx context.Context, object *contract.ReferencedObje
 		labels = map[string]string{}
 	}
 	if slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return equality.Semantic.DeepEqual(o, wanted) }) &&
-		len(owners) == len(object.GetOwnerReferences()) && labels[clusterv1.ClusterNameLabel] == p.m.Spec.ClusterName {
+		len(owners) == len(object.GetOwnerReferences()) && labels[clusterv1.ClusterNameLabel] == m.Spec.ClusterName {
 		return nil
 	}
 	base := object.DeepCopy()
-	labels[clusterv1.ClusterNameLabel] = p.m.Spec.ClusterName
+	labels[clusterv1.ClusterNameLabel] = m.Spec.ClusterName
 	object.SetLabels(labels)
 	object.SetOwnerReferences(owners)
-	if err := p.client.Patch(ctx, object.Unstructured, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := patch.WithLock(ctx, r.client, object.Unstructured, base); err != nil {
 		return fmt.Errorf("make the Machine the owner of %s: %w", object, err)
 	}
 	return nil
@@ -93,34 +93,34 @@ func (p *machinePass) writeSpec(ctx context.Context) error {
 	base := p.m.DeepCopy()
 	p.copyBootstrap()
 	p.copyInfrastructure()
-	return p.patch(ctx, base, "copy the fields of the infrastructure into the Machine")
+	return p.r.patch(ctx, p.m, base, "copy the fields of the infrastructure into the Machine")
 }
 
-func (p *machinePass) copyBootstrap() {
-	config, created := p.bootstrap.object, &p.status.Initialization.BootstrapDataSecretCreated
+func (f *passFacts) copyBootstrap() {
+	config, created := f.bootstrap.object, &f.status.Initialization.BootstrapDataSecretCreated
 	if config == nil {
 		return
 	}
 	switch {
-	case p.m.Spec.Bootstrap.DataSecretName != nil:
+	case f.m.Spec.Bootstrap.DataSecretName != nil:
 		*created = ptr.To(true)
 	case config.IsDataSecretCreated() && config.DataSecretName() != "" && config.GetDeletionTimestamp() == nil:
-		p.m.Spec.Bootstrap.DataSecretName, *created = ptr.To(config.DataSecretName()), ptr.To(true)
+		f.m.Spec.Bootstrap.DataSecretName, *created = ptr.To(config.DataSecretName()), ptr.To(true)
 	}
 }
 
-func (p *machinePass) copyInfrastructure() {
-	object, provisioned := p.infrastructure.object, &p.status.Initialization.InfrastructureProvisioned
+func (f *passFacts) copyInfrastructure() {
+	object, provisioned := f.infrastructure.object, &f.status.Initialization.InfrastructureProvisioned
 	if object == nil || object.GetDeletionTimestamp() != nil || !object.IsProvisioned() && !ptr.Deref(*provisioned, false) ||
 		object.ProviderID() == "" {
 		return
 	}
-	p.m.Spec.ProviderID, *provisioned = object.ProviderID(), ptr.To(true)
+	f.m.Spec.ProviderID, *provisioned = object.ProviderID(), ptr.To(true)
 	if addresses := object.Addresses(); len(addresses) > 0 {
-		p.status.Addresses = addresses
+		f.status.Addresses = addresses
 	}
 	if domain := object.FailureDomain(); domain != "" {
-		p.status.FailureDomain = domain
+		f.status.FailureDomain = domain
 	}
 }
 

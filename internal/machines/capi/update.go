@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
@@ -36,7 +37,8 @@ const (
 // An updatePass is one pass of an update in place: the owner of a Machine has written the desired state into the Machine, its
 // infrastructure and its bootstrap config. The extension that does the update is called until it returns that it is done.
 type updatePass struct {
-	*machinePass
+	r *ClusterAPIReconciler
+	*passFacts
 }
 
 // update does the next steps of an update in place, and returns when to reconcile again. A failure of the extension is no error
@@ -61,18 +63,18 @@ func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
 		u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, updateMessage+": waiting for "+missing)
 		return 0, nil
 	}
-	if last, wait := u.updates.last(u.m.UID, u.options.Now()); wait > 0 {
+	if last, wait := u.r.updates.last(u.m.UID, u.r.options.Now()); wait > 0 {
 		u.setUpdating(last.reason, last.message)
-		return u.bounded(wait), nil
+		return u.r.bounded(wait), nil
 	}
-	if !u.updates.begin(u.options.Concurrency) {
+	if !u.r.updates.begin(u.r.options.Concurrency) {
 		u.keepCondition()
-		return u.bounded(busyPause), nil
+		return u.r.bounded(busyPause), nil
 	}
-	defer u.updates.end()
+	defer u.r.updates.end()
 	if isCurrent, err := u.isCurrent(ctx); err != nil || !isCurrent {
 		u.keepCondition()
-		return conflictPause, err
+		return queue.ConflictPause, err
 	}
 	return u.goOn(ctx)
 }
@@ -93,7 +95,7 @@ func (u *updatePass) goOn(ctx context.Context) (time.Duration, error) {
 			return u.failed(ctx, fmt.Sprintf("Draining Node %s for the in-place update failed: %v", u.status.NodeRef.Name, err)), nil
 		case left != "":
 			u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, updateMessage+": draining Node "+u.status.NodeRef.Name+": "+left)
-			return u.bounded(drainPause), nil
+			return u.r.bounded(drainPause), nil
 		}
 	}
 	return u.call(ctx)
@@ -101,7 +103,7 @@ func (u *updatePass) goOn(ctx context.Context) (time.Duration, error) {
 
 // call calls the extension, and ends the update if it is done.
 func (u *updatePass) call(ctx context.Context) (time.Duration, error) {
-	progress, err := u.hooks.UpdateMachine(ctx, u.request())
+	progress, err := u.r.hooks.UpdateMachine(ctx, u.request())
 	switch {
 	case ctx.Err() != nil: // the controller stops
 		u.keepCondition()
@@ -128,7 +130,7 @@ func (u *updatePass) goesOn(progress runtimehook.UpdateProgress) time.Duration {
 		message += ": " + progress.Message
 	}
 	pause := min(progress.RetryAfter, longestPause)
-	next := u.options.Now().Add(pause)
+	next := u.r.options.Now().Add(pause)
 	switch at := next.UTC().Format(time.RFC3339); {
 	case progress.RetryAfter > pause:
 		message += fmt.Sprintf("; the extension asked for %.0f s, and is called again after %s, at %s",
@@ -137,24 +139,24 @@ func (u *updatePass) goesOn(progress runtimehook.UpdateProgress) time.Duration {
 		message += "; the extension is called again at " + at
 	}
 	u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, message)
-	u.updates.add(u.m.UID, updateCall{next: next, reason: u.updateReason, message: message})
-	return u.bounded(pause)
+	u.r.updates.add(u.m.UID, updateCall{next: next, reason: u.updateReason, message: message})
+	return u.r.bounded(pause)
 }
 
 // failed records why the update has failed, and returns when to retry it, after growing pauses. Events in between do not shorten
 // the pause: the condition UpToDate repeats the message, so that a new message triggers another pass.
 func (u *updatePass) failed(ctx context.Context, message string) time.Duration {
 	u.setUpdating(clusterv1.MachineInPlaceUpdateFailedReason, message)
-	pause := u.updates.fail(u.m.UID, u.options.Now(), message)
+	pause := u.r.updates.fail(u.m.UID, u.r.options.Now(), message)
 	ctrl.LoggerFrom(ctx).Info("an update in place failed, and is tried again", "message", message, "after", pause)
-	u.recordEvent(u.m, corev1.EventTypeWarning, "FailedInPlaceUpdate", message)
-	return u.bounded(pause)
+	u.r.record(u.m, corev1.EventTypeWarning, "FailedInPlaceUpdate", message)
+	return u.r.bounded(pause)
 }
 
 // isCurrent reports whether the Machine is unchanged and not deleted: a cached Machine may lack its deletion, or the end of the update.
 func (u *updatePass) isCurrent(ctx context.Context) (bool, error) {
 	newest := &clusterv1.Machine{}
-	if err := u.server.Get(ctx, client.ObjectKeyFromObject(u.m), newest); err != nil {
+	if err := u.r.server.Get(ctx, client.ObjectKeyFromObject(u.m), newest); err != nil {
 		return false, fmt.Errorf("get the Machine before its update goes on: %w", err)
 	}
 	return newest.UID == u.m.UID && newest.ResourceVersion == u.m.ResourceVersion, nil

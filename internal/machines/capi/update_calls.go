@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/queue"
 )
 
 // updateCalls are the last answers of extensions, by the Machines that they update. After a restart, the extension is called
@@ -61,9 +63,9 @@ func (c *updateCalls) add(machine types.UID, call updateCall) {
 // fail records a failed call, and returns the pause before the next one, which doubles with each failure.
 func (c *updateCalls) fail(machine types.UID, now time.Time, message string) time.Duration {
 	last, _ := c.last(machine, now)
-	pause := retrySoon
+	pause := queue.RetrySoon
 	for range last.failures {
-		pause = min(2*pause, retrySeldom)
+		pause = min(2*pause, queue.RetrySeldom)
 	}
 	c.add(machine, updateCall{
 		next: now.Add(pause), failures: min(last.failures+1, 10), reason: clusterv1.MachineInPlaceUpdateFailedReason, message: message,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
 // drainPause is the interval at which the pods of a node are checked during a drain.
@@ -32,14 +33,14 @@ func (u *updatePass) isDrainRequested(ctx context.Context) (bool, error) {
 	if isDrained || isExcluded {
 		return false, nil
 	}
-	return u.hooks.DrainsBeforeUpdate(ctx, u.m.Namespace)
+	return u.r.hooks.DrainsBeforeUpdate(ctx, u.m.Namespace)
 }
 
 // makeRoom cordons and drains the node, and returns what the drain waits for. When it is done, the Machine is annotated. Another
 // host that has joined under the name of the Machine's node is left alone.
 func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
 	node := &corev1.Node{}
-	err := u.server.Get(ctx, client.ObjectKey{Name: u.status.NodeRef.Name}, node)
+	err := u.r.server.Get(ctx, client.ObjectKey{Name: u.status.NodeRef.Name}, node)
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", nil // there is none to be drained
@@ -55,7 +56,7 @@ func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
 	}
 	base := u.m.DeepCopy()
 	u.m.Annotations[drainedAnnotation] = ""
-	return "", u.patch(ctx, base, "note in the Machine that its Node is drained")
+	return "", u.r.patch(ctx, u.m, base, "note in the Machine that its Node is drained")
 }
 
 // drainForUpdate cordons a node, evicts its pods by the drain rules, and returns the remaining ones.
@@ -67,21 +68,21 @@ func (u *updatePass) drainForUpdate(ctx context.Context, node *corev1.Node) (str
 			node.Annotations = map[string]string{}
 		}
 		node.Annotations[cordonedAnnotation] = u.fullName()
-		if err := u.client.Patch(ctx, node, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := patch.WithLock(ctx, u.r.client, node, base); err != nil {
 			return "", fmt.Errorf("cordon Node %s: %w", node.Name, err)
 		}
 	}
-	rules, err := u.podRules(ctx)
+	rules, err := u.r.podRules(ctx, u.m, u.cluster)
 	if err != nil {
 		return "", err
 	}
-	left, err := drain.EvictByRules(ctx, u.kubernetes, node, rules)
+	left, err := drain.Evict(ctx, u.r.kubernetes, node, rules)
 	return strings.Join(bullets(left), "; "), err
 }
 
 // isCordonedHere reports whether the node was cordoned for an update of the Machine.
 func (u *updatePass) isCordonedHere() bool {
-	return u.node != nil && u.node.Annotations[cordonedAnnotation] == u.fullName()
+	return u.node.object != nil && u.node.object.Annotations[cordonedAnnotation] == u.fullName()
 }
 
 // uncordon uncordons the node, if it was cordoned for the update.
@@ -89,11 +90,11 @@ func (u *updatePass) uncordon(ctx context.Context) error {
 	if !u.isCordonedHere() {
 		return nil
 	}
-	base := u.node.DeepCopy()
-	u.node.Spec.Unschedulable = false
-	delete(u.node.Annotations, cordonedAnnotation)
-	if err := u.client.Patch(ctx, u.node, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("uncordon Node %s: %w", u.node.Name, client.IgnoreNotFound(err))
+	base := u.node.object.DeepCopy()
+	u.node.object.Spec.Unschedulable = false
+	delete(u.node.object.Annotations, cordonedAnnotation)
+	if err := patch.WithLock(ctx, u.r.client, u.node.object, base); err != nil {
+		return fmt.Errorf("uncordon Node %s: %w", u.node.object.Name, client.IgnoreNotFound(err))
 	}
 	return nil
 }

@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/patch"
+	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
@@ -26,7 +28,7 @@ func (u *updatePass) finish(ctx context.Context) (time.Duration, error) {
 	err := u.end(ctx, ended)
 	if apierrors.IsConflict(err) {
 		// The Machine was written during the call. If only its status was, the extension need not be called again.
-		return conflictPause, retry.RetryOnConflict(retry.DefaultBackoff, func() error { return u.endNewest(ctx) })
+		return queue.ConflictPause, retry.RetryOnConflict(retry.DefaultBackoff, func() error { return u.endNewest(ctx) })
 	}
 	if err != nil {
 		return 0, err
@@ -42,17 +44,17 @@ func (u *updatePass) end(ctx context.Context, m *clusterv1.Machine) error {
 	base := m.DeepCopy()
 	delete(m.Annotations, clusterv1.UpdateInProgressAnnotation)
 	dropHook(m)
-	if err := u.client.Patch(ctx, m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := patch.WithLock(ctx, u.r.client, m, base); err != nil {
 		return fmt.Errorf("end the update in place: %w", err)
 	}
-	u.events.Eventf(m, nil, corev1.EventTypeNormal, "SuccessfulInPlaceUpdate", "Reconcile", "the Machine has been updated in place")
+	u.r.events.Events.Eventf(m, nil, corev1.EventTypeNormal, "SuccessfulInPlaceUpdate", "Reconcile", "the Machine has been updated in place")
 	return nil
 }
 
 // endNewest ends the update on the Machine as the API server has it, unless it is deleted or its desired state has changed.
 func (u *updatePass) endNewest(ctx context.Context) error {
 	newest := &clusterv1.Machine{}
-	if err := u.server.Get(ctx, client.ObjectKeyFromObject(u.m), newest); err != nil {
+	if err := u.r.server.Get(ctx, client.ObjectKeyFromObject(u.m), newest); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	isSame := newest.UID == u.m.UID && newest.Generation == u.m.Generation && newest.DeletionTimestamp.IsZero()
@@ -64,10 +66,10 @@ func (u *updatePass) endNewest(ctx context.Context) error {
 
 // cleanUp removes the annotations of an update that is over, or whose annotation a user has removed from the Machine.
 func (u *updatePass) cleanUp(ctx context.Context) (time.Duration, error) {
-	u.updates.forget(u.m.UID)
+	u.r.updates.forget(u.m.UID)
 	base := u.m.DeepCopy()
 	dropHook(u.m)
-	if err := u.patch(ctx, base, "remove what an update in place has left"); err != nil {
+	if err := u.r.patch(ctx, u.m, base, "remove what an update in place has left"); err != nil {
 		return 0, err
 	}
 	if !u.infrastructure.isAnnotated() && !u.bootstrap.isAnnotated() && !u.isCordonedHere() {
@@ -75,7 +77,7 @@ func (u *updatePass) cleanUp(ctx context.Context) (time.Duration, error) {
 	}
 	// A cached Machine may lack the annotation of an update that has begun, to which those of the other objects belong.
 	if isCurrent, err := u.isCurrent(ctx); err != nil || !isCurrent {
-		return conflictPause, err
+		return queue.ConflictPause, err
 	}
 	return 0, errors.Join(u.dropAnnotation(ctx, u.infrastructure), u.dropAnnotation(ctx, u.bootstrap), u.uncordon(ctx))
 }
@@ -90,8 +92,7 @@ func (u *updatePass) dropAnnotation(ctx context.Context, from referenced) error 
 	annotations := from.object.GetAnnotations()
 	delete(annotations, clusterv1.UpdateInProgressAnnotation)
 	from.object.SetAnnotations(annotations)
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := u.client.Patch(ctx, from.object.Unstructured, patch); client.IgnoreNotFound(err) != nil {
+	if err := patch.WithLock(ctx, u.r.client, from.object.Unstructured, base); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the annotation of the update in place from %s: %w", from.object, err)
 	}
 	return nil

@@ -62,3 +62,10 @@ func ownership(node *corev1.Node, providerID string, isNamed, isOwned, isNameEno
 	}
 	return UnknownNode
 }
+
+// IsControlPlane reports whether a Node is one of the control plane.
+func IsControlPlane(node *corev1.Node) bool {
+	_, isControlPlane := node.Labels["node-role.kubernetes.io/control-plane"]
+	_, isMaster := node.Labels["node-role.kubernetes.io/master"]
+	return isControlPlane || isMaster
+}

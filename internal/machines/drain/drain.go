@@ -6,8 +6,7 @@
 // for mirror pods and pods of existing DaemonSets. An unreachable node can't terminate its pods: they are evicted with one
 // second of grace, and not waited for once that is over; budgets are honoured there too.
 //
-// Evict is the call to start from, and EvictByRules if pods have an order, or are to be left alone. HeldPods changes nothing:
-// it is for overviews.
+// Evict is the call to start from. HeldPods changes nothing: it is for overviews.
 package drain
 
 import (
@@ -15,7 +14,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,9 +56,6 @@ const (
 	CompletionLater PodHold = "CompletionLater"
 )
 
-// evictionsAtOnce is how many pods of one node are evicted at the same time.
-const evictionsAtOnce = 8
-
 // Cordon cordons a node. Another node of the same name is left alone.
 func Cordon(ctx context.Context, client kubernetes.Interface, node *corev1.Node) error {
 	if node.Spec.Unschedulable {
@@ -78,29 +73,6 @@ func Cordon(ctx context.Context, client kubernetes.Interface, node *corev1.Node)
 		return fmt.Errorf("cordon node %s: %w", node.Name, requestError(err))
 	}
 	return nil
-}
-
-// Evict evicts the pods of a node, once, and returns the remaining ones. An error concerns all pods:
-// a permission is missing, or the API server does not answer; some may have been evicted nevertheless.
-func Evict(ctx context.Context, client kubernetes.Interface, node *corev1.Node) ([]HeldPod, error) {
-	return EvictByRules(ctx, client, node, func(context.Context, *corev1.Pod) (PodRule, error) { return PodRule{Behavior: EvictPod}, nil })
-}
-
-// evictAll evicts pods, and returns the remaining ones.
-func (p *pass) evictAll(ctx context.Context, pods []corev1.Pod) ([]HeldPod, error) {
-	held := make([]*HeldPod, len(pods))
-	group, ctxOfGroup := errgroup.WithContext(ctx)
-	group.SetLimit(evictionsAtOnce)
-	for i := range pods {
-		group.Go(func() (err error) {
-			held[i], err = p.evict(ctxOfGroup, &pods[i])
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	return p.nameBudgets(ctx, pods, held), nil
 }
 
 // HeldPods returns the pods of a node that a drain has to evict, and what holds them.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,26 @@ import (
 
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
+
+// evictionsAtOnce is how many pods of one node are evicted at the same time.
+const evictionsAtOnce = 8
+
+// evictAll evicts pods, and returns the remaining ones.
+func (p *pass) evictAll(ctx context.Context, pods []corev1.Pod) ([]HeldPod, error) {
+	held := make([]*HeldPod, len(pods))
+	group, ctxOfGroup := errgroup.WithContext(ctx)
+	group.SetLimit(evictionsAtOnce)
+	for i := range pods {
+		group.Go(func() (err error) {
+			held[i], err = p.evict(ctxOfGroup, &pods[i])
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return p.nameBudgets(ctx, pods, held), nil
+}
 
 // evict evicts a pod, and returns what holds it if it still exists.
 func (p *pass) evict(ctx context.Context, pod *corev1.Pod) (*HeldPod, error) {

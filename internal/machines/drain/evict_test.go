@@ -127,7 +127,7 @@ func (d *drainage) awaitRight(user string) {
 
 func (d *drainage) expectMissing(user, prefix string) {
 	d.Helper()
-	_, err := drain.Evict(d.Context(), unthrottled(d, user), d.node)
+	_, err := drain.Evict(d.Context(), unthrottled(d, user), d.node, nil)
 	if err == nil || !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), "forbidden") {
 		d.Errorf("got %v, want %s…", err, prefix)
 	}

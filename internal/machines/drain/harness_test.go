@@ -161,7 +161,7 @@ func (d *drainage) awaitBudget(name string, wanted func(*policyv1.PodDisruptionB
 
 func (d *drainage) evict() []drain.HeldPod {
 	d.Helper()
-	left, err := drain.Evict(d.Context(), d.client, d.node)
+	left, err := drain.Evict(d.Context(), d.client, d.node, nil)
 	if err != nil {
 		d.Fatal(err)
 	}

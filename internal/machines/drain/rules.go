@@ -28,9 +28,10 @@ const (
 // PodRules return the rule of a pod.
 type PodRules func(ctx context.Context, pod *corev1.Pod) (PodRule, error)
 
-// EvictByRules evicts like Evict, by the rule of each pod. The pods with the lowest order are evicted, the others wait
-// for their turn.
-func EvictByRules(ctx context.Context, client kubernetes.Interface, node *corev1.Node, rules PodRules) ([]HeldPod, error) {
+// Evict evicts the pods of a node, once, each by its rule, and returns the remaining ones. The pods with the lowest order are
+// evicted, the others wait for their turn; without rules, all are. An error concerns all pods: a permission is missing, or the
+// API server does not answer; some may have been evicted nevertheless.
+func Evict(ctx context.Context, client kubernetes.Interface, node *corev1.Node, rules PodRules) ([]HeldPod, error) {
 	p := newPass(client, node)
 	leaving, _, err := p.ruledPods(ctx, rules)
 	if err != nil {
@@ -76,7 +77,10 @@ func (p *pass) ruledPods(ctx context.Context, rules PodRules) (leaving []ruledPo
 		return nil, nil, err
 	}
 	for _, pod := range pods {
-		rule, err := rules(ctx, &pod)
+		rule, err := PodRule{Behavior: EvictPod}, error(nil)
+		if rules != nil {
+			rule, err = rules(ctx, &pod)
+		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("find the drain rule of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}

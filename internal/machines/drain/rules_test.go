@@ -39,7 +39,7 @@ func withTurn(turn string) func(*corev1.Pod) {
 // evictByRules returns what is left, as words by the names of pods.
 func (d *drainage) evictByRules() map[string]drain.PodHold {
 	d.Helper()
-	left, err := drain.EvictByRules(d.Context(), d.client, d.node, rulesByLabel)
+	left, err := drain.Evict(d.Context(), d.client, d.node, rulesByLabel)
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestARuleThatCanNotBeFoundStopsTheDrain(t *testing.T) {
 	d.pod("a", nil)
 	d.pod("b", withTurn("odd"))
 	d.awaitRunning("a", "b")
-	_, err := drain.EvictByRules(t.Context(), d.client, d.node, rulesByLabel)
+	_, err := drain.Evict(t.Context(), d.client, d.node, rulesByLabel)
 	if err == nil || !strings.Contains(err.Error(), "/b: no such turn") {
 		t.Error(err)
 	}
@@ -107,7 +107,7 @@ func TestARefusalIsQuoted(t *testing.T) {
 	d.pod("db", nil)
 	d.awaitRunning("db")
 	d.budget("db", "db", 1, nil)
-	left, err := drain.EvictByRules(t.Context(), d.client, d.node, rulesByLabel)
+	left, err := drain.Evict(t.Context(), d.client, d.node, rulesByLabel)
 	const want = "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget db needs 1 healthy pods and has 1 currently"
 	if err != nil || len(left) != 1 || left[0].Refusal != want {
 		t.Errorf("%+v, %v", left, err)

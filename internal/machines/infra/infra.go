@@ -1,13 +1,15 @@
-// Package infra is the contract between a machine and its infrastructure: another object, of a kind that the
-// machine's template names. It is created, has a providerID once the machine runs, is deleted, and exists until
-// the machine is terminated. Any controller can implement the contract (docs/machines.md); two that do are in
-// kwok and external.
+// Package infra creates, reads and deletes the infrastructure of machines of machine.openshift.io: for each another object, of
+// a kind that the machine's template names. It is created, has a providerID once the machine runs, is deleted, and exists until the
+// machine is terminated.
 //
-// The controller of machine.openshift.io uses a Provider; ObjectProvider is the Provider for clusters.
+// Nothing here is for a provider to implement: a provider is a controller of such a kind, for both machine APIs
+// (docs/providers.md). Two that are built in are in kwok and external. The fields that a provider writes are read in package
+// contract, for both APIs.
+//
+// InfrastructureObjects is the type to start from.
 package infra
 
 import (
-	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,16 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
-
-// A Provider creates and deletes the infrastructure of machines. Each call can be repeated.
-type Provider interface {
-	// Get returns the state of a machine's infrastructure.
-	Get(ctx context.Context, m Machine) (Instance, error)
-	// Create creates the infrastructure, unless it exists.
-	Create(ctx context.Context, m Machine) (Instance, error)
-	// Delete requests the deletion of the infrastructure, which is complete when Get finds none.
-	Delete(ctx context.Context, m Machine) (Instance, error)
-}
 
 // A Machine identifies a machine, and the infrastructure that it needs.
 type Machine struct {

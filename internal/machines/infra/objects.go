@@ -19,20 +19,19 @@ import (
 // the garbage collector would follow it, and delete infrastructure that a hook still holds.
 const UIDAnnotation = "machine.runlevel.dev/machine-uid"
 
-// ObjectProvider is the Provider of clusters: the infrastructure of a machine is the object of the template's kind that has
-// the machine's namespace and name.
+// InfrastructureObjects reads, creates and deletes the infrastructure of machines: the object of the template's kind that has
+// the machine's namespace and name. Each call can be repeated.
 //
 // For each kind that templates name, it needs the rights get, list, watch, create and delete.
-type ObjectProvider struct {
+type InfrastructureObjects struct {
 	// Client reads from the server: with a cached answer, infrastructure could be created twice.
 	Client client.Client
 	// Watcher watches the kinds of templates. It may be nil.
 	Watcher *Watcher
 }
 
-// NewObjectProvider returns the Provider for the controllers of a manager. The caller has to set the Controller of its
-// Watcher.
-func NewObjectProvider(mgr ctrl.Manager) (*ObjectProvider, error) {
+// NewInfrastructureObjects returns the InfrastructureObjects of a manager. The caller has to set the Controller of its Watcher.
+func NewInfrastructureObjects(mgr ctrl.Manager) (*InfrastructureObjects, error) {
 	direct, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 	})
@@ -43,11 +42,11 @@ func NewObjectProvider(mgr ctrl.Manager) (*ObjectProvider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ObjectProvider{Client: direct, Watcher: watcher}, nil
+	return &InfrastructureObjects{Client: direct, Watcher: watcher}, nil
 }
 
-// Get implements Provider.
-func (o *ObjectProvider) Get(ctx context.Context, m Machine) (Instance, error) {
+// Get returns the state of a machine's infrastructure.
+func (o *InfrastructureObjects) Get(ctx context.Context, m Machine) (Instance, error) {
 	object, err := o.find(ctx, m)
 	if err != nil {
 		return Instance{}, err
@@ -55,8 +54,8 @@ func (o *ObjectProvider) Get(ctx context.Context, m Machine) (Instance, error) {
 	return instanceOf(m, object)
 }
 
-// Create implements Provider.
-func (o *ObjectProvider) Create(ctx context.Context, m Machine) (Instance, error) {
+// Create creates the infrastructure, unless it exists.
+func (o *InfrastructureObjects) Create(ctx context.Context, m Machine) (Instance, error) {
 	if _, err := o.begin(m); err != nil {
 		return Instance{}, err
 	}
@@ -74,8 +73,8 @@ func (o *ObjectProvider) Create(ctx context.Context, m Machine) (Instance, error
 	return instanceOf(m, object)
 }
 
-// Delete implements Provider.
-func (o *ObjectProvider) Delete(ctx context.Context, m Machine) (Instance, error) {
+// Delete requests the deletion of the infrastructure, which is complete when Get finds none.
+func (o *InfrastructureObjects) Delete(ctx context.Context, m Machine) (Instance, error) {
 	object, err := o.find(ctx, m)
 	if err != nil {
 		return Instance{}, err
@@ -95,7 +94,7 @@ func (o *ObjectProvider) Delete(ctx context.Context, m Machine) (Instance, error
 
 // find returns the infrastructure object of a machine, or nil if there is none. It needs only the kind of the template: the
 // object exists, and can be deleted, even after an edit with which it could not be created.
-func (o *ObjectProvider) find(ctx context.Context, m Machine) (*unstructured.Unstructured, error) {
+func (o *InfrastructureObjects) find(ctx context.Context, m Machine) (*unstructured.Unstructured, error) {
 	kind, err := o.begin(m)
 	if err != nil {
 		return nil, err
@@ -114,7 +113,7 @@ func (o *ObjectProvider) find(ctx context.Context, m Machine) (*unstructured.Uns
 
 // begin returns the kind that the template names, and watches it. Its version differs if the cluster does not serve the
 // template's.
-func (o *ObjectProvider) begin(m Machine) (schema.GroupVersionKind, error) {
+func (o *InfrastructureObjects) begin(m Machine) (schema.GroupVersionKind, error) {
 	if err := checkKind(m.Template); err != nil {
 		return schema.GroupVersionKind{}, err
 	}

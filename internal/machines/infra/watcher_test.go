@@ -44,12 +44,12 @@ func (r recorder) await(t *testing.T, key types.NamespacedName) {
 }
 
 // start runs the recorder with the Watcher of the provider that it returns.
-func (r recorder) start(t *testing.T) *infra.ObjectProvider {
+func (r recorder) start(t *testing.T) *infra.InfrastructureObjects {
 	t.Helper()
-	var objects *infra.ObjectProvider
+	var objects *infra.InfrastructureObjects
 	stage.Manage(t, stage.Namespace(t), func(mgr ctrl.Manager) error {
 		var err error
-		if objects, err = infra.NewObjectProvider(mgr); err != nil {
+		if objects, err = infra.NewInfrastructureObjects(mgr); err != nil {
 			return err
 		}
 		recording, err := controller.New("recorder", mgr, controller.Options{Reconciler: r})

@@ -10,9 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
-	"github.com/runlevel/runlevel/internal/machines/openshift"
-	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -77,7 +76,7 @@ func collectMachines(to chan<- prometheus.Metric, machines []machinev1beta1.Mach
 	waiting := map[wait]int{}
 	for _, m := range machines {
 		if !m.DeletionTimestamp.IsZero() {
-			stage, reason := openshift.StageOf(&m)
+			stage, reason := deletion.StageOpenShift(&m)
 			waiting[wait{stage, reason}]++
 		}
 		if phase := ptr.Deref(m.Status.Phase, ""); phase != "" { // as upstream: no controller has seen the others

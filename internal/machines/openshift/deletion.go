@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
@@ -12,163 +11,196 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
-	"github.com/runlevel/runlevel/internal/machines/drain"
 	"github.com/runlevel/runlevel/internal/machines/infra"
-	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
+	"github.com/runlevel/runlevel/internal/machines/machineevents"
 )
 
-// A machineDeletion is one pass over a machine that is being deleted.
-type machineDeletion struct {
-	*MachineReconciler
-	m                       *machinev1beta1.Machine
-	known                   *remembered
-	node                    *corev1.Node // nil if there is none
-	hasNode                 bool         // the node was read in this pass
-	hasLooked               bool         // pods were evicted in this pass
-	isDeletionRequested     bool         // of the infrastructure, in this pass
-	isEnded                 bool         // the infrastructure was observed to be gone in this pass
-	isNodeDeletionRequested bool         // in this pass
-	isUnseen                bool         // the infrastructure can't be read
+// This file has the pass in which the phases of a deletion run (phases.go), and the conditions and events that they write.
+
+// A deletionPass is one pass over a machine that is being deleted.
+type deletionPass struct {
+	r              *MachineReconciler
+	m              *machinev1beta1.Machine
+	status         machinev1beta1.MachineStatus // to be written
+	known          *remembered
+	node           *corev1.Node // nil if there is none
+	hasReadNode    bool
+	infrastructure *observedInfrastructure // nil if it was not read, or its deletion was requested since
+	isRequested    bool                    // the deletion of the infrastructure, in this pass
 }
 
-// reconcileDeletion does the steps of a deletion until one has to wait, or the finalizer is removed.
+// observedInfrastructure is what a deletion knows about the infrastructure.
+type observedInfrastructure struct {
+	exists       bool
+	isDeleting   bool          // its deletion was requested; it may be gone since
+	name         string        // with its kind
+	finalizers   []string      // that hold it while it is being deleted
+	problem      string        // why it can't be deleted or read
+	isUnreadable bool          // the problem is one of reading it
+	retryAfter   time.Duration // the pause that the provider requests; zero means none
+}
+
+// reconcileDeletion runs the phases of a deletion until one waits, or the finalizer is removed.
 func (r *MachineReconciler) reconcileDeletion(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
-	d := &machineDeletion{MachineReconciler: r, m: m, known: r.memory.of(m)}
-	status := *m.Status.DeepCopy()
-	status.Phase, status.ErrorReason, status.ErrorMessage = ptr.To(machinev1beta1.PhaseDeleting), nil, nil
-	hookConditions(m, &status, r.options.Now())
-	if err := r.writeStatus(ctx, m, status); err != nil {
+	d := &deletionPass{r: r, m: m, known: r.memory.of(m), status: *m.Status.DeepCopy()}
+	d.status.Phase, d.status.ErrorReason, d.status.ErrorMessage = ptr.To(machinev1beta1.PhaseDeleting), nil, nil
+	hookConditions(m, &d.status, r.options.Now())
+	if err := d.writeStatus(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	for {
-		seen, err := d.gather(ctx)
-		if err != nil {
+	for _, phase := range phases {
+		wait, err := phase(d, ctx)
+		switch {
+		case err != nil:
+			return ctrl.Result{}, err
+		case wait == nil:
+			continue
+		}
+		if err := d.writeStatus(ctx); err != nil {
 			return ctrl.Result{}, err
 		}
-		step := deletion.OpenShift.Next(seen)
-		d.announce(step)
-		switch step.Action {
-		case deletion.Wait:
-			return d.wait(ctx, step)
-		case deletion.Release:
-			return ctrl.Result{}, d.release(ctx)
+		if wait.Reason == deletion.InfrastructureProblem && wait.After == 0 {
+			return ctrl.Result{}, errors.New(wait.Message) // the queue backs off
 		}
-		if err := d.perform(ctx, step); err != nil {
-			return ctrl.Result{}, err
-		}
+		return ctrl.Result{RequeueAfter: r.bounded(wait.After)}, nil
 	}
+	return ctrl.Result{}, nil
 }
 
-// perform executes the action of a step.
-func (d *machineDeletion) perform(ctx context.Context, step deletion.DeletionStep) error {
-	switch step.Action {
-	case deletion.Cordon:
-		return d.cordon(ctx)
-	case deletion.Evict:
-		d.evict(ctx)
-	case deletion.SkipDrain, deletion.RecordDrained:
-		return d.recordDrained(ctx, step)
-	case deletion.DeleteInfrastructure:
-		d.terminate(ctx)
-	case deletion.DeleteNode:
-		d.isNodeDeletionRequested = true
-		uid := d.node.UID
-		err := d.client.Delete(ctx, d.node, client.Preconditions{UID: &uid})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete Node %s: %w", d.node.Name, err)
-		}
-	default:
-		return fmt.Errorf("delete the machine: no way to %s", step.Action)
-	}
-	return nil
+func (d *deletionPass) writeStatus(ctx context.Context) error {
+	err := d.r.writeStatus(ctx, d.m, d.status)
+	d.status = *d.m.Status.DeepCopy()
+	return err
 }
 
-// cordon cordons the node. Nodes of the control plane are cordoned one at a time: if another node is cordoned, the next step waits.
-func (d *machineDeletion) cordon(ctx context.Context) error {
-	if isControlPlane(d.node) {
-		d.cordoning.Lock()
-		defer d.cordoning.Unlock()
-		others, err := d.othersCordoned(ctx, d.node.Name)
-		if err != nil || len(others) > 0 {
-			return err
-		}
-	}
-	if err := drain.Cordon(ctx, d.kubernetes, d.node); err != nil {
-		return err
-	}
-	d.node.Spec.Unschedulable, d.known.cordonedPods = true, nil
-	return nil
+func (d *deletionPass) set(condition machinev1beta1.Condition) {
+	d.status.Conditions = conditions.Set(d.status.Conditions, condition, d.r.options.Now())
 }
 
-// recordDrained writes that the node is drained before the next step.
-func (d *machineDeletion) recordDrained(ctx context.Context, step deletion.DeletionStep) error {
-	status := *d.m.Status.DeepCopy()
-	status.Conditions = conditions.Set(status.Conditions, machinev1beta1.Condition{
-		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: step.Message,
-	}, d.options.Now())
-	if err := d.writeStatus(ctx, d.m, status); err != nil {
-		return err
-	}
-	if step.Action == deletion.SkipDrain {
-		d.recordDrainEvent("DrainSkipped", "Node drain skipped", "")
+// readNode reads the node, once in a pass. A node of that name that is not known to be the Machine's own is ignored.
+func (d *deletionPass) readNode(ctx context.Context) error {
+	name := ptr.Deref(d.m.Status.NodeRef, corev1.ObjectReference{}).Name
+	if d.hasReadNode || name == "" {
 		return nil
 	}
-	if d.node != nil {
-		d.recordDrainEvent("Deleted", fmt.Sprintf("Node %q drained", d.node.Name), "")
+	node := &corev1.Node{}
+	err := d.r.server.Get(ctx, client.ObjectKey{Name: name}, node)
+	switch {
+	case err == nil && deletion.OwnershipOpenShift(node, d.m) == deletion.OwnNode:
+		d.node = node
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("get Node %s: %w", name, err)
 	}
-	d.recordDrainEvent("DrainSucceeded", "Node drain succeeded", "")
+	d.hasReadNode = true
 	return nil
 }
 
-// terminate requests the deletion of the infrastructure.
-func (d *machineDeletion) terminate(ctx context.Context) {
+// recordDrained writes that the node is drained before the next phase.
+func (d *deletionPass) recordDrained(ctx context.Context, message string) error {
+	d.set(machinev1beta1.Condition{Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: message})
+	return d.writeStatus(ctx)
+}
+
+// reportDrain reports why the node is not drained. Pods that terminate in time are no failure, but once a failure is
+// reported its message is kept up to date.
+func (d *deletionPass) reportDrain(wait deletion.DeletionWait) {
+	drained := conditions.Find(d.status.Conditions, machinev1beta1.MachineDrained)
+	if wait.Reason == deletion.PodsEnd && drained.Status != corev1.ConditionFalse {
+		return
+	}
+	d.set(machinev1beta1.Condition{
+		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionFalse, Reason: machinev1beta1.MachineDrainError,
+		Severity: machinev1beta1.ConditionSeverityWarning, Message: "could not drain machine: " + wait.Message,
+	})
+	if wait.Reason != deletion.PodsEnd {
+		d.recordDrainEvent("DrainRequeued", "Node drain requeued: "+wait.Message, "")
+	}
+}
+
+// reportInfrastructure reports why the infrastructure is not gone.
+func (d *deletionPass) reportInfrastructure(wait deletion.DeletionWait, isUnreadable bool) {
+	exists := machinev1beta1.Condition{
+		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,
+		Reason: deletion.InstanceTerminating, Message: wait.Message,
+	}
+	switch {
+	case isUnreadable:
+		exists.Status, exists.Reason = corev1.ConditionUnknown, machinev1beta1.ErrorCheckingProviderReason
+		exists.Message = "Failed to check if machine exists: " + wait.Message
+	case wait.Reason == deletion.InfrastructureProblem:
+		exists.Reason, exists.Message = deletion.ErrorDeleting, "Failed to delete the instance: "+wait.Message
+	}
+	d.set(exists)
+}
+
+func (d *deletionPass) recordDrainEvent(reason, note, cause string) {
+	d.r.events.Record(d.m, machineevents.Event{Type: corev1.EventTypeNormal, Reason: reason, Action: "Drain", Note: note, Cause: cause})
+}
+
+// lookAtInfrastructure reads the infrastructure, once until its deletion is requested.
+func (d *deletionPass) lookAtInfrastructure(ctx context.Context) observedInfrastructure {
+	if d.infrastructure == nil {
+		seen := d.readInfrastructure(ctx)
+		d.infrastructure = &seen
+	}
+	return *d.infrastructure
+}
+
+// readInfrastructure reads the infrastructure. Invalid infrastructure of a machine that was never provisioned does not exist.
+func (d *deletionPass) readInfrastructure(ctx context.Context) observedInfrastructure {
+	isRecorded := conditions.Find(d.m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating
+	seen := observedInfrastructure{isDeleting: d.isRequested || isRecorded}
+	if wait := d.known.askUntil.Sub(d.r.options.Now()); d.known.problem != "" && wait > 0 {
+		seen.problem, seen.retryAfter = d.known.problem, wait
+		return seen
+	}
+	wanted, err := machineForInfra(d.m)
+	var instance infra.Instance
+	if err == nil {
+		instance, err = d.r.infrastructure.Get(ctx, wanted)
+	}
+	countFailure(failedDeletes, d.m, err)
+	var invalid *infra.InvalidError
+	var unserved *infra.UnservedError
+	if !isProvisioned(d.m) && (errors.As(err, &invalid) || errors.As(err, &unserved)) {
+		return seen
+	}
+	if err != nil {
+		var retry *infra.RetryError
+		if errors.As(err, &retry) {
+			seen.retryAfter = d.r.bounded(retry.After)
+		}
+		seen.problem, seen.isUnreadable = err.Error(), true
+		return seen
+	}
+	if d.known.problem != "" && d.known.askUntil.IsZero() { // the delete has just failed
+		seen.problem, d.known.problem = d.known.problem, ""
+	}
+	seen.exists = instance.Exists
+	seen.isDeleting = seen.isDeleting && !instance.Exists || instance.IsDeleting || d.isRequested
+	seen.name = fmt.Sprintf("%s %s", instance.Kind.Kind, wanted.NamespacedName)
+	seen.finalizers = instance.Finalizers
+	return seen
+}
+
+// requestDeletion requests the deletion of the infrastructure.
+func (d *deletionPass) requestDeletion(ctx context.Context) {
 	wanted, err := machineForInfra(d.m)
 	if err == nil {
-		_, err = d.infrastructure.Delete(ctx, wanted)
+		_, err = d.r.infrastructure.Delete(ctx, wanted)
 	}
 	countFailure(failedDeletes, d.m, err)
 	if err == nil {
-		d.isDeletionRequested, d.known.problem = true, ""
+		d.isRequested, d.known.problem = true, ""
 		return
 	}
 	d.known.problem, d.known.askUntil = err.Error(), time.Time{}
 	var retry *infra.RetryError
 	if errors.As(err, &retry) {
-		d.known.askUntil = d.options.Now().Add(d.bounded(retry.After))
+		d.known.askUntil = d.r.options.Now().Add(d.r.bounded(retry.After))
 	}
-	d.recordEvent(d.m, machineEvent{kind: corev1.EventTypeWarning, reason: "FailedDelete", action: "Delete", note: err.Error()})
-}
-
-// release removes the finalizer. The write fails if the Machine has changed since it was read, so that it can
-// neither remove finalizers of other controllers nor miss a hook.
-func (d *machineDeletion) release(ctx context.Context) error {
-	base := d.m.DeepCopy()
-	controllerutil.RemoveFinalizer(d.m, machinev1beta1.MachineFinalizer)
-	if err := d.client.Patch(ctx, d.m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("remove the finalizer of the Machine: %w", err)
-	}
-	if len(d.m.Finalizers) > 0 {
-		d.recordEvent(d.m, machineEvent{kind: corev1.EventTypeNormal, reason: "FinalizersRemain", action: "Delete", note: fmt.Sprintf(
-			"Node and infrastructure are gone; these finalizers of others hold the Machine: %s", strings.Join(d.m.Finalizers, ", "))})
-	}
-	return nil
-}
-
-// announce records events of the phases that begin with a step.
-func (d *machineDeletion) announce(step deletion.DeletionStep) {
-	switch {
-	case step.Stage == deletion.BeforeDrain:
-		delete(d.known.reported, "DrainProceeds")
-		d.recordDrainEvent("DrainBlocked", "Drain blocked by pre-drain hook", step.Message)
-	case step.Stage == deletion.Draining && step.Action != deletion.SkipDrain:
-		delete(d.known.reported, "DrainBlocked")
-		d.recordDrainEvent("DrainProceeds", "Node drain proceeds", "")
-	}
-}
-
-func (d *machineDeletion) recordDrainEvent(reason, note, cause string) {
-	d.recordEvent(d.m, machineEvent{kind: corev1.EventTypeNormal, reason: reason, action: "Drain", note: note, cause: cause})
+	d.r.events.Record(d.m, machineevents.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Action: "Delete", Note: err.Error()})
 }

@@ -10,9 +10,10 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/runlevel/runlevel/internal/machines/infra"
+	"github.com/runlevel/runlevel/internal/machines/machineevents"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
 // The annotation of a machine that failed.
@@ -24,17 +25,13 @@ const (
 // reconcileLive creates the infrastructure of a machine, and reports the progress.
 func (r *MachineReconciler) reconcileLive(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
 	// The finalizer comes first: a machine must not be removed before its infrastructure.
-	if !controllerutil.ContainsFinalizer(m, machinev1beta1.MachineFinalizer) {
-		base := m.DeepCopy()
-		controllerutil.AddFinalizer(m, machinev1beta1.MachineFinalizer)
-		if err := r.client.Patch(ctx, m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
-			return ctrl.Result{}, fmt.Errorf("add the finalizer to the Machine: %w", err)
-		}
+	if err := patch.AddFinalizer(ctx, r.client, m, machinev1beta1.MachineFinalizer); err != nil {
+		return ctrl.Result{}, err
 	}
 	if m.Spec.ProviderSpec.Value == nil {
-		r.recordEvent(m, machineEvent{
-			kind: corev1.EventTypeWarning, reason: "FailedValidate", action: "Validate",
-			note: fmt.Sprintf("%s: machine validation failed: spec.providerSpec.value must be set", m.Name),
+		r.events.Record(m, machineevents.Event{
+			Type: corev1.EventTypeWarning, Reason: "FailedValidate", Action: "Validate",
+			Note: fmt.Sprintf("%s: machine validation failed: spec.providerSpec.value must be set", m.Name),
 		})
 		status := *m.Status.DeepCopy()
 		hookConditions(m, &status, r.options.Now())

@@ -1,6 +1,6 @@
 // Package openshift is the controller of Machines of machine.openshift.io. It creates the infrastructure of a machine
-// and reports its progress; and it deletes machines, phase by phase, as internal/machines/deletion decides: lifecycle hooks,
-// draining, infrastructure, Node.
+// and reports its progress; and it deletes machines, phase by phase (phases.go): lifecycle hooks, draining, infrastructure,
+// Node.
 //
 // A pass never waits. It does as many steps as it can, and is followed by another one when an object changes, or after
 // the time that a step names.
@@ -19,38 +19,35 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/infra"
-	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
+	"github.com/runlevel/runlevel/internal/machines/machineevents"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 )
-
-// defaultConcurrency is how many machines are reconciled at once. A pass waits only for the API server.
-const defaultConcurrency = 20
-
-// A failure is retried after retrySoon, and then after twice as long each time, up to retrySeldom.
-const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
-
-// conflictPause is the pause before a retry after a conflict.
-const conflictPause = 100 * time.Millisecond
 
 // MachineOptions configure a MachineReconciler. The zero value works.
 type MachineOptions struct {
 	Concurrency int // how many machines are reconciled at once; 20 if it is 0
-	// Infrastructure creates and deletes the infrastructure of machines; an infra.ObjectProvider if it is nil.
-	Infrastructure infra.Provider
+	// Infrastructure is where the infrastructure of machines is created and deleted; infra.InfrastructureObjects if it is nil.
+	Infrastructure MachineInfrastructure
 	// LongestWait limits the time until the next pass, for tests; 0 means no limit.
 	LongestWait time.Duration
 	Now         func() time.Time // time.Now if it is nil
+}
+
+// MachineInfrastructure is what the controller needs of infra.InfrastructureObjects, so that a test can have a script instead.
+type MachineInfrastructure interface {
+	Get(ctx context.Context, m infra.Machine) (infra.Instance, error)
+	Create(ctx context.Context, m infra.Machine) (infra.Instance, error)
+	Delete(ctx context.Context, m infra.Machine) (infra.Instance, error)
 }
 
 // A MachineReconciler is the controller of Machines.
@@ -58,8 +55,8 @@ type MachineReconciler struct {
 	client         client.Client
 	server         client.Reader // reads past the cache
 	kubernetes     kubernetes.Interface
-	infrastructure infra.Provider
-	events         events.EventRecorder
+	infrastructure MachineInfrastructure
+	events         machineevents.Recorder
 	options        MachineOptions
 	memory         deletionMemory
 	// cordoning is held while a node of the control plane is cordoned, so that they are cordoned one after the other.
@@ -69,7 +66,7 @@ type MachineReconciler struct {
 // SetupWithManager adds the controller of Machines to a manager.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) error {
 	if o.Concurrency == 0 {
-		o.Concurrency = defaultConcurrency
+		o.Concurrency = queue.Concurrency
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -80,7 +77,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) e
 	}
 	r := &MachineReconciler{
 		client: mgr.GetClient(), server: mgr.GetAPIReader(), kubernetes: direct, infrastructure: o.Infrastructure,
-		events: mgr.GetEventRecorder("machine-controller"), options: o,
+		events: machineevents.Recorder{Events: mgr.GetEventRecorder("machine-controller")}, options: o,
 	}
 	if err := errors.Join(nodeIndex.Add(ctx, mgr), registerMetrics()); err != nil {
 		return err
@@ -88,15 +85,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) e
 	b := ctrl.NewControllerManagedBy(mgr).Named("machine").
 		Watches(&machinev1beta1.Machine{}, &handler.EnqueueRequestForObject{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfNode), builder.WithPredicates(nodeMatters)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: o.Concurrency,
-			NewQueue:                queue.NewQueue(r.overtakes(ctx)),
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon, retrySeldom),
-		})
+		WithOptions(queue.Options(o.Concurrency, r.overtakes(ctx)))
 	if r.infrastructure != nil {
 		return b.Complete(r)
 	}
-	objects, err := infra.NewObjectProvider(mgr)
+	objects, err := infra.NewInfrastructureObjects(mgr)
 	if err != nil {
 		return err
 	}
@@ -111,6 +104,7 @@ func (r *MachineReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	err := r.client.Get(ctx, request.NamespacedName, m)
 	if apierrors.IsNotFound(err) {
 		r.memory.forget(request.NamespacedName)
+		r.events.Forget(request.NamespacedName)
 		forgetFailures(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
@@ -120,7 +114,7 @@ func (r *MachineReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	result, err := r.reconcile(ctx, m)
 	switch {
 	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
+		return ctrl.Result{RequeueAfter: queue.ConflictPause}, nil
 	case apierrors.IsNotFound(err): // it was deleted meanwhile
 		return ctrl.Result{}, nil
 	}
@@ -150,8 +144,7 @@ func (r *MachineReconciler) writeStatus(ctx context.Context, m *machinev1beta1.M
 	now := conditions.Time(r.options.Now())
 	next.LastUpdated = &now
 	m.Status = next
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.client.Status().Patch(ctx, m, patch); err != nil {
+	if err := patch.StatusWithLock(ctx, r.client, m, base); err != nil {
 		return fmt.Errorf("write the status of the Machine: %w", err)
 	}
 	r.countPhase(m, before)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/infra"
-	"github.com/runlevel/runlevel/internal/machines/openshift"
 )
 
 // counted returns the values of a metric by a label: of the machines of a scenario, or of all if they have no namespace.
@@ -109,7 +108,7 @@ func TestStageOfAMachine(t *testing.T) {
 			if test.isExcluded {
 				m.Annotations = map[string]string{deletion.ExcludeNodeDraining: ""}
 			}
-			if stage, reason := openshift.StageOf(m); stage != test.stage || reason != test.reason {
+			if stage, reason := deletion.StageOpenShift(m); stage != test.stage || reason != test.reason {
 				t.Errorf("the stage is %s, %s", stage, reason)
 			}
 		})

@@ -3,7 +3,6 @@ package openshift
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,14 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
 )
 
 // nodeIndex finds machines by the names of their nodes.
 const nodeIndex enqueue.NodeIndex = "deletion.nodeRef"
-
-// controlPlaneLabels are the labels of nodes of the control plane: they have either of them.
-var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
 
 // nodeMatters passes the changes of nodes that affect a deletion, but no heartbeats.
 var nodeMatters = predicate.Funcs{
@@ -38,13 +35,6 @@ func (r *MachineReconciler) machinesOfNode(ctx context.Context, node client.Obje
 	return enqueue.Requests(ctx, r.client, &machinev1beta1.MachineList{}, isDeleting, client.MatchingFields{string(nodeIndex): node.GetName()})
 }
 
-func isControlPlane(node *corev1.Node) bool {
-	return slices.ContainsFunc(controlPlaneLabels, func(label string) bool {
-		_, ok := node.Labels[label]
-		return ok
-	})
-}
-
 // othersCordoned returns the other nodes of the control plane that are cordoned.
 func (r *MachineReconciler) othersCordoned(ctx context.Context, name string) ([]string, error) {
 	var nodes corev1.NodeList
@@ -53,7 +43,7 @@ func (r *MachineReconciler) othersCordoned(ctx context.Context, name string) ([]
 	}
 	var names []string
 	for _, node := range nodes.Items {
-		if node.Name != name && isControlPlane(&node) {
+		if node.Name != name && deletion.IsControlPlane(&node) {
 			names = append(names, node.Name)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
-	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
 // overtakes returns the function by which the queue decides whether the machine of a request goes before others. It reads the
@@ -23,7 +23,7 @@ func (r *MachineReconciler) overtakes(ctx context.Context) func(ctrl.Request) bo
 // removed, so that the condition still reports it. A machine does not overtake while its node is drained: checking the same
 // pods again must not delay the drains of other nodes.
 func isEnding(m *machinev1beta1.Machine) bool {
-	stage, _ := StageOf(m)
+	stage, _ := deletion.StageOpenShift(m)
 	isHeld := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrainable).Reason == machinev1beta1.MachineHookPresent
 	return stage == deletion.Terminating || stage == deletion.Draining && isHeld
 }

@@ -43,7 +43,7 @@ func expectOvertaking(t *testing.T, heldIn deletion.DeletionStage, hooks machine
 		Unhook: `{"spec": {"lifecycleHooks": null}}`,
 		IsHeld: func(object client.Object) bool {
 			m := object.(*machinev1beta1.Machine)
-			in, _ := openshift.StageOf(m)
+			in, _ := deletion.StageOpenShift(m)
 			return in == heldIn && ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseDeleting
 		},
 		SetUp: func(mgr ctrl.Manager) error {

@@ -71,7 +71,7 @@ func (p *scriptedProvider) callsOf(verb string) []providerCall {
 	return slices.DeleteFunc(slices.Clone(p.calls), func(c providerCall) bool { return verb != "" && c.verb != verb })
 }
 
-// Get implements infra.Provider.
+// Get implements openshift.MachineInfrastructure.
 func (p *scriptedProvider) Get(_ context.Context, m infra.Machine) (infra.Instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +79,7 @@ func (p *scriptedProvider) Get(_ context.Context, m infra.Machine) (infra.Instan
 	return p.instances[m.Name], p.invalid
 }
 
-// Create implements infra.Provider.
+// Create implements openshift.MachineInfrastructure.
 func (p *scriptedProvider) Create(_ context.Context, m infra.Machine) (infra.Instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (p *scriptedProvider) Create(_ context.Context, m infra.Machine) (infra.Ins
 	return p.instances[m.Name], nil
 }
 
-// Delete implements infra.Provider.
+// Delete implements openshift.MachineInfrastructure.
 func (p *scriptedProvider) Delete(_ context.Context, m infra.Machine) (infra.Instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,18 +30,6 @@ type clusterAPIFacts struct {
 	unknown    []string
 }
 
-// stages are the stages of a deletion by the reasons of the condition Deleting.
-var stages = map[string]deletion.DeletionStage{
-	clusterv1.MachineDeletingWaitingForPreDrainHookReason:           deletion.BeforeDrain,
-	clusterv1.MachineDeletingDrainingNodeReason:                     deletion.Draining,
-	clusterv1.MachineDeletingWaitingForVolumeDetachReason:           deletion.DetachingVolumes,
-	clusterv1.MachineDeletingWaitingForPreTerminateHookReason:       deletion.BeforeTerminate,
-	clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason: deletion.Terminating,
-	clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:      deletion.RemovingConfig,
-	clusterv1.MachineDeletingDeletingNodeReason:                     deletion.RemovingNode,
-	clusterv1.MachineDeletingDeletionCompletedReason:                deletion.Completed,
-}
-
 // clusterAPIMachines lists Machines of Cluster API, and the pods of nodes that are being drained. Nodes of other clusters
 // are not listed.
 func (g *machineGatherer) clusterAPIMachines(ctx context.Context, q MachineQuery) ([]*clusterAPIFacts, error) {
@@ -87,7 +75,7 @@ func (f *clusterAPIFacts) stage() deletion.DeletionStage {
 	case !slices.Contains(f.machine.Finalizers, clusterv1.MachineFinalizer):
 		return deletion.Completed
 	}
-	return stages[f.condition(clusterv1.MachineDeletingCondition).Reason]
+	return deletion.StageClusterAPI(f.machine)
 }
 
 // judge returns the state of the machine, and what holds it.

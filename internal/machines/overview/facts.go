@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
@@ -76,93 +77,34 @@ func (f *machineFacts) node() *corev1.Node {
 	return node
 }
 
-// step is the next step of the machine controller in the deletion.
-func (f *machineFacts) step() deletion.DeletionStep { return deletion.OpenShift.Next(f.snapshot()) }
-
-// snapshot returns the facts for the phases of a deletion.
-func (f *machineFacts) snapshot() deletion.Snapshot {
-	_, isExcluded := f.machine.Annotations[deletion.ExcludeNodeDraining]
-	s := deletion.Snapshot{
-		PreDrain: hooksOf(f.machine.Spec.LifecycleHooks.PreDrain), PreTerminate: hooksOf(f.machine.Spec.LifecycleHooks.PreTerminate),
-		IsExcluded: isExcluded, Node: f.machineNode(), Infrastructure: f.infrastructure(),
-	}
-	s.Drain.IsDone = f.isDrained()
-	if f.pods != nil {
-		s.Drain.HasLooked, s.Drain.Problem = true, f.pods.unknown
-		for _, pod := range f.pods.left {
-			s.Drain.Left = append(s.Drain.Left, pod.Message)
-		}
-	}
-	return s
-}
-
-func hooksOf(hooks []machinev1beta1.LifecycleHook) []deletion.DeletionHook {
-	var list []deletion.DeletionHook
-	for _, hook := range hooks {
-		list = append(list, deletion.DeletionHook{Name: hook.Name, Owner: hook.Owner})
-	}
-	return list
-}
-
-// isDrained reports whether the drain is over.
-func (f *machineFacts) isDrained() bool {
-	drained := f.condition(machinev1beta1.MachineDrained)
-	return drained != nil && drained.Status == corev1.ConditionTrue
-}
-
-// machineNode returns the facts about the node for the phases. The finalizers of a node that is being deleted don't hold the machine.
-func (f *machineFacts) machineNode() deletion.MachineNode {
-	seen := deletion.MachineNode{Name: f.nodeName()}
+// hasNode reports whether the node is still to be deleted. The finalizers of a node that is being deleted don't hold the machine.
+func (f *machineFacts) hasNode() bool {
 	node := f.node()
 	if node == nil {
-		seen.IsGone = f.nodes.byName != nil
-		return seen
+		return f.nodeName() != "" && f.nodes.byName == nil
 	}
-	seen.IsGone = f.isDrained() && node.DeletionTimestamp != nil
-	seen.IsCordoned, seen.IsControlPlane = node.Spec.Unschedulable, isControlPlane(node)
-	for name, other := range f.nodes.byName {
-		if name != seen.Name && isControlPlane(other) && other.Spec.Unschedulable {
-			seen.OthersCordoned = append(seen.OthersCordoned, name)
-		}
-	}
-	slices.Sort(seen.OthersCordoned)
-	return seen
+	return node.DeletionTimestamp == nil
 }
 
-func isControlPlane(node *corev1.Node) bool {
-	_, isControlPlane := node.Labels["node-role.kubernetes.io/control-plane"]
-	_, isMaster := node.Labels["node-role.kubernetes.io/master"]
-	return isControlPlane || isMaster
-}
-
-// infrastructure returns the facts about the infrastructure for the phases. If it can't be read, it is assumed to be in
-// deletion while the node exists: whether a provider has begun the deletion is not known.
-func (f *machineFacts) infrastructure() deletion.Infrastructure {
+// infrastructure returns whether the infrastructure exists, and whether its deletion was requested. If it can't be read, it is
+// assumed to be in deletion while the node exists: whether a provider has begun the deletion is not known.
+func (f *machineFacts) infrastructure() (exists, isDeleting bool) {
 	if object := f.infra.object; object != nil {
-		return deletion.Infrastructure{Exists: true, IsDeleting: object.GetDeletionTimestamp() != nil, Name: object.GetKind() + " " + object.GetName()}
+		return true, object.GetDeletionTimestamp() != nil
 	}
-	exists := f.condition(machinev1beta1.InstanceExistsCondition)
-	isRequested := exists != nil && exists.Reason == deletion.InstanceTerminating
+	condition := conditions.Find(f.machine.Status.Conditions, machinev1beta1.InstanceExistsCondition)
+	isRequested := condition.Reason == deletion.InstanceTerminating
 	wasNeverMade := f.infra.kind.Kind == "" && len(f.machine.Status.Addresses) == 0
 	if f.infra.isKnown || wasNeverMade {
-		return deletion.Infrastructure{IsDeleting: isRequested}
+		return false, isRequested
 	}
-	return deletion.Infrastructure{Exists: true, IsDeleting: isRequested || len(f.machine.Spec.LifecycleHooks.PreTerminate) == 0}
-}
-
-// condition returns a condition of the machine; nil if it has none of that type.
-func (f *machineFacts) condition(of machinev1beta1.ConditionType) *machinev1beta1.Condition {
-	at := slices.IndexFunc(f.machine.Status.Conditions, func(c machinev1beta1.Condition) bool { return c.Type == of })
-	if at < 0 {
-		return nil
-	}
-	return &f.machine.Status.Conditions[at]
+	return true, isRequested || len(f.machine.Spec.LifecycleHooks.PreTerminate) == 0
 }
 
 // becameTrue is when a condition became true, or the deletion of the machine if that is later.
 func (f *machineFacts) becameTrue(of machinev1beta1.ConditionType) *time.Time {
 	since := f.machine.DeletionTimestamp.Time
-	if c := f.condition(of); c != nil && c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(since) {
+	if c := conditions.Find(f.machine.Status.Conditions, of); c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(since) {
 		since = c.LastTransitionTime.Time
 	}
 	return &since

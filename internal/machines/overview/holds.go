@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -28,7 +29,10 @@ func judge(f *machineFacts) MachineOverview {
 	switch {
 	case f.isDeleting():
 		m.Stage = f.stage()
-		m.Holds, m.Later = f.deletionHolds(), f.later(m.Stage)
+		m.Holds = f.deletionHolds(m.Stage)
+		if m.Stage == deletion.BeforeDrain || m.Stage == deletion.Draining {
+			m.Later = f.hookHolds(PreTerminateHook, f.machine.Spec.LifecycleHooks.PreTerminate, nil)
+		}
 	case m.Phase == machinev1beta1.PhaseFailed:
 		m.Holds = []MachineHold{{Type: Failure, Message: failureOf(f.machine)}}
 	case m.Phase != machinev1beta1.PhaseRunning:
@@ -52,7 +56,7 @@ func (f *machineFacts) phase() string {
 // since is when the phase began.
 func (f *machineFacts) since() time.Time {
 	made := f.machine.CreationTimestamp.Time
-	exists, node := f.condition(machinev1beta1.InstanceExistsCondition), f.node()
+	exists, node := conditions.Find(f.machine.Status.Conditions, machinev1beta1.InstanceExistsCondition), f.node()
 	switch f.phase() {
 	case machinev1beta1.PhaseDeleting:
 		return f.machine.DeletionTimestamp.Time
@@ -61,7 +65,7 @@ func (f *machineFacts) since() time.Time {
 			return f.machine.Status.LastUpdated.Time
 		}
 	case machinev1beta1.PhaseProvisioned:
-		if exists != nil && exists.Status == corev1.ConditionTrue && exists.LastTransitionTime.After(made) {
+		if exists.Status == corev1.ConditionTrue && exists.LastTransitionTime.After(made) {
 			return exists.LastTransitionTime.Time
 		}
 	case machinev1beta1.PhaseRunning:
@@ -87,35 +91,47 @@ func failureOf(m *machinev1beta1.Machine) string {
 	return strings.Join(parts, ": ")
 }
 
-// stage is the stage of the deletion.
+// stage is the stage of the deletion: as the machine's conditions record it, and after the drain by its infrastructure and its
+// node, of which they record less.
 func (f *machineFacts) stage() deletion.DeletionStage {
 	if f.isReleased() {
 		return deletion.Completed
 	}
-	return f.step().Stage
+	stage, _ := deletion.StageOpenShift(f.machine)
+	if stage == deletion.BeforeDrain || stage == deletion.Draining {
+		return stage
+	}
+	switch exists, isDeleting := f.infrastructure(); {
+	case len(f.machine.Spec.LifecycleHooks.PreTerminate) > 0 && !isDeleting:
+		return deletion.BeforeTerminate
+	case exists:
+		return deletion.Terminating
+	case f.hasNode():
+		return deletion.RemovingNode
+	}
+	return deletion.Completed
 }
 
 // deletionHolds is what holds a deletion now.
-func (f *machineFacts) deletionHolds() []MachineHold {
+func (f *machineFacts) deletionHolds(stage deletion.DeletionStage) []MachineHold {
 	hooks := f.machine.Spec.LifecycleHooks
-	if f.isReleased() {
-		return finalizersOf(f.machine, machinev1beta1.MachineFinalizer)
-	}
-	step := f.step()
-	switch {
-	case step.Action == deletion.Release:
-		return append(controllerHold("remove its finalizer"), finalizersOf(f.machine, machinev1beta1.MachineFinalizer)...)
-	case step.Stage == deletion.BeforeDrain:
+	switch stage {
+	case deletion.BeforeDrain:
 		return f.hookHolds(PreDrainHook, hooks.PreDrain, &f.machine.DeletionTimestamp.Time)
-	case step.Stage == deletion.Draining:
-		return f.drainHolds(step)
-	case step.Stage == deletion.BeforeTerminate:
+	case deletion.Draining:
+		return f.drainHolds()
+	case deletion.BeforeTerminate:
 		return f.hookHolds(PreTerminateHook, hooks.PreTerminate, f.becameTrue(machinev1beta1.MachineDrained))
-	case step.Stage == deletion.RemovingNode:
+	case deletion.Terminating:
+		return f.infraHold()
+	case deletion.RemovingNode:
 		return controllerHold("delete node " + f.nodeName())
-	default:
-		return f.infraHold(step)
 	}
+	others := finalizersOf(f.machine, machinev1beta1.MachineFinalizer)
+	if f.isReleased() {
+		return others
+	}
+	return append(controllerHold("remove its finalizer"), others...)
 }
 
 // hookHolds are the hooks of a list.
@@ -140,42 +156,33 @@ func hookMessage(m metav1.Object, of MachineHoldType, name string) string {
 	return m.GetAnnotations()[deletion.HookStatusAnnotation(stage, name)]
 }
 
-// later are the hooks of later stages.
-func (f *machineFacts) later(stage deletion.DeletionStage) []MachineHold {
-	if stage != deletion.BeforeDrain && stage != deletion.Draining {
-		return nil
-	}
-	return f.hookHolds(PreTerminateHook, f.machine.Spec.LifecycleHooks.PreTerminate, nil)
-}
-
 // drainHolds is what holds a drain.
-func (f *machineFacts) drainHolds(step deletion.DeletionStep) []MachineHold {
+func (f *machineFacts) drainHolds() []MachineHold {
+	node := f.node()
 	switch {
-	case step.Action == deletion.SkipDrain:
+	case deletion.IsDrainSkipped(f.machine):
 		return controllerHold("skip the drain")
-	case step.Reason == "OtherControlPlaneNodeDrains":
-		var holds []MachineHold
-		for _, name := range f.machineNode().OthersCordoned {
-			holds = append(holds, MachineHold{Type: ControlPlaneNode, Object: &kinds.ID{Kind: "Node", Name: name}, Since: f.becameTrue(machinev1beta1.MachineDrainable)})
-		}
-		return holds
-	case step.Action == deletion.Cordon && f.nodes.byName == nil, f.pods != nil && f.pods.unknown != "":
+	case f.nodes.byName == nil, f.pods != nil && f.pods.unknown != "":
 		return f.drainCondition()
-	case step.Action == deletion.Cordon:
-		return controllerHold("cordon node " + f.nodeName())
-	case step.Action == deletion.RecordDrained:
+	case node == nil, f.pods != nil && len(f.pods.left) == 0:
 		return controllerHold("record that node " + f.nodeName() + " is drained")
+	case f.pods != nil:
+		return podHolds(f.pods.left, f.becameTrue(machinev1beta1.MachineDrainable))
 	}
-	if f.pods == nil {
-		return nil
+	var holds []MachineHold
+	for _, name := range f.nodes.othersCordoned(node) {
+		holds = append(holds, MachineHold{Type: ControlPlaneNode, Object: &kinds.ID{Kind: "Node", Name: name}, Since: f.becameTrue(machinev1beta1.MachineDrainable)})
 	}
-	return podHolds(f.pods.left, f.becameTrue(machinev1beta1.MachineDrainable))
+	if len(holds) == 0 {
+		return controllerHold("cordon node " + f.nodeName())
+	}
+	return holds
 }
 
 // drainCondition is the message of the machine about its drain, if the pods can't be listed.
 func (f *machineFacts) drainCondition() []MachineHold {
-	drained := f.condition(machinev1beta1.MachineDrained)
-	if drained == nil || drained.Message == "" {
+	drained := conditions.Find(f.machine.Status.Conditions, machinev1beta1.MachineDrained)
+	if drained.Message == "" {
 		return nil
 	}
 	return []MachineHold{{Type: Pod, Message: drained.Message, Since: &drained.LastTransitionTime.Time}}

@@ -148,8 +148,8 @@ func TestANodeOfAnotherHostIsNotTheMachines(t *testing.T) {
 	for _, node := range []*corev1.Node{f.nodes.byName["node-4"], other.nodes.byName["node-4"]} {
 		node.Spec.ProviderID = "test://another"
 	}
-	if got := f.step().Action; got != deletion.RecordDrained || f.node() != nil {
-		t.Errorf("of machine.openshift.io, the next step is to %s", got)
+	if got := f.drainHolds(); got[0].Message != "record that node node-4 is drained" || f.node() != nil {
+		t.Errorf("of machine.openshift.io, the machine waits for %+v", got)
 	}
 	if other.node() != nil {
 		t.Error("of cluster.x-k8s.io, the node is taken for the machine's")

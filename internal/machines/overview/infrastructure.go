@@ -8,17 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
+	"github.com/runlevel/runlevel/internal/machines/conditions"
+	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // infraHold is the infrastructure that is being deleted.
-func (f *machineFacts) infraHold(step deletion.DeletionStep) []MachineHold {
+func (f *machineFacts) infraHold() []MachineHold {
 	object := f.infra.object
 	switch {
 	case object == nil:
 		return []MachineHold{{Type: Infrastructure, Message: f.instance(), Since: f.becameTrue(machinev1beta1.MachineDrained)}}
-	case step.Action == deletion.DeleteInfrastructure:
+	case object.GetDeletionTimestamp() == nil:
 		if problem := f.problem(); problem != "" {
 			return []MachineHold{{Type: Infrastructure, Object: f.infraID(), Message: problem, Since: f.becameTrue(machinev1beta1.MachineDrained)}}
 		}
@@ -68,8 +70,8 @@ func (f *machineFacts) instance() string {
 
 // problem is why the machine controller can't read or change the infrastructure.
 func (f *machineFacts) problem() string {
-	exists := f.condition(machinev1beta1.InstanceExistsCondition)
-	if exists == nil || exists.Status != corev1.ConditionUnknown && exists.Reason != deletion.ErrorDeleting {
+	exists := conditions.Find(f.machine.Status.Conditions, machinev1beta1.InstanceExistsCondition)
+	if exists.Status != corev1.ConditionUnknown && exists.Reason != deletion.ErrorDeleting {
 		return ""
 	}
 	return exists.Message
@@ -77,15 +79,5 @@ func (f *machineFacts) problem() string {
 
 // notReady is the message of the condition Ready of an infrastructure object while it is not true.
 func notReady(object *unstructured.Unstructured) string {
-	items, _, _ := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
-	list, _ := items.([]any)
-	for _, item := range list {
-		condition, _ := item.(map[string]any)
-		if condition["type"] == "Ready" && condition["status"] != "True" {
-			reason, _ := condition["reason"].(string)
-			message, _ := condition["message"].(string)
-			return cmp.Or(message, reason)
-		}
-	}
-	return ""
+	return (&contract.ReferencedObject{Unstructured: object}).NotReady()
 }

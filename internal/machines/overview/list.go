@@ -176,16 +176,16 @@ func (g *machineGatherer) gather(ctx context.Context, f *machineFacts) {
 	if g.nodes.unknown != "" && f.nodeName() != "" {
 		f.unknown = append(f.unknown, g.nodes.unknown)
 	}
-	step := f.step()
-	switch {
-	case step.Action == deletion.Evict:
+	switch stage, reason := deletion.StageOpenShift(f.machine); {
+	case stage == deletion.BeforeDrain, reason == deletion.DrainSkipped:
+	case stage != deletion.Draining:
+		g.askInfrastructure(ctx, f)
+	case f.node() != nil && f.node().Spec.Unschedulable:
 		f.pods = g.podsOf(ctx, f.node())
 		f.pods.setStaying()
 		if f.pods.unknown != "" {
 			f.unknown = append(f.unknown, f.pods.unknown)
 		}
-	case step.Stage != deletion.BeforeDrain && step.Stage != deletion.Draining:
-		g.askInfrastructure(ctx, f)
 	}
 }
 

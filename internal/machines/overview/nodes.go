@@ -43,6 +43,21 @@ func (n *nodeList) hold(m metav1.Object, group, providerID string, since time.Ti
 	return hold
 }
 
+// othersCordoned are the other nodes of the control plane that are cordoned, if a node has to wait for them.
+func (n *nodeList) othersCordoned(node *corev1.Node) []string {
+	if !deletion.IsControlPlane(node) {
+		return nil
+	}
+	var others []string
+	for name, other := range n.byName {
+		if name != node.Name && deletion.IsControlPlane(other) && other.Spec.Unschedulable {
+			others = append(others, name)
+		}
+	}
+	slices.Sort(others)
+	return others
+}
+
 // machineOf is the name of the machine that a node belongs to, by its annotations; "" if there is none.
 func machineOf(node *corev1.Node) string {
 	if name := node.Annotations[deletion.OpenShiftMachineAnnotation]; name != "" {

@@ -2,9 +2,9 @@
 // which owner, which pod and disruption budget, which infrastructure object, which finalizer. It reads only the APIs
 // machine.openshift.io and cluster.x-k8s.io, so it is right about machines that other controllers manage, too.
 //
-// The phases of a deletion (package deletion) decide what a machine of OpenShift's API waits for, so that an overview and the
-// machine controller can't differ; a Machine of Cluster API reports it in its conditions. The package changes nothing. Objects
-// that can't be read are reported as unknown.
+// The stage of a deletion is read from the conditions that the controllers of both APIs write. What they leave out is read
+// from the objects that a machine waits for: all pods of a drain, the infrastructure, the node. The package changes nothing.
+// Objects that can't be read are reported as unknown.
 //
 // List is the call to start from; Explain returns details of one machine.
 package overview

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
 
@@ -25,8 +24,8 @@ func TestWhatCameAfterTheCordonIsLeft(t *testing.T) {
 	f := factsOf(t, "", "")
 	f.pods = &nodePods{left: []drain.HeldPod{toEvict("agent-b", true)}}
 	f.pods.setStaying()
-	if got := f.step().Action; got != deletion.RecordDrained {
-		t.Errorf("the next step is to %s", got)
+	if got := f.drainHolds(); got[0].Message != "record that node node-4 is drained" {
+		t.Errorf("the machine waits for %+v", got)
 	}
 	said := f.explain(nil, now)
 	want := MachineStatement{"pod shop/agent-b was scheduled after its node was cordoned, and tolerates that (toleration " + exists + "): it is left to end with the node",

@@ -3,15 +3,34 @@
 // until each of the others has begun.
 //
 // The queue is client-go's rate limiting work queue, which owns concurrency, deduplication and shutdown. This package has only
-// the order of the items in it. NewQueue is the call to start from.
+// the order of the items in it, and the pauses before retries. Options is the call to start from.
 package queue
 
 import (
 	"container/list"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
+
+// Concurrency is how many machines are reconciled at once. A pass waits only for the API server.
+const Concurrency = 20
+
+// A failure is retried after RetrySoon, and then after twice as long each time, up to RetrySeldom.
+const RetrySoon, RetrySeldom = 250 * time.Millisecond, time.Minute
+
+// ConflictPause is the pause before a retry after a conflict.
+const ConflictPause = 100 * time.Millisecond
+
+// Options returns the options of a controller of machines, in whose queue some requests overtake others.
+func Options(concurrency int, isFirst func(reconcile.Request) bool) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: concurrency, NewQueue: NewQueue(isFirst),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](RetrySoon, RetrySeldom),
+	}
+}
 
 // fairness is how many items in a row may overtake one that waits.
 const fairness = 9

@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -57,8 +58,7 @@ func SettleOwnership[M client.Object](ctx context.Context, s Scaler, p ReplicaPl
 func (s Scaler) patchOwners(ctx context.Context, machine client.Object, owners []metav1.OwnerReference) error {
 	changed, _ := machine.DeepCopyObject().(client.Object)
 	changed.SetOwnerReferences(owners)
-	patch := client.MergeFromWithOptions(machine, client.MergeFromWithOptimisticLock{})
-	return client.IgnoreNotFound(s.Client.Patch(ctx, changed, patch))
+	return client.IgnoreNotFound(patch.WithLock(ctx, s.Client, changed, machine))
 }
 
 // Create creates machines, each by a call that returns its name. It is no failure if the namespace is being deleted.

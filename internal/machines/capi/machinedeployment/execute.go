@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
 // fieldManager is the field manager of Cluster API's own controller: each can change and remove the fields that the other
@@ -37,8 +38,7 @@ func (r *ClusterMachineDeploymentReconciler) claim(ctx context.Context, seen *de
 		return nil
 	}
 	// Only metadata is compared: the spec has defaults that are not written.
-	patch := client.MergeFromWithOptions(&clusterv1.MachineDeployment{ObjectMeta: *before}, client.MergeFromWithOptimisticLock{})
-	if err := r.cached.Patch(ctx, claimed, patch); err != nil {
+	if err := patch.WithLock(ctx, r.cached, claimed, &clusterv1.MachineDeployment{ObjectMeta: *before}); err != nil {
 		return fmt.Errorf("claim MachineDeployment %s: %w", before.Name, err)
 	}
 	seen.deployment.ObjectMeta = claimed.ObjectMeta
@@ -72,8 +72,7 @@ func (r *ClusterMachineDeploymentReconciler) adopt(ctx context.Context, seen *de
 	for _, set := range seen.orphans {
 		adopted := set.DeepCopy()
 		adopted.OwnerReferences = append(adopted.OwnerReferences, controllerOf(seen.deployment))
-		patch := client.MergeFromWithOptions(set, client.MergeFromWithOptimisticLock{})
-		if err := r.cached.Patch(ctx, adopted, patch); client.IgnoreNotFound(err) != nil {
+		if err := patch.WithLock(ctx, r.cached, adopted, set); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("adopt MachineSet %s: %w", set.Name, err)
 		}
 		r.recordEvent(seen, "SuccessfulAdopt", "Adopted MachineSet %q", set.Name)
@@ -140,8 +139,7 @@ func (r *ClusterMachineDeploymentReconciler) end(ctx context.Context, seen *depl
 		return nil
 	}
 	before := &clusterv1.MachineDeployment{ObjectMeta: seen.deployment.ObjectMeta}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return client.IgnoreNotFound(r.cached.Patch(ctx, after, patch))
+	return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, after, before))
 }
 
 // deleteSet deletes a set if it has not changed: the garbage collector may have made it an orphan meanwhile.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
 // judge sets the condition UpToDate of each machine, in the snapshot too, from which the status of the deployment is computed. A
@@ -31,8 +32,7 @@ func (r *ClusterMachineDeploymentReconciler) judge(ctx context.Context, seen *de
 				continue
 			}
 			seen.machines[set.UID][i] = judged
-			patch := client.MergeFromWithOptions(machine, client.MergeFromWithOptimisticLock{})
-			err := r.cached.Status().Patch(ctx, judged, patch)
+			err := patch.StatusWithLock(ctx, r.cached, judged, machine)
 			if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 				return fmt.Errorf("write the status of Machine %s: %w", machine.Name, err)
 			}

@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/contract"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
@@ -78,8 +78,7 @@ func (r *ClusterMachineSetReconciler) beginUpdate(ctx context.Context, set *clus
 	delete(begun.Annotations, clusterv1.PendingAcknowledgeMoveAnnotation)
 	begun.Annotations[clusterv1.UpdateInProgressAnnotation] = ""
 	begun.Annotations[runtimev1.PendingHooksAnnotation] = withHook(begun.Annotations[runtimev1.PendingHooksAnnotation], runtimehook.UpdateMachine)
-	patch := client.MergeFromWithOptions(machine, client.MergeFromWithOptimisticLock{})
-	if err := r.cached.Patch(ctx, begun, patch); err != nil {
+	if err := patch.WithLock(ctx, r.cached, begun, machine); err != nil {
 		return fmt.Errorf("write Machine %s: %w", machine.Name, err)
 	}
 	r.recorder.Eventf(begun, nil, corev1.EventTypeNormal, "SuccessfulStartInPlaceUpdate", "UpdateInPlace", "Machine starting in-place update")

@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
@@ -28,8 +29,7 @@ func (r *ClusterMachineSetReconciler) claim(ctx context.Context, seen *clusterSe
 	if equality.Semantic.DeepEqual(seen.set.ObjectMeta, claimed.ObjectMeta) {
 		return nil
 	}
-	patch := client.MergeFromWithOptions(seen.set, client.MergeFromWithOptimisticLock{})
-	if err := r.cached.Patch(ctx, claimed, patch); err != nil {
+	if err := patch.WithLock(ctx, r.cached, claimed, seen.set); err != nil {
 		return fmt.Errorf("claim MachineSet %s: %w", seen.set.Name, err)
 	}
 	seen.set = claimed
@@ -84,8 +84,7 @@ func (r *ClusterMachineSetReconciler) end(ctx context.Context, seen *clusterSetS
 		if !controllerutil.RemoveFinalizer(seen.set, clusterv1.MachineSetFinalizer) {
 			return nil
 		}
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		return client.IgnoreNotFound(r.cached.Patch(ctx, seen.set, patch))
+		return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, seen.set, before))
 	}
 	var names []string
 	for _, machine := range owned {

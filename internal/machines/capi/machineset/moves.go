@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
@@ -85,8 +86,7 @@ func (s *clusterSetSnapshot) checkTarget() error {
 // move moves machines to another set, each by one write, which fails if the machine was deleted meanwhile.
 func (r *ClusterMachineSetReconciler) move(ctx context.Context, seen *clusterSetSnapshot, machines []*clusterv1.Machine) error {
 	count, err := replicas.InParallel(len(machines), requests, func(i int) error {
-		patch := client.MergeFromWithOptions(machines[i], client.MergeFromWithOptimisticLock{})
-		return client.IgnoreNotFound(r.cached.Patch(ctx, movedTo(seen.target, seen.set, machines[i]), patch))
+		return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, movedTo(seen.target, seen.set, machines[i]), machines[i]))
 	})
 	if count > 0 {
 		r.recorder.Eventf(seen.set, nil, corev1.EventTypeNormal, "SuccessfulMove", "UpdateInPlace",

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
@@ -171,15 +172,17 @@ func (r *ClusterMachineSetReconciler) remediate(ctx context.Context, seen *clust
 	if len(remedies) == 0 {
 		return false, err
 	}
-	return true, cmp.Or(applyRemedies(ctx, r.scaler(seen), seen, remedies), err)
+	if applyErr := applyRemedies(ctx, r.scaler(seen), seen, remedies); applyErr != nil {
+		return true, applyErr
+	}
+	return true, err
 }
 
 // applyRemedies writes the conditions before it deletes: by them remediations are distinguished from other deletions, also
 // after a restart in between.
 func applyRemedies(ctx context.Context, s replicas.Scaler, seen *clusterSetSnapshot, remedies []remedy) error {
 	_, err := replicas.InParallel(len(remedies), s.Requests, func(i int) error {
-		patch := client.MergeFromWithOptions(remedies[i].machine, client.MergeFromWithOptimisticLock{})
-		return client.IgnoreNotFound(s.Client.Status().Patch(ctx, remedies[i].changed, patch))
+		return client.IgnoreNotFound(patch.StatusWithLock(ctx, s.Client, remedies[i].changed, remedies[i].machine))
 	})
 	if err != nil {
 		return fmt.Errorf("write the condition %s of machines: %w", clusterv1.MachineOwnerRemediatedCondition, err)

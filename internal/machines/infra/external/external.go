@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
 // Finalizer keeps an ExternalMachine until its machine was terminated.
@@ -55,7 +56,7 @@ func (r *ExternalMachineReconciler) Reconcile(ctx context.Context, request ctrl.
 	switch {
 	case machine.DeletionTimestamp == nil && controllerutil.AddFinalizer(machine, Finalizer),
 		machine.DeletionTimestamp != nil && machine.Spec.Terminated && controllerutil.RemoveFinalizer(machine, Finalizer):
-		err := r.Client.Patch(ctx, machine, since(before))
+		err := patch.WithLock(ctx, r.Client, machine, before)
 		if machine.DeletionTimestamp != nil || err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
@@ -67,7 +68,7 @@ func (r *ExternalMachineReconciler) Reconcile(ctx context.Context, request ctrl.
 	if equality.Semantic.DeepEqual(before.Status, machine.Status) {
 		return ctrl.Result{}, nil
 	}
-	if err := r.Client.Status().Patch(ctx, machine, since(before)); err != nil {
+	if err := patch.StatusWithLock(ctx, r.Client, machine, before); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if hasChanged {
@@ -75,11 +76,6 @@ func (r *ExternalMachineReconciler) Reconcile(ctx context.Context, request ctrl.
 		r.Events.Eventf(machine, nil, corev1.EventTypeNormal, ready.Reason, "Provide", "%s", ready.Message)
 	}
 	return ctrl.Result{}, nil
-}
-
-// since returns the patch of the changes since before, which fails with a conflict if the object has changed meanwhile.
-func since(before *v1alpha1.ExternalMachine) client.Patch {
-	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
 // setStatus sets the status of a machine, and reports whether the condition Ready has changed.

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
 // Finalizer keeps a KwokMachine until its simulated machine has ended.
@@ -96,8 +97,7 @@ func (r *KwokMachineReconciler) claim(ctx context.Context, machine *v1alpha1.Kwo
 	if !isNew {
 		return nil
 	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, machine, patch); err != nil {
+	if err := patch.WithLock(ctx, r.Client, machine, before); err != nil {
 		return fmt.Errorf("claim KwokMachine %s: %w", client.ObjectKeyFromObject(machine), err)
 	}
 	return nil
@@ -193,7 +193,7 @@ func (r *KwokMachineReconciler) end(ctx context.Context, machine *v1alpha1.KwokM
 	}
 	before := machine.DeepCopy()
 	controllerutil.RemoveFinalizer(machine, Finalizer)
-	err := r.Client.Patch(ctx, machine, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := patch.WithLock(ctx, r.Client, machine, before)
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
@@ -203,8 +203,7 @@ func (r *KwokMachineReconciler) patchStatus(ctx context.Context, machine *v1alph
 ) error {
 	before := machine.DeepCopy()
 	change(&machine.Status)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, machine, patch); err != nil {
+	if err := patch.StatusWithLock(ctx, r.Client, machine, before); err != nil {
 		return fmt.Errorf("write the status of KwokMachine %s: %w", client.ObjectKeyFromObject(machine), err)
 	}
 	return nil

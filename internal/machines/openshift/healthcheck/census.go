@@ -7,7 +7,7 @@ import (
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 )
 
 // A census is how many machines a health check selects, and how many of them are healthy.

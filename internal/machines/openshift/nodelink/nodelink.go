@@ -25,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
 // MachineAnnotation is the annotation of a node that names its Machine, as namespace/name.
@@ -111,8 +113,7 @@ func (r *NodeLinkReconciler) setNodeRef(ctx context.Context, machine *machinev1b
 	changed, now := machine.DeepCopy(), metav1.Now()
 	changed.Status.NodeRef = &corev1.ObjectReference{Kind: "Node", Name: node.Name, UID: node.UID}
 	changed.Status.LastUpdated = &now
-	patch := client.MergeFromWithOptions(machine, client.MergeFromWithOptimisticLock{})
-	if err := r.client.Status().Patch(ctx, changed, patch); err != nil {
+	if err := patch.StatusWithLock(ctx, r.client, changed, machine); err != nil {
 		return fmt.Errorf("set nodeRef of Machine %s to node %s: %w", name(machine), node.Name, err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Machine linked to its node", "machine", name(machine))
@@ -133,11 +134,11 @@ func (r *NodeLinkReconciler) patchNode(ctx context.Context, node *corev1.Node, m
 	}
 	before := node.DeepCopy()
 	before.UID = ""
-	patch := client.MergeFrom(before)
+	changes := client.MergeFrom(before)
 	if hasNewTaints {
-		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		changes = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	}
-	if err := r.client.Patch(ctx, wanted, patch); err != nil {
+	if err := r.client.Patch(ctx, wanted, changes); err != nil {
 		return fmt.Errorf("patch node %s with the labels, annotations and taints of Machine %s: %w", node.Name, name(machine), err)
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
 // authorityKey is the key of the certificate authority of an extension in a Secret.
@@ -33,7 +35,7 @@ func (r *ExtensionConfigReconciler) injectCA(ctx context.Context, config *runtim
 	}
 	changed := config.DeepCopy()
 	changed.Spec.ClientConfig.CABundle = authority
-	if err := r.cached.Patch(ctx, changed, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := patch.WithLock(ctx, r.cached, changed, config); err != nil {
 		return fmt.Errorf("set spec.clientConfig.caBundle of ExtensionConfig %s: %w", config.Name, err)
 	}
 	*config = *changed // with the generation that it has now

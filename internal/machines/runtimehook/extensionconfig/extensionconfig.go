@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
@@ -101,7 +102,7 @@ func (r *ExtensionConfigReconciler) write(ctx context.Context, config *runtimev1
 	}
 	changed := config.DeepCopy()
 	changed.Status = status
-	err := r.cached.Status().Patch(ctx, changed, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{}))
+	err := patch.StatusWithLock(ctx, r.cached, changed, config)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status of ExtensionConfig %s: %w", config.Name, err)
 	}

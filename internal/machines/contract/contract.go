@@ -1,0 +1,120 @@
+// Package contract is what machines and their providers have agreed on: the fields of an infrastructure object that a provider
+// writes and the controllers of machines read (ReferencedObject), the same for both APIs. docs/providers.md is for who writes
+// one.
+//
+// For Cluster API, the package also reads, clones and deletes the objects that Machines and MachineSets refer to: infrastructure,
+// bootstrap configs and the templates of both. A reference names a group, a kind and a name; a label of the
+// CustomResourceDefinition names the version of the kind that keeps the contract. The objects are of any kind, so they are read
+// as maps, and only the fields of the contract are used.
+//
+// The package decides nothing and remembers nothing. ObjectReferences.Get is the call to start from.
+package contract
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// The supported versions of the contract. For kinds that keep both, the first one is used.
+const (
+	V1Beta2 = "v1beta2"
+	V1Beta1 = "v1beta1"
+)
+
+// ObjectReferences finds the objects that Machines and MachineSets refer to. For each kind it needs the rights get and delete,
+// for what it clones create, and for CustomResourceDefinitions get, or list and watch if the Client has a cache.
+type ObjectReferences struct {
+	// Client is to read the objects from the server: a manager's client does, as objects of any kind are not cached.
+	Client client.Client
+}
+
+// A ServedKind is the version of a kind that keeps the contract.
+type ServedKind struct {
+	schema.GroupVersionKind
+	Resource schema.GroupVersionResource
+	Contract string // V1Beta2 or V1Beta1
+}
+
+// Served returns the version of a kind that keeps the contract: the newest one that the label of its
+// CustomResourceDefinition names.
+func (r ObjectReferences) Served(ctx context.Context, kind schema.GroupKind) (ServedKind, error) {
+	mapping, err := r.Client.RESTMapper().RESTMapping(kind)
+	if meta.IsNoMatchError(err) {
+		return ServedKind{}, fmt.Errorf("the cluster serves no kind %s of %s: install its CustomResourceDefinition, "+
+			"or refer to a kind that is served (kubectl api-resources)", kind.Kind, kind.Group)
+	}
+	if err != nil {
+		return ServedKind{}, fmt.Errorf("look for kind %s: %w", kind, printable.Error(err))
+	}
+	definition := &metav1.PartialObjectMetadata{}
+	definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	name := mapping.Resource.Resource + "." + kind.Group
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, definition); err != nil {
+		// The error is not wrapped: a missing definition must not be mistaken for a missing object.
+		return ServedKind{}, fmt.Errorf("get CustomResourceDefinition %s: %s", name, printable.Line(err.Error()))
+	}
+	return servedKind(kind, mapping.Resource.Resource, definition.Labels)
+}
+
+// servedKind reads the labels of a definition: the key names the contract, the value versions joined by underscores.
+func servedKind(kind schema.GroupKind, resource string, labels map[string]string) (ServedKind, error) {
+	for _, contract := range []string{V1Beta2, V1Beta1} {
+		if value := labels[clusterv1.GroupVersion.Group+"/"+contract]; value != "" {
+			newest := slices.MaxFunc(strings.Split(value, "_"), version.CompareKubeAwareVersionStrings)
+			return ServedKind{
+				GroupVersionKind: kind.WithVersion(newest), Contract: contract,
+				Resource: schema.GroupVersionResource{Group: kind.Group, Version: newest, Resource: resource},
+			}, nil
+		}
+	}
+	return ServedKind{}, fmt.Errorf("CustomResourceDefinition %s.%s does not name the version that keeps Cluster API's contract: "+
+		"label it, such as %s/%s=v1", resource, kind.Group, clusterv1.GroupVersion.Group, V1Beta2)
+}
+
+// Get returns the object that a reference names, in the namespace of the referring object. The error is NotFound only if the
+// kind is served and there is no such object.
+func (r ObjectReferences) Get(ctx context.Context, to clusterv1.ContractVersionedObjectReference, namespace string) (*ReferencedObject, error) {
+	if !to.IsDefined() {
+		return nil, errors.New("the reference is empty: write its apiGroup, kind and name")
+	}
+	kind, err := r.Served(ctx, to.GroupKind())
+	if err != nil {
+		return nil, err
+	}
+	object := &ReferencedObject{Unstructured: &unstructured.Unstructured{}, Served: kind}
+	object.SetGroupVersionKind(kind.GroupVersionKind)
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: to.Name}, object.Unstructured)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return nil, fmt.Errorf("the cluster does not serve %s.%s.%s, which a label of its CustomResourceDefinition names",
+			kind.Resource.Resource, kind.Version, kind.Group)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get %s %s/%s: %w", to.Kind, namespace, to.Name, printable.Error(err))
+	}
+	return object, nil
+}
+
+// Delete requests the deletion of an object, which is complete when Get finds none.
+func (r ObjectReferences) Delete(ctx context.Context, object *ReferencedObject) error {
+	uid := object.GetUID()
+	err := r.Client.Delete(ctx, object.Unstructured, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete %s: %w", object, printable.Error(err))
+	}
+	return nil
+}

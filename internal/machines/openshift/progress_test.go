@@ -1,0 +1,80 @@
+package openshift
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runlevel/runlevel/internal/machines/deletion"
+)
+
+func TestTheProgressOfADrain(t *testing.T) {
+	t.Parallel()
+	var p drainProgress
+	for _, step := range []struct {
+		left    []string
+		problem string
+		want    int
+	}{
+		{left: []string{"a", "b"}, want: 1},
+		{left: []string{"a", "b"}, want: 2},
+		{left: []string{"b"}, want: 1},
+		{left: []string{"b"}, want: 2},
+		{problem: "no connection", want: 3}, // is no progress
+		{left: []string{"b"}, want: 4},
+	} {
+		if p = p.evicted(step.left, false, step.problem); p.looks != step.want {
+			t.Errorf("after %+v it is %+v", step, p)
+		}
+	}
+}
+
+func TestWhatADrainWaitsFor(t *testing.T) {
+	t.Parallel()
+	waits := func(reason, message string, after time.Duration) *deletion.DeletionWait {
+		return &deletion.DeletionWait{Stage: deletion.Draining, Reason: reason, Message: message, After: after}
+	}
+	for name, c := range map[string]struct {
+		given drainProgress
+		want  *deletion.DeletionWait
+	}{
+		"an empty node is drained":   {drainProgress{}.evicted(nil, false, ""), nil},
+		"a problem is no empty node": {drainProgress{}.evicted(nil, false, "list pods: no connection"), waits("DrainError", "list pods: no connection", 5*time.Second)},
+		"a problem is told instead of pods": {
+			drainProgress{}.evicted([]string{"pod a"}, false, "list pods: no connection"), waits("DrainError", "list pods: no connection", 5*time.Second),
+		},
+		"a full node": {
+			drainProgress{}.evicted([]string{"a", "b", "c", "d", "e", "f", "g"}, true, ""), waits("DrainError", "a; b; c; d; e; and 2 more", 5*time.Second),
+		},
+	} {
+		if diff := cmp.Diff(c.want, c.given.wait()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestHowOftenADrainIsTried has pods that stay: first they end, and an eviction that is refused waits longer from the start.
+func TestHowOftenADrainIsTried(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		isStuck bool
+		after   []time.Duration
+		errorAt int
+	}{
+		{after: []time.Duration{1, 2, 4, 8, 10, 10, 10}, errorAt: 5},
+		{isStuck: true, after: []time.Duration{5, 10, 20, 40, 60, 60}},
+	} {
+		var p drainProgress
+		for i, after := range c.after {
+			p = p.evicted([]string{"pod a"}, c.isStuck, "")
+			wait, reason := p.wait(), "PodsEnd"
+			if i >= c.errorAt {
+				reason = "DrainError"
+			}
+			if wait.After != after*time.Second || wait.Reason != reason {
+				t.Errorf("stuck %v, try %d: %+v", c.isStuck, i+1, wait)
+			}
+		}
+	}
+}

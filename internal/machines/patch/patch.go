@@ -1,0 +1,53 @@
+// Package patch writes objects of the API with a lock: a write fails with a conflict if the object has changed since it was
+// read, so that it can neither undo another controller's change of a list nor miss a hook that was added meanwhile. The
+// caller repeats its pass after a conflict.
+//
+// It decides nothing, and retries nothing. WithLock is the call to start from; AddFinalizer and RemoveFinalizer are a write of
+// their own, since what they guard must not be done before it or after it.
+package patch
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// WithLock writes the changes of an object since base, except for its status.
+func WithLock(ctx context.Context, c client.Writer, object, base client.Object) error {
+	return c.Patch(ctx, object, since(base))
+}
+
+// StatusWithLock writes the changes of the status of an object since base.
+func StatusWithLock(ctx context.Context, c client.StatusClient, object, base client.Object) error {
+	return c.Status().Patch(ctx, object, since(base))
+}
+
+// AddFinalizer adds a finalizer to an object that has none of that name.
+func AddFinalizer(ctx context.Context, c client.Writer, object client.Object, name string) error {
+	base := object.DeepCopyObject().(client.Object)
+	if !controllerutil.AddFinalizer(object, name) {
+		return nil
+	}
+	if err := WithLock(ctx, c, object, base); err != nil {
+		return fmt.Errorf("add the finalizer %s: %w", name, err)
+	}
+	return nil
+}
+
+// RemoveFinalizer removes a finalizer from an object that has it.
+func RemoveFinalizer(ctx context.Context, c client.Writer, object client.Object, name string) error {
+	base := object.DeepCopyObject().(client.Object)
+	if !controllerutil.RemoveFinalizer(object, name) {
+		return nil
+	}
+	if err := WithLock(ctx, c, object, base); err != nil {
+		return fmt.Errorf("remove the finalizer %s: %w", name, err)
+	}
+	return nil
+}
+
+func since(base client.Object) client.Patch {
+	return client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+}
