@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os/signal"
@@ -166,7 +165,13 @@ func (f *applyFlags) check() error {
 	case f.atOnce < 0:
 		return misuse{fmt.Errorf("--at-once: %d is invalid: it must be 0, which means the default, or greater", f.atOnce)}
 	}
-	return cmp.Or(f.checkWatch(), f.checkHooks(), f.intentFlags.check())
+	if err := f.checkWatch(); err != nil {
+		return err
+	}
+	if err := f.checkHooks(); err != nil {
+		return err
+	}
+	return f.intentFlags.check()
 }
 
 func (f *applyFlags) options(ref string) session.Options {

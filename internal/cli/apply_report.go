@@ -127,7 +127,7 @@ func (r *reporter) onHeld(by lock.Holder) {
 func (r *reporter) event(event apply.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	event.Message = withFlags(event.Message)
+	event.Message = withFlag(event.Option, event.Message)
 	switch {
 	case r.format == asJSON:
 		r.write(dryEvent{event, r.isDry})

@@ -38,7 +38,8 @@ func summarize(o *session.Outcome, now time.Time) applySummary {
 		switch change.Action {
 		case object.Failed:
 			s.Failures = append(s.Failures, failure{
-				change.Err.ID, change.Err.Hook, change.Err.Path, change.Err.Line, change.Err.Node, change.Err.Reason, withFlags(printable.Line(change.Err.Err.Error())),
+				change.Err.ID, change.Err.Hook, change.Err.Path, change.Err.Line, change.Err.Node, change.Err.Reason,
+				withFlag(reason.OptionOf(change.Err.Err), printable.Line(change.Err.Err.Error())),
 			})
 		case object.NotDone:
 			s.NotDone = append(s.NotDone, notDone{change.ID, change.Hook, change.Path, change.Message})

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
 // The exit codes, the same for every verb.
@@ -165,19 +166,44 @@ func exitCode(err error, stderr io.Writer) int {
 	}
 }
 
-// interruptions replaces the errors of a context that a signal has ended.
-var interruptions = strings.NewReplacer(
-	context.Canceled.Error(), "interrupted", "interrupt signal received", "interrupted", "terminated signal received", "interrupted",
-)
+// errorText returns the text of an error that is printed: with the flag that sets the option that the error
+// suggests, and with "interrupted" for the end of the context.
+func errorText(err error) string {
+	text := withFlag(reason.OptionOf(err), err.Error())
+	if interrupt := interruptOf(err); interrupt != nil {
+		text = strings.ReplaceAll(text, interrupt.Error(), "interrupted")
+	}
+	return text
+}
 
-// errorText returns the text of an error that is printed: a canceled context is an interrupt.
-func errorText(err error) string { return withFlags(interruptions.Replace(err.Error())) }
+// interruptOf returns the innermost cause of an error if that is the end of a context, by a signal for example.
+func interruptOf(err error) error {
+	if !errors.Is(err, context.Canceled) {
+		return nil
+	}
+	switch outer := err.(type) {
+	case interface{ Unwrap() error }:
+		return interruptOf(outer.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, cause := range outer.Unwrap() {
+			if found := interruptOf(cause); found != nil {
+				return found
+			}
+		}
+	}
+	return err
+}
 
-// flags adds flags to the options that messages of packages mention.
-var flags = strings.NewReplacer("or drop unknown fields", "or drop unknown fields with --unknown-fields=drop")
+// flagsOfOptions are the flags that set the options that errors suggest.
+var flagsOfOptions = map[reason.Option]string{reason.DropUnknownFields: "--unknown-fields=drop"}
 
-// withFlags returns a message with the flags that set the options in it.
-func withFlags(message string) string { return flags.Replace(message) }
+// withFlag adds to a message the flag that sets the option that it suggests.
+func withFlag(option reason.Option, message string) string {
+	if option == "" {
+		return message
+	}
+	return strings.ReplaceAll(message, string(option), string(option)+" with "+flagsOfOptions[option])
+}
 
 // fileFlags are the flags whose value is a file or a folder.
 var fileFlags = []string{"audit-policy", "baseline", "config", "crds", "extension-ca", "filename", "images-from", "kubeconfig", "output-dir", "updating-from"}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -193,10 +192,13 @@ func (f *clusterFlags) completeContexts(*cobra.Command, []string, string) ([]cob
 // readFor reads a release, and connects to the cluster.
 func (f *clusterFlags) readFor(ctx context.Context, release *releaseFlags, ref string, progress io.Writer) (*payload.Payload, *cluster.Cluster, error) {
 	read, err := release.load(ctx, ref, progress)
-	if err == nil {
-		err = cmp.Or(checkNamed(read), checkNotEmpty(read))
-	}
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkNamed(read); err != nil {
+		return nil, nil, err
+	}
+	if err := checkNotEmpty(read); err != nil {
 		return nil, nil, err
 	}
 	c, err := f.connect(ctx)

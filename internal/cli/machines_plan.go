@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,10 +83,11 @@ func (f *machinesPlanFlags) run(ctx context.Context, name string, streams Stream
 	if err != nil {
 		return err
 	}
-	err = f.format.printWhole(streams.Out, preview, func(out io.Writer) error {
-		return printLines(out, preview.Lines())
-	})
-	return cmp.Or(err, failIf(preview.Unanswered != "" || preview.IsStuck))
+	text := func(out io.Writer) error { return printLines(out, preview.Lines()) }
+	if err := f.format.printWhole(streams.Out, preview, text); err != nil {
+		return err
+	}
+	return failIf(preview.Unanswered != "" || preview.IsStuck)
 }
 
 // query reads the files.

@@ -182,10 +182,13 @@ func differenceOf(p *plan.Plan, isRefused bool) difference {
 // exitOfDifference returns the error of a command with --exit-code, which exits with 1 if there is a
 // difference: then 1 must not mean anything else.
 func exitOfDifference(isRequested bool, found difference, err error) error {
-	if err != nil && isRequested {
+	switch {
+	case err != nil && isRequested:
 		return misuse{err}
+	case err != nil:
+		return err
 	}
-	return cmp.Or(err, failIf(found == refusedChange || isRequested && found == someDifference))
+	return failIf(found == refusedChange || isRequested && found == someDifference)
 }
 
 func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (found difference, err error) {
@@ -269,8 +272,11 @@ func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io
 	before, after := f.release, f.release
 	before.version, before.image = f.previousVersion, f.previousImage
 	old, _, oldErr := before.loadAs(ctx, "the old release", oldRef, progress)
-	if err := ctx.Err(); err != nil { // do not read the other release
-		return nil, nil, cmp.Or(oldErr, err)
+	switch {
+	case ctx.Err() != nil && oldErr != nil: // do not read the other release
+		return nil, nil, oldErr
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
 	}
 	if f.release.capabilities != "" {
 		after.before = old

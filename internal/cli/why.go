@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,12 +207,12 @@ var stateTexts = map[why.ObjectState]string{
 
 // printAnswers prints answers as text.
 func printAnswers(out io.Writer, answers []*why.Answer) error {
-	var failed error
+	var lines []string
 	for _, answer := range answers {
-		lines := append([]string{printable.Line(answer.Object.String() + ": " + stateTexts[answer.State])}, messageLines(answer.Messages, answer.Unknown)...)
-		failed = cmp.Or(failed, printLines(out, lines))
+		lines = append(lines, printable.Line(answer.Object.String()+": "+stateTexts[answer.State]))
+		lines = append(lines, messageLines(answer.Messages, answer.Unknown)...)
 	}
-	return failed
+	return printLines(out, lines)
 }
 
 // messageLines returns lines of messages and unknown facts. They may be from a record, which users may have edited.

@@ -71,8 +71,10 @@ func (f *whyFlags) noReleases(ctx context.Context, c *cluster.Cluster, out io.Wr
 		}
 		lines = append([]string{none}, messageLines(answer.Messages[1:], answer.Unknown)...)
 	}
-	err := f.format.print(out, []*why.ReleaseAnswer{answer}, func(out io.Writer) error { return printLines(out, lines) })
-	return cmp.Or(err, failIf(true))
+	if err := f.format.print(out, []*why.ReleaseAnswer{answer}, func(out io.Writer) error { return printLines(out, lines) }); err != nil {
+		return err
+	}
+	return failIf(true)
 }
 
 // printReleases prints releases as text, a screenful at most.

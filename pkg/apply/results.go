@@ -79,7 +79,7 @@ func (r *results) failed(i int, change object.Change) {
 	delete(r.waits, i)
 	r.mu.Unlock()
 	failure := change.Err
-	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Effect: failure.Effect, Message: printable.Line(failure.Err.Error())})
+	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Effect: failure.Effect, Message: printable.Line(failure.Err.Error()), Option: reason.OptionOf(failure.Err)})
 }
 
 // retrying notes that a step has failed, and is tried again. Began is the time of its first try, by the server's clock.

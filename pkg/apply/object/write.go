@@ -11,6 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
 // A writer sends drafts of objects to the server: without unknown fields, if Options.DropUnknownFields allows that,
@@ -29,8 +30,8 @@ func (w writer) apply(o *liveObject, draft *unstructured.Unstructured, how clust
 		return applied, err
 	}
 	if !w.options.DropUnknownFields {
-		return applied, refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(w.allUnknown(o.resource, draft, unknown), ", ") +
-			" of it: correct or remove it, or drop unknown fields"}
+		return applied, &reason.Error{Option: reason.DropUnknownFields, Err: refusal{ResourceInvalid, "the cluster knows no field " +
+			strings.Join(w.allUnknown(o.resource, draft, unknown), ", ") + " of it: correct or remove it, or " + string(reason.DropUnknownFields)}}
 	}
 	if !removeFields(draft, unknown) {
 		return applied, err
