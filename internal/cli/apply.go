@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/signal"
 	"syscall"
@@ -157,13 +158,13 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 func (f *applyFlags) check() error {
 	switch {
 	case f.timeout <= 0:
-		return misuse{fmt.Errorf("--timeout: %s is invalid: it must be greater than 0", f.timeout)}
+		return misusef("--timeout: %s is invalid: it must be greater than 0", f.timeout)
 	case f.lockFor > 24*time.Hour: // longer than a user waits; a Lease can only express 68 years
-		return misuse{fmt.Errorf("--lock-duration: %s is too long: a day is the most", f.lockFor)}
+		return misusef("--lock-duration: %s is too long: a day is the most", f.lockFor)
 	case f.lockFor < time.Second:
-		return misuse{fmt.Errorf("--lock-duration: %s is too short: a second is the least", f.lockFor)}
+		return misusef("--lock-duration: %s is too short: a second is the least", f.lockFor)
 	case f.atOnce < 0:
-		return misuse{fmt.Errorf("--at-once: %d is invalid: it must be 0, which means the default, or greater", f.atOnce)}
+		return misusef("--at-once: %d is invalid: it must be 0, which means the default, or greater", f.atOnce)
 	}
 	if err := f.checkWatch(); err != nil {
 		return err
@@ -180,4 +181,12 @@ func (f *applyFlags) options(ref string) session.Options {
 	options.Apply.Standard, options.Apply.NoWait = f.wait, f.noWait
 	options.Apply.Timeout, options.Apply.Workers, options.Apply.Full = f.timeout, f.atOnce, f.full
 	return options
+}
+
+// withLockFlag adds --wait-lock to the error of a lock that another process holds.
+func withLockFlag(err error) error {
+	if errors.As(err, new(*lock.HeldError)) {
+		return fmt.Errorf("%w: wait with --wait-lock, or try again later", err)
+	}
+	return err
 }

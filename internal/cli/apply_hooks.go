@@ -31,7 +31,7 @@ func addHookFlags(command *cobra.Command, f *hookFlags, release *releaseFlags) {
 	flags.StringSliceVar(&f.skip, skipHook, nil, "go on without these lifecycle hooks, as NAMESPACE/NAME[:STAGE] of their Deployments; may be repeated")
 	flags.StringSliceVar(&f.rerun, rerunHook, nil, "run these lifecycle hooks although they have run for the pod template, as NAMESPACE/NAME[:STAGE]; may be repeated")
 	for _, name := range []string{skipHook, rerunHook} {
-		_ = command.RegisterFlagCompletionFunc(name, release.completeHooks)
+		_ = command.RegisterFlagCompletionFunc(name, completeHooks(release))
 	}
 }
 
@@ -44,9 +44,9 @@ func (f *applyFlags) checkHooks() error {
 	case !f.hooks.isSet():
 		return nil
 	case f.dryRun.isEnabled():
-		return misuse{fmt.Errorf("--%s, --%s: a dry run runs no hooks: leave them out", skipHook, rerunHook)}
+		return misusef("--%s, --%s: a dry run runs no hooks: leave them out", skipHook, rerunHook)
 	case f.watch.isEnabled && len(f.hooks.rerun) > 0: // --watch may apply the release again after an outage
-		return misuse{fmt.Errorf("--%s: it is for one apply, and --watch goes on: apply without --watch first", rerunHook)}
+		return misusef("--%s: it is for one apply, and --watch goes on: apply without --watch first", rerunHook)
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (f *hookFlags) overrides(release *payload.Payload) (map[kinds.ID]deployment
 	for _, value := range f.skip {
 		id, stages, err := findHooks(release, hooked, strings.TrimSpace(value))
 		if err != nil {
-			return nil, misuse{fmt.Errorf("--%s: %w", skipHook, err)}
+			return nil, misusef("--%s: %w", skipHook, err)
 		}
 		override := overrides[id]
 		override.Skip = union(override.Skip, stages)
@@ -69,7 +69,7 @@ func (f *hookFlags) overrides(release *payload.Payload) (map[kinds.ID]deployment
 	for _, value := range f.rerun {
 		id, stages, err := findHooks(release, hooked, strings.TrimSpace(value))
 		if err != nil {
-			return nil, misuse{fmt.Errorf("--%s: %w", rerunHook, err)}
+			return nil, misusef("--%s: %w", rerunHook, err)
 		}
 		override := overrides[id]
 		override.Rerun = union(override.Rerun, stages)
@@ -83,7 +83,7 @@ func checkOverrides(overrides map[kinds.ID]deploymenthook.Override) error {
 	for id, override := range overrides {
 		for _, stage := range override.Skip {
 			if slices.Contains(override.Rerun, stage) {
-				return misuse{fmt.Errorf("--%s and --%s both name the %s: leave one of them out", skipHook, rerunHook, id.OrHook(string(stage)))}
+				return misusef("--%s and --%s both name the %s: leave one of them out", skipHook, rerunHook, id.OrHook(string(stage)))
 			}
 		}
 	}
@@ -182,23 +182,25 @@ func addUser(ctx context.Context, c *cluster.Cluster, overrides map[kinds.ID]dep
 }
 
 // completeHooks completes the hooks of the release on the command line, also after a comma.
-func (f *releaseFlags) completeHooks(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
-	defer cancel()
-	if len(args) == 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	release, _, err := f.parse(ctx, args[0], io.Discard)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	before := toComplete[:strings.LastIndex(toComplete, ",")+1]
-	var found []cobra.Completion
-	for _, deployment := range hookedDeployments(release) {
-		found = append(found, before+deployment.flag())
-		for _, stage := range deployment.stages {
-			found = append(found, before+deployment.flag()+":"+string(stage))
+func completeHooks(release *releaseFlags) cobra.CompletionFunc {
+	return func(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
+		defer cancel()
+		if len(args) == 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		read, _, err := release.parse(ctx, args[0], io.Discard)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		before := toComplete[:strings.LastIndex(toComplete, ",")+1]
+		var found []cobra.Completion
+		for _, deployment := range hookedDeployments(read) {
+			found = append(found, before+deployment.flag())
+			for _, stage := range deployment.stages {
+				found = append(found, before+deployment.flag()+":"+string(stage))
+			}
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
-	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }

@@ -2,12 +2,9 @@ package cli
 
 import (
 	"context"
-	"io"
-	"os"
 	"sync"
 	"time"
 
-	"golang.org/x/term"
 	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/internal/cli/live"
@@ -26,22 +23,6 @@ const (
 	liveReadInterval = 10 * time.Second
 	maxLiveDeletes   = 20 // pending deletes, per interval
 )
-
-// terminalOf returns the terminal for a live view; nil if there is none, if it can only print lines or has no size, or
-// if logs are printed.
-func terminalOf(out io.Writer) *os.File {
-	file, isFile := out.(*os.File)
-	if !isFile || !term.IsTerminal(int(file.Fd())) || klog.V(1).Enabled() {
-		return nil
-	}
-	if kind := os.Getenv("TERM"); kind == "dumb" || kind == "" && os.PathSeparator == '/' {
-		return nil
-	}
-	if width, height, err := term.GetSize(int(file.Fd())); err != nil || width == 0 || height == 0 {
-		return nil
-	}
-	return file
-}
 
 // configure makes an apply report as often as the live view needs, if there is one.
 func (r *reporter) configure(options *apply.Options) {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/creack/pty"
+
+	"github.com/runlevel/runlevel/internal/cli/live"
 )
 
 // A terminal without a size would show nothing of an apply until its end: it gets lines.
@@ -27,7 +29,7 @@ func TestOnlyATerminalWithASizeHasALiveView(t *testing.T) {
 			if err := pty.Setsize(device, &row.size); err != nil {
 				t.Fatal(err)
 			}
-			if has := terminalOf(device) != nil; has != row.want {
+			if has := live.TerminalOf(device) != nil; has != row.want {
 				t.Errorf("it has a live view: %t", has)
 			}
 		})

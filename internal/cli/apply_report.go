@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/duration"
-
 	"github.com/runlevel/runlevel/internal/cli/live"
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
@@ -47,7 +45,7 @@ type reporter struct {
 func newReporter(streams Streams, format output, isQuiet bool, now func() time.Time) *reporter {
 	r := &reporter{streams: streams, format: format, isQuiet: isQuiet, now: now}
 	if format == asText && !isQuiet {
-		r.terminal = terminalOf(streams.Err)
+		r.terminal = live.TerminalOf(streams.Err)
 	}
 	return r
 }
@@ -174,17 +172,12 @@ func (r *reporter) Write(text []byte) (int, error) {
 func (r *reporter) line(out io.Writer, event apply.Event) {
 	text := printable.Line(live.Line(event))
 	if event.Since != nil {
-		text += ", for " + age(r.now(), *event.Since)
+		text += ", for " + printable.Age(r.now(), *event.Since)
 	}
 	for _, why := range event.Why {
 		text += fmt.Sprintf("\n%-11s   %s", "", printable.Line(why))
 	}
 	fmt.Fprintln(out, text)
-}
-
-// age returns the time between two moments as text, at least 0s.
-func age(now, then time.Time) string {
-	return duration.HumanDuration(max(now.Sub(then), 0))
 }
 
 // An applySummary is the last event of the stream, and the content of the summary in text.

@@ -83,18 +83,15 @@ var countedHooks = []struct {
 	words  string
 }{{object.Ran, "ran"}, {object.Ignored, "failed, which was ignored"}, {object.Failed, "failed"}, {object.NotDone, "not done"}}
 
-// The most lines of a section, and the most files in a line.
-const (
-	mostListed = 20
-	mostFiles  = 3
-)
+// mostListed is the most lines of a section.
+const mostListed = 20
 
 // print prints the summary as text.
 func (s applySummary) print(out io.Writer, now time.Time) {
 	took := time.Duration(s.Seconds * float64(time.Second)).Round(10 * time.Millisecond)
 	fmt.Fprintf(out, "%s %s: %s\n", s.title(), s.verdict(took), s.counts())
 	section(out, "not ready", s.Waits, func(wait apply.Wait) sectionLine {
-		text := ": " + printable.Line(fmt.Sprintf("%s, for %s", wait.For, age(now, wait.Since)))
+		text := ": " + printable.Line(fmt.Sprintf("%s, for %s", wait.For, printable.Age(now, wait.Since)))
 		for _, why := range wait.Why {
 			text += "\n      " + printable.Line(why)
 		}

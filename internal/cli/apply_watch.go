@@ -32,15 +32,15 @@ const defaultRecheck = time.Hour
 func (f *applyFlags) checkWatch() error {
 	switch {
 	case !f.watch.isEnabled && f.watch.every != defaultRecheck:
-		return misuse{errors.New("--recheck is for --watch: add it, or leave out --recheck")}
+		return misusef("--recheck is for --watch: add it, or leave out --recheck")
 	case !f.watch.isEnabled:
 		return nil
 	case f.dryRun.isEnabled():
-		return misuse{errors.New("--watch: a dry run applies nothing that could be kept in place: leave one of them out")}
+		return misusef("--watch: a dry run applies nothing that could be kept in place: leave one of them out")
 	case f.noWait:
-		return misuse{errors.New("--watch: --no-wait does not wait until all is applied: leave one of them out")}
+		return misusef("--watch: --no-wait does not wait until all is applied: leave one of them out")
 	case f.watch.every < 0:
-		return misuse{fmt.Errorf("--recheck: %s is invalid: it must be 0, which means never, or greater", f.watch.every)}
+		return misusef("--recheck: %s is invalid: it must be 0, which means never, or greater", f.watch.every)
 	}
 	return nil
 }

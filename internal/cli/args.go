@@ -38,7 +38,7 @@ func completeTopic(complete cobra.CompletionFunc) cobra.CompletionFunc {
 func checkTopic(help *cobra.Command, args []string) error {
 	parent, rest, err := help.Root().Find(args)
 	if err == nil && len(rest) > 0 {
-		return misuse{unknownCommand(parent, rest[0])}
+		return misuse(unknownCommand(parent, rest[0]))
 	}
 	return err
 }
@@ -101,12 +101,12 @@ func wrongFlag(command *cobra.Command, err error) error {
 		return withHelp(command, err)
 	}
 	if what := valueHints[invalid.GetFlag().Value.Type()]; what != "" {
-		return misuse{fmt.Errorf("--%s: %q can't be read: %s", invalid.GetFlag().Name, invalid.GetValue(), what)}
+		return misusef("--%s: %q can't be read: %s", invalid.GetFlag().Name, invalid.GetValue(), what)
 	}
-	return misuse{fmt.Errorf("--%s: %q: %w", invalid.GetFlag().Name, invalid.GetValue(), invalid.Unwrap())}
+	return misusef("--%s: %q: %w", invalid.GetFlag().Name, invalid.GetValue(), invalid.Unwrap())
 }
 
 // withHelp returns an error as a misuse that refers to the help of a command.
 func withHelp(command *cobra.Command, err error) error {
-	return misuse{fmt.Errorf("%s\nsee \"%s --help\"", strings.TrimSuffix(err.Error(), "\n"), command.CommandPath())}
+	return misusef("%s\nsee \"%s --help\"", strings.TrimSuffix(err.Error(), "\n"), command.CommandPath())
 }

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -46,19 +46,6 @@ func addConnectionFlags(command *cobra.Command, f *clusterFlags) {
 	_ = command.RegisterFlagCompletionFunc("context", f.completeContexts)
 }
 
-// lock returns the lock of a release.
-func (f *clusterFlags) lock(c *cluster.Cluster, release string) lock.Lock {
-	return lock.Lock{Client: c.Client, Namespace: f.namespace, Release: release, Now: c.Now}
-}
-
-// withLockFlag adds --wait-lock to the error of a lock that another process holds.
-func withLockFlag(err error) error {
-	if errors.As(err, new(*lock.HeldError)) {
-		return fmt.Errorf("%w: wait with --wait-lock, or try again later", err)
-	}
-	return err
-}
-
 func (f *clusterFlags) loader() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
@@ -77,7 +64,7 @@ func (f *clusterFlags) connect(ctx context.Context) (*cluster.Cluster, error) {
 	}
 	config, err := f.config()
 	if err != nil {
-		return nil, misuse{err}
+		return nil, misuse(err)
 	}
 	config.UserAgent = "runlevel/" + readVersion().Version
 	c, err := cluster.Connect(config)
@@ -136,6 +123,15 @@ func hidePassword(config *rest.Config) error {
 	server.User = nil
 	config.Host = server.String()
 	return nil
+}
+
+// defaultNamespace returns the namespace of the kubeconfig.
+func (f *clusterFlags) defaultNamespace() string {
+	namespace, _, err := f.loader().Namespace()
+	if err != nil {
+		return "default"
+	}
+	return namespace
 }
 
 // kubeconfigExists reports whether the file of --kubeconfig exists, or the flag is not set.
@@ -208,7 +204,19 @@ func (f *clusterFlags) readFor(ctx context.Context, release *releaseFlags, ref s
 // checkNamed refuses a release without a name: its objects are labelled with it.
 func checkNamed(release *payload.Payload) error {
 	if release.Name == "" {
-		return misuse{errors.New("a plain folder has no name, by which the cluster could know its objects: give it one with --name")}
+		return misusef("a plain folder has no name, by which the cluster could know its objects: give it one with --name")
 	}
 	return nil
+}
+
+// completeReleases completes the names of the releases that have a record.
+func (f *clusterFlags) completeReleases(command *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.completing(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
+		records, _ := record.List(ctx, c.Client, f.namespace)
+		var names []string
+		for _, item := range records {
+			names = append(names, item.Release)
+		}
+		return names
+	})
 }

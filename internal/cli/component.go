@@ -46,18 +46,18 @@ func addComponentFlags(command *cobra.Command, f *componentFlags) {
 func (f *componentFlags) check(release *releaseFlags) error {
 	switch {
 	case f.into == "" && len(f.names) > 0:
-		return misuse{errors.New("--component is for --into: name the release that its manifests go into")}
+		return misusef("--component is for --into: name the release that its manifests go into")
 	case f.into != "" && len(f.names) == 0:
-		return misuse{errors.New("--into needs --component: name the component as in its file names")}
+		return misusef("--into needs --component: name the component as in its file names")
 	case f.into != "" && release.imagesFrom != "":
-		return misuse{errors.New("--images-from is not for --into, which takes the images of that release")}
+		return misusef("--images-from is not for --into, which takes the images of that release")
 	case f.into != "" && len(release.images) > 0:
-		return misuse{errors.New("--image is not for --into, which takes the images of that release")}
+		return misusef("--image is not for --into, which takes the images of that release")
 	case f.into == "":
 		return nil
 	}
 	if err := component.CheckNames(f.names); err != nil {
-		return misuse{fmt.Errorf("--component: %w", err)}
+		return misusef("--component: %w", err)
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags, released 
 	defer func() { err = errors.Join(err, release.Close()) }()
 	build, err := component.Into(release.FS, own.FS, component.Options{Names: f.names, Version: flags.version})
 	if err != nil {
-		return nil, misuse{fmt.Errorf("%s: %w", ref, err)}
+		return nil, misusef("%s: %w", ref, err)
 	}
 	now, p := *flags, &placedComponent{Build: build}
 	if released != nil {

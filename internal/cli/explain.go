@@ -32,7 +32,7 @@ it finds. Without a rule, list all of them.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			rules, err := findRules(args)
 			if err != nil {
-				return misuse{err}
+				return misuse(err)
 			}
 			var infos []ruleInfo
 			for _, rule := range rules {

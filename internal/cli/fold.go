@@ -28,3 +28,6 @@ func folded[T any](all []T, cause func(T) string) []fold[T] {
 	}
 	return folds
 }
+
+// mostFiles is the most files in a line.
+const mostFiles = 3

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 
@@ -62,9 +61,9 @@ Lifecycle hooks of a Deployment run before and after it at its place, one after 
 		RunE: func(command *cobra.Command, args []string) error {
 			switch {
 			case f.attempt < 0:
-				return misuse{fmt.Errorf("--attempt %d: attempts are counted from 0", f.attempt)}
+				return misusef("--attempt %d: attempts are counted from 0", f.attempt)
 			case f.attempt > 0 && f.mode != graph.Reconcile:
-				return misuse{errors.New("--attempt is for --mode reconcile: other modes have one order only")}
+				return misusef("--attempt is for --mode reconcile: other modes have one order only")
 			}
 			release, problems, err := f.release.parse(command.Context(), args[0], streams.Err)
 			if err != nil {

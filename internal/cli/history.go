@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -41,23 +40,23 @@ While an apply runs, it also shows what the apply waits for.`,
 }
 
 func (f *deletesFlags) history(ctx context.Context, streams Streams) error {
-	c, err := f.cluster.connect(ctx)
+	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
 		return err
 	}
-	records, broken := f.records(ctx, c)
+	records, broken := f.records(ctx, reader)
 	if len(records) == 0 && broken != nil {
 		return broken
 	}
 	err = f.format.print(streams.Out, records, func(out io.Writer) error {
 		if len(records) == 0 {
-			return f.printNotApplied(ctx, c, out)
+			return printLines(out, reader.NotAppliedLines(ctx))
 		}
 		for _, record := range records {
-			if err := printHistory(out, record, c.Now()); err != nil {
+			if err := printHistory(out, record, reader.Cluster.Now()); err != nil {
 				return err
 			}
-			f.printOpen(ctx, c, record, out)
+			printOpen(ctx, reader, record, out)
 		}
 		return nil
 	})
@@ -91,26 +90,26 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 		}
 	}
 	for _, wait := range of.Waits {
-		fmt.Fprintf(out, "  waits for %s: %s, for %s\n", wait.OrHook(wait.Hook), printable.Line(wait.For), age(now, wait.Since.Time))
+		fmt.Fprintf(out, "  waits for %s: %s, for %s\n", wait.OrHook(wait.Hook), printable.Line(wait.For), printable.Age(now, wait.Since.Time))
 	}
 	return nil
 }
 
 // printOpen prints whether the newest update is being applied, if it has no end yet.
-func (f *deletesFlags) printOpen(ctx context.Context, c *cluster.Cluster, of *record.Record, out io.Writer) {
+func printOpen(ctx context.Context, reader *Reader, of *record.Record, out io.Writer) {
 	newest := of.Newest()
 	if newest == nil || newest.State != record.Partial || newest.End != nil {
 		return
 	}
 	version := printable.Line(cmp.Or(newest.Version, "-"))
-	held, err := f.cluster.lock(c, of.Release).Holder(ctx)
+	held, err := reader.Lock(of.Release).Holder(ctx)
 	switch {
 	case err != nil:
-	case held != nil && !held.IsDead(c.Now()):
-		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name), age(c.Now(), held.Since))
+	case held != nil && !held.IsDead(reader.Cluster.Now()):
+		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name), printable.Age(reader.Cluster.Now(), held.Since))
 	default:
 		remedy := why.Remedy(of.Run, nil)
-		if notKept, _ := why.ExplainNotKept(ctx, c, f.cluster.lock(c, of.Release)); notKept != nil && notKept.Operator != nil {
+		if notKept, _ := why.ExplainNotKept(ctx, reader.Cluster, reader.Lock(of.Release)); notKept != nil && notKept.Operator != nil {
 			remedy = notKept.String()
 		}
 		fmt.Fprintf(out, "  %s is not completed: its apply did not record how it ended, so it was killed or has lost the lock; %s\n", version, remedy)

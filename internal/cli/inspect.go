@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -60,41 +59,28 @@ func newInspect(streams Streams) *cobra.Command {
 	return command
 }
 
-// An inspectReport lists the files of an inspection. It is the output of -o json.
-type inspectReport struct {
-	Folder     string          `json:"folder"`
-	Time       time.Time       `json:"time"` // by the cluster's clock
-	Releases   []string        `json:"releases,omitempty"`
-	Files      []inspectedFile `json:"files"`
-	Unreadable []string        `json:"unreadable,omitempty"` // with the reasons
-}
-
-// An inspectedFile is a file of an inspection.
-type inspectedFile struct {
-	Path     string `json:"path"` // in the folder
-	Contents string `json:"contents"`
-	Bytes    int    `json:"bytes"`
-}
-
 func (f *inspectFlags) run(ctx context.Context, folder string, streams Streams) error {
 	if err := checkEmpty(folder); err != nil {
-		return misuse{err}
+		return misuse(err)
 	}
-	c, err := f.cluster.connect(ctx)
+	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fmt.Errorf("make the folder: %w", err)
 	}
-	i := &inspector{cluster: c, flags: f.cluster, progress: streams.Err, report: inspectReport{Folder: folder, Files: []inspectedFile{}}}
-	if err := i.inspect(ctx); err != nil {
+	report, err := reader.Inspect(ctx, Inspection{
+		Folder: folder, Version: readVersion(), Progress: streams.Err,
+		Text: func(s *releaseStatus) []string { return statusText{s}.lines(statusWidth, statusLevels) },
+	})
+	if err != nil {
 		return fmt.Errorf("%s is not complete: %w", folder, err)
 	}
-	if err := f.format.print(streams.Out, i.report, i.report.print); err != nil {
+	if err := f.format.print(streams.Out, report, func(out io.Writer) error { return printInspection(out, report) }); err != nil {
 		return err
 	}
-	return failIf(len(i.report.Unreadable) > 0)
+	return failIf(len(report.Unreadable) > 0)
 }
 
 // checkEmpty returns an error unless the folder is empty or does not exist.
@@ -111,8 +97,8 @@ func checkEmpty(folder string) error {
 	return nil
 }
 
-// print prints the report as text.
-func (r *inspectReport) print(out io.Writer) error {
+// printInspection prints the report as text.
+func printInspection(out io.Writer, r *inspectReport) error {
 	fmt.Fprintf(out, "wrote %s to %s:\n", printable.Count(len(r.Files), "file"), printable.Line(r.Folder))
 	var rows []string
 	for _, file := range r.Files {

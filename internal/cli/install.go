@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -55,7 +54,7 @@ func (f *setupFlags) setup(ctx context.Context, streams Streams) (*operatorSetup
 // check refuses flags that make no sense.
 func (f *setupFlags) check() error {
 	if f.timeout <= 0 {
-		return misuse{fmt.Errorf("--timeout: %s is invalid: it must be greater than 0", f.timeout)}
+		return misusef("--timeout: %s is invalid: it must be greater than 0", f.timeout)
 	}
 	return nil
 }
@@ -147,10 +146,10 @@ func (f *installFlags) run(command *cobra.Command, streams Streams) error {
 // check refuses flags that make no sense.
 func (f *installFlags) check() error {
 	if f.release == "" {
-		return misuse{errors.New("--release is missing: name the release that the operator is to begin with, an image or a folder of the operator's image")}
+		return misusef("--release is missing: name the release that the operator is to begin with, an image or a folder of the operator's image")
 	}
 	if set := f.features.set; set != "" && !slices.Contains(payload.FeatureSets(), set) {
-		return misuse{fmt.Errorf("--feature-set: there is no feature set %q: use one of %s", set, strings.Join(payload.FeatureSets(), ", "))}
+		return misusef("--feature-set: there is no feature set %q: use one of %s", set, strings.Join(payload.FeatureSets(), ", "))
 	}
 	return f.setupFlags.check()
 }

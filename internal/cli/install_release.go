@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -37,7 +36,7 @@ func (f *installFlags) program(ctx context.Context, progress io.Writer) (operato
 	}
 	if path.IsAbs(f.release) {
 		if f.image == "" {
-			return operatorProgram{}, misuse{fmt.Errorf("--release %s is a folder of the operator's image: name that image with --image", f.release)}
+			return operatorProgram{}, misusef("--release %s is a folder of the operator's image: name that image with --image", f.release)
 		}
 		folder := path.Clean(f.release)
 		return operatorProgram{image: f.image, release: folder, argument: "--payload-dir=" + folder}, nil
@@ -66,7 +65,7 @@ func parseImage(flag, text string) (name.Reference, error) {
 	if flag == "release" {
 		alternative = "; a folder of the operator's image needs its absolute path"
 	}
-	return nil, misuse{fmt.Errorf("--%s: %q is no image: it needs its registry, and a tag or digest, as in registry.example/repo:tag%s", flag, text, alternative)}
+	return nil, misusef("--%s: %q is no image: it needs its registry, and a tag or digest, as in registry.example/repo:tag%s", flag, text, alternative)
 }
 
 // read pulls the release, and sets its digest, and the operator's image unless a flag has set it.
@@ -77,7 +76,7 @@ func (p *operatorProgram) read(ctx context.Context, options source.Options) (err
 	}
 	defer func() { err = errors.Join(err, release.Close()) }()
 	if release.Kind != source.Image {
-		return misuse{fmt.Errorf("--release: %s is on this machine, where the operator can't read it: push it to a registry", p.release)}
+		return misusef("--release: %s is on this machine, where the operator can't read it: push it to a registry", p.release)
 	}
 	p.release = release.Image
 	if p.image != "" {
@@ -89,11 +88,11 @@ func (p *operatorProgram) read(ctx context.Context, options source.Options) (err
 		return nil
 	}
 	if err != nil {
-		return misuse{fmt.Errorf("%s: %w", p.release, err)}
+		return misusef("%s: %w", p.release, err)
 	}
 	references, err := payload.ParseReferences(text)
 	if err != nil {
-		return misuse{fmt.Errorf("%s: image-references: %w", p.release, err)}
+		return misusef("%s: image-references: %w", p.release, err)
 	}
 	if own := references.Images[ownImage]; own != "" {
 		p.image = own

@@ -36,7 +36,7 @@ var theOperator = kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "runlev
 var rightsForReleases = kinds.ID{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "runlevel-operator-apply"}
 
 // theVersion is the ClusterVersion that the operator follows.
-var theVersion = kinds.ID{Group: clusterVersions.Group, Kind: clusterVersions.Kind, Name: "version"}
+var theVersion = kinds.ID{Group: clusterVersions.Group, Kind: clusterVersions.Kind, Name: kinds.ClusterVersionName}
 
 // An operatorReport is the result of an install or uninstall of the operator, or of its dry run.
 type operatorReport struct {

@@ -31,15 +31,15 @@ func addBaselineFlags(command *cobra.Command, f *baselineFlags) {
 func (f baselineFlags) read(format output) (*lint.Baseline, error) {
 	switch {
 	case f.write && f.file == "":
-		return nil, misuse{errors.New("--write-baseline is for --baseline: name the file to write, as in --baseline .runlevel-baseline")}
+		return nil, misusef("--write-baseline is for --baseline: name the file to write, as in --baseline .runlevel-baseline")
 	case f.write && format != asText:
-		return nil, misuse{fmt.Errorf("--write-baseline prints no report: leave out -o %s", format)}
+		return nil, misusef("--write-baseline prints no report: leave out -o %s", format)
 	case f.file == "":
 		return nil, nil
 	}
 	content, err := f.content()
 	if err != nil {
-		return nil, misuse{err}
+		return nil, misuse(err)
 	}
 	if f.write && len(content) == 0 {
 		return nil, nil
@@ -49,7 +49,7 @@ func (f baselineFlags) read(format output) (*lint.Baseline, error) {
 		err = fmt.Errorf("%w; it is not overwritten: remove it first", err)
 	}
 	if err != nil {
-		return nil, misuse{err}
+		return nil, misuse(err)
 	}
 	if f.write {
 		return nil, nil

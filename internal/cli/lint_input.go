@@ -64,7 +64,7 @@ func (f *lintFlags) checkFilters(progress io.Writer, input lint.Input) error {
 // check returns an error if the flags contradict each other.
 func (f *lintFlags) check() error {
 	if f.previousVersion != "" && f.previous == "" && f.component.into == "" {
-		return misuse{errors.New("--previous-version is for --previous")}
+		return misusef("--previous-version is for --previous")
 	}
 	if err := checkVersion("previous-version", f.previousVersion); err != nil {
 		return err
@@ -131,24 +131,24 @@ func (f *lintFlags) readConfig() (lint.Config, error) {
 		err = nil
 	}
 	if err != nil {
-		return lint.Config{}, misuse{fmt.Errorf("the configuration of lint: %w", err)}
+		return lint.Config{}, misusef("the configuration of lint: %w", err)
 	}
 	config, err := lint.ParseConfig(file, text)
 	if err != nil {
-		return config, misuse{err}
+		return config, misuse(err)
 	}
 	if config.Severities == nil {
 		config.Severities = map[string]lint.Severity{}
 	}
 	for _, id := range f.off {
 		if !slices.Contains(ruleIDs(), id) {
-			return config, misuse{fmt.Errorf("--off: there is no rule %q: \"runlevel explain\" lists them", id)}
+			return config, misusef("--off: there is no rule %q: \"runlevel explain\" lists them", id)
 		}
 		config.Severities[id] = lint.Off
 	}
 	if f.kubernetes != "" {
 		if _, err := version.ParseGeneric(f.kubernetes); err != nil {
-			return config, misuse{fmt.Errorf("--kubernetes-version: %q is not a version such as 1.34", f.kubernetes)}
+			return config, misusef("--kubernetes-version: %q is not a version such as 1.34", f.kubernetes)
 		}
 		config.KubernetesVersion = f.kubernetes
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,19 +10,6 @@ import (
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
-
-// folderOf returns the folder of a release, which is part of the paths of findings. It
-// returns "" if the release is not a folder of manifests.
-func folderOf(ref string) string {
-	info, err := os.Stat(ref)
-	if err != nil || !info.IsDir() {
-		return ""
-	}
-	if _, err := os.Stat(filepath.Join(ref, "oci-layout")); err == nil {
-		return ""
-	}
-	return ref
-}
 
 // A lintReport is a result to print.
 type lintReport struct {

@@ -182,7 +182,7 @@ func (f *machinesFlags) lines(list []overview.MachineOverview, now time.Time) []
 
 // rowOf returns the row of a machine.
 func (f *machinesFlags) rowOf(m *overview.MachineOverview, now time.Time) string {
-	return f.row([]string{m.Namespace, m.Name, m.Node, m.Phase, age(now, m.Since), m.ProviderID, m.HeldBy()})
+	return f.row([]string{m.Namespace, m.Name, m.Node, m.Phase, printable.Age(now, m.Since), m.ProviderID, m.HeldBy()})
 }
 
 // row returns a row of the table. Only a wide row has the providerID.

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"os"
 
@@ -95,9 +93,9 @@ func (f *machinesPlanFlags) query(name string, in io.Reader) (rolloutpreview.Pre
 	q := rolloutpreview.PreviewQuery{Namespace: f.namespace, URL: f.extension}
 	switch {
 	case f.file == "":
-		return q, misuse{errors.New("-f is missing: name the file with the MachineDeployment as it is to be")}
+		return q, misusef("-f is missing: name the file with the MachineDeployment as it is to be")
 	case f.authority != "" && f.extension == "":
-		return q, misuse{errors.New("--extension-ca is for --extension, which is missing")}
+		return q, misusef("--extension-ca is for --extension, which is missing")
 	}
 	text, err := readFileOr(f.file, in)
 	if err == nil && f.authority != "" {
@@ -107,7 +105,7 @@ func (f *machinesPlanFlags) query(name string, in io.Reader) (rolloutpreview.Pre
 		q.Wanted, err = rolloutpreview.Read(f.file, text, name)
 	}
 	if err != nil {
-		return q, misuse{err}
+		return q, misuse(err)
 	}
 	switch inFile := q.Wanted.Namespace(); {
 	case q.Namespace == "" && inFile == "":
@@ -115,7 +113,7 @@ func (f *machinesPlanFlags) query(name string, in io.Reader) (rolloutpreview.Pre
 	case q.Namespace == "":
 		q.Namespace = inFile
 	case inFile != "" && inFile != q.Namespace:
-		return q, misuse{fmt.Errorf("--namespace is %s, and the MachineDeployment in %s is in namespace %s", q.Namespace, f.file, inFile)}
+		return q, misusef("--namespace is %s, and the MachineDeployment in %s is in namespace %s", q.Namespace, f.file, inFile)
 	}
 	return q, nil
 }

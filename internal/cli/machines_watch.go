@@ -49,7 +49,7 @@ func (w *machinesWatch) read(ctx context.Context) ([]overview.MachineOverview, e
 	defer cancel()
 	list, err := listMachines(ctx, w.cluster, w.flags.query(w.names))
 	if cluster.IsOutage(err) {
-		return nil, outageError{err}
+		return nil, outage(err)
 	}
 	return list, err
 }

@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
@@ -82,9 +81,9 @@ func (o output) print(out io.Writer, value any, text func(io.Writer) error) erro
 	var err error
 	switch o {
 	case asJSON:
-		content, err = toJSON(value)
+		content, err = printable.IndentedJSON(value)
 	case asYAML:
-		content, err = toYAML(value)
+		content, err = printable.YAML(value)
 	default:
 		return text(out)
 	}
@@ -112,20 +111,6 @@ func (o output) printNext(out io.Writer, value any) error {
 func printLines(out io.Writer, lines []string) error {
 	_, err := io.WriteString(out, strings.Join(lines, "\n")+"\n")
 	return err
-}
-
-func toJSON(value any) ([]byte, error) {
-	text, err := json.MarshalIndent(value, "", "  ")
-	return append(printable.JSON(text), '\n'), err
-}
-
-// toYAML returns JSON, which is YAML as well, where YAML would contain control characters.
-func toYAML(value any) ([]byte, error) {
-	text, err := yaml.Marshal(value)
-	if err == nil && !printable.IsHarmless(text) {
-		return toJSON(value)
-	}
-	return text, err
 }
 
 // printWhole prints all or nothing, so that output is never truncated by an error.

@@ -184,7 +184,7 @@ func differenceOf(p *plan.Plan, isRefused bool) difference {
 func exitOfDifference(isRequested bool, found difference, err error) error {
 	switch {
 	case err != nil && isRequested:
-		return misuse{err}
+		return misuse(err)
 	case err != nil:
 		return err
 	}
@@ -202,9 +202,9 @@ func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (f
 	}
 	switch {
 	case f.release.updatingFrom != "":
-		return noDifference, misuse{errors.New("--updating-from: a plan updates from OLD: with --capabilities, capabilities of OLD stay enabled")}
+		return noDifference, misusef("--updating-from: a plan updates from OLD: with --capabilities, capabilities of OLD stay enabled")
 	case filepath.Clean(oldRef) == filepath.Clean(newRef):
-		return noDifference, misuse{fmt.Errorf("OLD and NEW are both %s: name two releases", newRef)}
+		return noDifference, misusef("OLD and NEW are both %s: name two releases", newRef)
 	}
 	view := show.Printer{From: oldRef, To: newRef, All: f.all, Command: f.command}
 	var old, next *payload.Payload
@@ -288,18 +288,6 @@ func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io
 	warn(progress, problemLines(problems)) // the old release can no longer be fixed
 	warnIfEmpty(progress, next)
 	return old, next, f.release.checkFilters(old, next)
-}
-
-// loadAs reads a release. Its errors name the release as "the old release" or "the new release".
-func (f *releaseFlags) loadAs(ctx context.Context, what, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
-	release, problems, err := f.parse(ctx, ref, progress)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", what, err)
-	}
-	if err := payload.Refuse(problems); err != nil {
-		return nil, nil, refused(what+" "+ref, err)
-	}
-	return release, problems, nil
 }
 
 // completeSources completes two releases with files; one release with --cluster.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -26,7 +25,7 @@ func (f *planFlags) checkFlags(flags *pflag.FlagSet) error {
 	var wrong error
 	flags.Visit(func(flag *pflag.Flag) {
 		if wrong == nil && slices.Contains(useless, flag.Name) {
-			wrong = misuse{fmt.Errorf("--%s: %s", flag.Name, why)}
+			wrong = misusef("--%s: %s", flag.Name, why)
 		}
 	})
 	return wrong

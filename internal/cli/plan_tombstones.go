@@ -78,7 +78,7 @@ func tombstoneName(folder, old string) (string, error) {
 			return "", err
 		}
 	}
-	return "", misuse{fmt.Errorf("%s has files %s and %s already: move the latter, or name another folder", folder, old, beside)}
+	return "", misusef("%s has files %s and %s already: move the latter, or name another folder", folder, old, beside)
 }
 
 // writeTombstoneFiles writes new files, and removes them again if one can't be written.
@@ -113,7 +113,7 @@ func (f *planFlags) checkTombstonesFlag() error {
 		return nil
 	}
 	if info, err := os.Stat(f.tombstones); err != nil || !info.IsDir() {
-		return misuse{fmt.Errorf("--write-tombstones %s: name an existing folder", printable.Line(f.tombstones))}
+		return misusef("--write-tombstones %s: name an existing folder", printable.Line(f.tombstones))
 	}
 	return nil
 }

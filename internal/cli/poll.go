@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
+	"github.com/runlevel/runlevel/internal/cli/live"
 	"github.com/runlevel/runlevel/internal/cluster"
 )
 
@@ -67,6 +69,9 @@ type outageError struct{ error }
 
 func (o outageError) Unwrap() error { return o.error }
 
+// outage makes an error the reason why a cluster does not respond.
+func outage(err error) error { return outageError{err} }
+
 // reach returns an outageError if the API server does not respond.
 func reach(ctx context.Context, c *cluster.Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
@@ -85,4 +90,13 @@ func reach(ctx context.Context, c *cluster.Cluster) error {
 // getVersion gets the version of the API server, which is its cheapest request.
 func getVersion(ctx context.Context, c *cluster.Cluster) error {
 	return c.Client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+}
+
+// areaOn returns an area on the terminal; nil if there is no terminal, or the format is JSON or YAML.
+func areaOn(out io.Writer, format output) *live.Area {
+	terminal := live.TerminalOf(out)
+	if terminal == nil || format == asJSON || format == asYAML {
+		return nil
+	}
+	return live.NewArea(terminal)
 }

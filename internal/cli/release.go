@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -146,9 +147,9 @@ func (f *releaseFlags) accept(ref string, release *payload.Payload, problems []p
 func refused(ref string, err error) error {
 	var problems payload.Problems
 	if errors.As(err, &problems) && len(problems) > 1 {
-		return misuse{fmt.Errorf("%s has %d problems:\n%s", ref, len(problems), strings.Join(problemLines(problems), "\n"))}
+		return misusef("%s has %d problems:\n%s", ref, len(problems), strings.Join(problemLines(problems), "\n"))
 	}
-	return misuse{fmt.Errorf("%s: %w", ref, err)}
+	return misusef("%s: %w", ref, err)
 }
 
 // problemLines returns a line for each problem, or for each cause of many.
@@ -196,7 +197,7 @@ func failed(ctx context.Context, err error) error {
 	case errors.As(err, &problems):
 		return refused(problems.Source, problems.Problems)
 	default:
-		return misuse{err}
+		return misuse(err)
 	}
 }
 
@@ -205,7 +206,7 @@ func checkLabel(flag, value string) error {
 	if value == "" || len(validation.IsDNS1123Label(value)) == 0 {
 		return nil
 	}
-	return misuse{fmt.Errorf("--%s: %q can't be a name: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", flag, value)}
+	return misusef("--%s: %q can't be a name: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", flag, value)
 }
 
 // options returns the options of the flags, or an error for invalid values, before anything is pulled.
@@ -223,12 +224,12 @@ func (f *releaseFlags) options(progress io.Writer) (loader.Options, error) {
 	}
 	var err error
 	if options.Payload.Filter, err = f.filter(); err != nil {
-		return options, misuse{err}
+		return options, misuse(err)
 	}
 	for _, object := range f.unmanaged {
 		selector, err := loader.ParseSelector(object)
 		if err != nil {
-			return options, misuse{fmt.Errorf("--unmanaged: %w", err)}
+			return options, misusef("--unmanaged: %w", err)
 		}
 		options.Unmanaged = append(options.Unmanaged, selector)
 	}
@@ -243,10 +244,10 @@ func (f *releaseFlags) references() (*payload.References, error) {
 	case f.imagesFrom != "":
 		text, err := os.ReadFile(f.imagesFrom)
 		if err != nil {
-			return nil, misuse{err}
+			return nil, misuse(err)
 		}
 		if references, err = payload.ParseReferences(text); err != nil {
-			return nil, misuse{fmt.Errorf("%s: %w", f.imagesFrom, err)}
+			return nil, misusef("%s: %w", f.imagesFrom, err)
 		}
 	case len(f.images) == 0:
 		return nil, nil
@@ -254,7 +255,7 @@ func (f *releaseFlags) references() (*payload.References, error) {
 	for _, given := range f.images {
 		name, image, _ := strings.Cut(given, "=")
 		if name == "" || !payload.IsPullSpec(image) {
-			return nil, misuse{fmt.Errorf("--image %s: write NAME=IMAGE, with a name of the component's %s", given, payload.ImagesFile)}
+			return nil, misusef("--image %s: write NAME=IMAGE, with a name of the component's %s", given, payload.ImagesFile)
 		}
 		references.Images[name] = image
 	}
@@ -268,7 +269,7 @@ func (f *releaseFlags) checkFilters(releases ...*payload.Payload) error {
 		return err
 	}
 	if err := options.Check(releases...); err != nil {
-		return misuse{fmt.Errorf("--%w", err)}
+		return misusef("--%w", err)
 	}
 	return nil
 }
@@ -278,7 +279,7 @@ func checkNotEmpty(release *payload.Payload) error {
 	if len(release.Manifests) > 0 || len(release.Excluded) == 0 {
 		return nil
 	}
-	return misuse{errors.New(`the filters leave nothing of the release: "runlevel render --explain" shows why`)}
+	return misusef(`the filters leave nothing of the release: "runlevel render --explain" shows why`)
 }
 
 // warnIfEmpty prints the error of checkNotEmpty, for verbs that write nothing to a cluster.
@@ -293,7 +294,7 @@ func checkVersion(flag, value string) error {
 	if value == "" || payload.IsVersion(value) {
 		return nil
 	}
-	return misuse{fmt.Errorf("--%s: %q is not a semantic version such as 1.2.3", flag, value)}
+	return misusef("--%s: %q is not a semantic version such as 1.2.3", flag, value)
 }
 
 // filter returns the filter of the flags.
@@ -312,4 +313,29 @@ func (f *releaseFlags) filter() (payload.Filter, error) {
 		filter.Capabilities = capabilities
 	}
 	return filter, nil
+}
+
+// folderOf returns the folder of a release, which is part of the paths of findings. It
+// returns "" if the release is not a folder of manifests.
+func folderOf(ref string) string {
+	info, err := os.Stat(ref)
+	if err != nil || !info.IsDir() {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(ref, "oci-layout")); err == nil {
+		return ""
+	}
+	return ref
+}
+
+// loadAs reads a release. Its errors name the release as "the old release" or "the new release".
+func (f *releaseFlags) loadAs(ctx context.Context, what, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+	release, problems, err := f.parse(ctx, ref, progress)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", what, err)
+	}
+	if err := payload.Refuse(problems); err != nil {
+		return nil, nil, refused(what+" "+ref, err)
+	}
+	return release, problems, nil
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -61,11 +60,11 @@ printed, use --show-secrets.
 		RunE: func(command *cobra.Command, args []string) error {
 			switch isSet := command.Flags().Changed("output-dir"); {
 			case isSet && f.folder == "":
-				return misuse{errors.New("--output-dir is empty: name a new folder")}
+				return misusef("--output-dir is empty: name a new folder")
 			case isSet && (f.explain || f.format != asYAML):
-				return misuse{errors.New("--output-dir writes the manifests as YAML: it does not go with --explain or -o json")}
+				return misusef("--output-dir writes the manifests as YAML: it does not go with --explain or -o json")
 			case f.explain && f.showSecrets:
-				return misuse{errors.New("--explain prints no manifests: --show-secrets does not go with it")}
+				return misusef("--explain prints no manifests: --show-secrets does not go with it")
 			}
 			release, err := f.release.load(command.Context(), args[0], streams.Err)
 			if err != nil {
@@ -142,18 +141,14 @@ func (f *renderFlags) rendered(m *payload.Manifest, exclusion *payload.Exclusion
 func (m rendered) YAML() ([]byte, error) {
 	object := m.object
 	if m.isMasked {
-		object = asMasked(object)
+		object = fields.AsMasked(object)
 	}
 	text, err := yaml.Marshal(object)
 	if err == nil && !printable.IsHarmless(text) {
-		return toJSON(object) // which is YAML as well
+		return printable.IndentedJSON(object) // which is YAML as well
 	}
 	return text, err
 }
-
-// asMasked returns a document of an object whose values are masked. It is not a manifest: its apply would set the
-// values to asterisks.
-func asMasked(object map[string]any) map[string]any { return map[string]any{"masked": object} }
 
 // choose returns the manifests to print, in the order of the release.
 func (f *renderFlags) choose(release *payload.Payload) []rendered {

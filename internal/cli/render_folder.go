@@ -17,7 +17,7 @@ import (
 func writeFolder(folder string, manifests []rendered, documents map[string]int, progress io.Writer) (err error) {
 	folder = filepath.Clean(folder)
 	if err := checkFree(folder); err != nil {
-		return misuse{fmt.Errorf("--output-dir: %w", err)}
+		return misusef("--output-dir: %w", err)
 	}
 	bodies, err := texts(manifests)
 	if err != nil {

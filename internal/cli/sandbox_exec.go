@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -33,7 +32,7 @@ address of its registry.`,
 			}
 			program, err := exec.LookPath(args[0])
 			if err != nil {
-				return misuse{fmt.Errorf("run %s: %w", args[0], err)}
+				return misusef("run %s: %w", args[0], err)
 			}
 			return runWith(command.Context(), o, append([]string{program}, args[1:]...), streams)
 		},

@@ -48,13 +48,13 @@ func (f *startFlags) options(progress io.Writer) (sandbox.Options, error) {
 	case f.realNodes > 0:
 		o.Nodes = 0
 	case f.nodes < 0:
-		return o, misuse{fmt.Errorf("--nodes %d: use 0 or more", f.nodes)}
+		return o, misusef("--nodes %d: use 0 or more", f.nodes)
 	case f.nodes == 0:
 		o.Nodes = sandbox.NoNodes
 	}
 	for name, value := range f.gates {
 		if value != "true" && value != "false" {
-			return o, misuse{fmt.Errorf("--feature-gates %s=%s: use %[1]s=true or %[1]s=false", name, value)}
+			return o, misusef("--feature-gates %s=%s: use %[1]s=true or %[1]s=false", name, value)
 		}
 		if o.FeatureGates == nil {
 			o.FeatureGates = map[string]bool{}
@@ -66,7 +66,7 @@ func (f *startFlags) options(progress io.Writer) (sandbox.Options, error) {
 	}
 	policy, err := os.ReadFile(f.auditPolicy)
 	if err != nil {
-		return o, misuse{fmt.Errorf("--audit-policy: %w", err)}
+		return o, misusef("--audit-policy: %w", err)
 	}
 	o.AuditPolicy = string(policy)
 	return o, nil

@@ -3,14 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 )
 
@@ -75,38 +71,23 @@ func newStatus(streams Streams) *cobra.Command {
 	return command
 }
 
-// completeReleases completes the names of the releases that have a record.
-func (f *clusterFlags) completeReleases(command *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return f.completing(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
-		records, _ := record.List(ctx, c.Client, f.namespace)
-		return namesOf(records)
-	})
-}
-
-// namesOf returns the releases of records.
-func namesOf(records []*record.Record) []string {
-	var names []string
-	for _, item := range records {
-		names = append(names, item.Release)
-	}
-	return names
-}
-
 func (f *statusFlags) run(ctx context.Context, streams Streams) error {
 	if f.name != "" {
 		if err := lock.CheckRelease(f.name); err != nil {
-			return misuse{fmt.Errorf("--name: %w", err)}
+			return misusef("--name: %w", err)
 		}
 	}
-	c, err := f.cluster.connect(ctx)
+	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
 		return err
 	}
-	reader := &statusReader{cluster: c, flags: f}
-	first, err := reader.read(ctx)
+	first, err := reader.Status(ctx, f.name)
+	var several *SeveralError
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.As(err, &several):
+		return misusef("there are several releases: name one of them with --name: %s", strings.Join(several.Releases, ", "))
 	case err != nil:
 		return err
 	}
@@ -120,18 +101,8 @@ func (f *statusFlags) run(ctx context.Context, streams Streams) error {
 	return failIf(!first.Done)
 }
 
-// choose returns the record of the release, and the names of the other releases; nil if there is no record.
-func choose(records []*record.Record, name string) (*record.Record, []string, error) {
-	names := namesOf(records)
-	at := slices.Index(names, name)
-	switch {
-	case at >= 0:
-	case len(records) == 0:
-		return nil, nil, nil
-	case len(records) == 1:
-		at = 0
-	default:
-		return nil, nil, misuse{errors.New("there are several releases: name one of them with --name: " + strings.Join(names, ", "))}
-	}
-	return records[at], slices.Delete(names, at, at+1), nil
+// connect connects to the cluster of the flags, and returns a reader of its releases.
+func connect(ctx context.Context, f *clusterFlags) (*Reader, error) {
+	c, err := f.connect(ctx)
+	return &Reader{Cluster: c, Namespace: f.namespace}, err
 }

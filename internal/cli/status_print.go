@@ -6,14 +6,11 @@ import (
 	"strings"
 	"time"
 
-	configv1 "github.com/openshift/api/config/v1"
-
 	"github.com/runlevel/runlevel/internal/cli/live"
-	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // The size of a status without a terminal.
@@ -22,8 +19,11 @@ const (
 	statusLevels = 30 // lines
 )
 
+// A statusText prints a status as text.
+type statusText struct{ *releaseStatus }
+
 // lines renders the status as text. Levels are as wide as the screen, in colours, and in a limited number of lines.
-func (s *releaseStatus) lines(width, levels int) []string {
+func (s statusText) lines(width, levels int) []string {
 	lines := append([]string{s.title()}, messageLines(s.Messages, nil)...)
 	if s.LastSeconds > 0 {
 		lines = append(lines, fmt.Sprintf("  the last %s took %s", printable.Line(s.Mode), time.Duration(s.LastSeconds*float64(time.Second))))
@@ -62,90 +62,26 @@ func firstOf[T any](items []T, of func(T) []string) []string {
 	return lines
 }
 
-// title returns the version of the release and its progress in a line.
-func (s *releaseStatus) title() string {
-	title := "release " + s.Release
-	switch {
-	case s.Lost != nil:
-		title = "release " + s.Lost.title()
-	case s.State == "":
-		title += ": not applied"
-	case s.State == record.Completed && s.Mode == string(graph.Reconcile):
-		title += named(s.Version) + ": complete once, and applied again" + s.percentText()
-	case s.State == record.Completed && s.Done:
-		title += s.versionText() + ": complete"
-	case s.State == record.Completed && s.NotKept != nil && len(s.Objects)+s.Missing == 0 && s.isHealthy():
-		title += s.versionText() + ": complete, and not kept in place"
-	case s.State == record.Completed && s.requestedVersion() != "":
-		title += s.versionText() + ": complete, and another version is requested"
-	case s.State == record.Completed && len(s.Objects)+s.Missing == 0 && s.isHealthy():
-		title += s.versionText() + ": complete, as far as is known"
-	case s.State == record.Completed:
-		title += s.versionText() + ": complete, and not all is well"
-	default:
-		title += ": " + cmp.Or(s.Mode, "update") + s.versionRange() + s.percentText()
-	}
-	return printable.Line(title)
-}
-
-// requestedVersion returns the version or image that the ClusterVersion requests, if it is another one.
-func (s *releaseStatus) requestedVersion() string {
-	if s.ClusterVersion == nil {
-		return ""
-	}
-	return s.ClusterVersion.Requested
-}
-
-// versionText returns the version, and the previous one.
-func (s *releaseStatus) versionText() string {
-	if s.Version == "" || s.Previous == "" || s.Previous == s.Version {
-		return named(s.Version)
-	}
-	return " " + s.Version + ", after " + s.Previous
-}
-
-// versionRange returns the versions that an update leads from and to.
-func (s *releaseStatus) versionRange() string {
-	switch {
-	case s.Version == "":
-		return ""
-	case s.Mode == string(graph.Install):
-		return " of " + s.Version
-	case s.Previous == "" || s.Previous == s.Version:
-		return " to " + s.Version
-	default:
-		return " from " + s.Previous + " to " + s.Version
-	}
-}
-
-// percentText returns how much is done.
-func (s *releaseStatus) percentText() string {
-	if s.Percent == nil {
-		return ", not complete"
-	}
-	return fmt.Sprintf(", %d%% done", *s.Percent)
-}
-
 // objectLines returns lines on the objects that are not ready, a screenful at most.
-func (s *releaseStatus) objectLines() []string {
+func (s statusText) objectLines() []string {
 	return under("not as they are to be:", objectLinesOf(s.Objects, mostLines))
 }
 
 // hookLines returns lines on lifecycle hooks of Deployments.
-func (s *releaseStatus) hookLines() []string {
+func (s statusText) hookLines() []string {
 	return under("lifecycle hooks:", firstOf(s.Hooks, func(hook why.HookStatus) []string {
 		return []string{"  " + hook.Sentence("the "+hook.Object.OrHook(string(hook.Hook)), s.Time)}
 	}))
 }
 
 // repairLines returns lines on the repairs since the version was begun.
-func (s *releaseStatus) repairLines() []string {
+func (s statusText) repairLines() []string {
 	if s.Repairs == nil {
 		return nil
 	}
 	var lines []string
 	for _, repair := range s.Repairs.Latest[:min(mostEvents, len(s.Repairs.Latest))] {
-		text := repair.ID.String() + ": " + repair.Message + ", " + age(s.Time, repair.Time.Time) + " ago"
+		text := repair.ID.String() + ": " + repair.Message + ", " + printable.Age(s.Time, repair.Time.Time) + " ago"
 		if repair.Count > 1 {
 			text += fmt.Sprintf("; %d times", repair.Count)
 		}
@@ -155,7 +91,7 @@ func (s *releaseStatus) repairLines() []string {
 }
 
 // versionLines returns lines on the ClusterVersion, except the gates of an update.
-func (s *releaseStatus) versionLines() []string {
+func (s statusText) versionLines() []string {
 	v := s.ClusterVersion
 	if v == nil {
 		return nil
@@ -165,13 +101,10 @@ func (s *releaseStatus) versionLines() []string {
 		lines = append(lines, "  requests "+printable.Line(v.Requested))
 	}
 	lines = append(lines, updateLines(v.Updates)...)
-	for _, condition := range v.Conditions {
-		isOutdated := condition.Type == string(configv1.RetrievedUpdates) && condition.Status == "False" && len(v.Updates) > 0
-		if isOutdated || !condition.isHealthy() && condition.Type != string(clusterversion.ReleaseAccepted) && condition.Type != "Upgradeable" {
-			lines = append(lines, condition.lines("", s.Time)...)
-		}
+	for _, condition := range v.Problems() {
+		lines = append(lines, conditionLines(condition, "", s.Time)...)
 	}
-	return under("ClusterVersion "+theVersion.Name+":", lines)
+	return under("ClusterVersion "+kinds.ClusterVersionName+":", lines)
 }
 
 // updateLines returns lines on the available updates: the recommended ones, and the others with the reason.
@@ -194,8 +127,8 @@ func updateLines(updates []statusUpdate) (lines []string) {
 	return lines
 }
 
-// lines returns lines on a condition: status, reason, time and message.
-func (c statusCondition) lines(of string, now time.Time) []string {
+// conditionLines returns lines on a condition: status, reason, time and message.
+func conditionLines(c statusCondition, of string, now time.Time) []string {
 	text := of + c.Type + "=" + c.Status
 	if c.Reason != "" {
 		text += " (" + c.Reason + ")"
@@ -206,7 +139,7 @@ func (c statusCondition) lines(of string, now time.Time) []string {
 // statement returns lines with a text, its age and a message, whose further lines are indented.
 func statement(text, message string, since *time.Time, now time.Time) []string {
 	if since != nil && !since.IsZero() {
-		text += ", for " + age(now, *since)
+		text += ", for " + printable.Age(now, *since)
 	}
 	first, rest, _ := strings.Cut(strings.TrimSpace(message), "\n")
 	if first != "" {
@@ -220,7 +153,7 @@ func statement(text, message string, since *time.Time, now time.Time) []string {
 }
 
 // gateLines returns lines on what blocks the requested version, or the next minor version.
-func (s *releaseStatus) gateLines(isRequested bool) []string {
+func (s statusText) gateLines(isRequested bool) []string {
 	var gates []releaseGate
 	for _, gate := range s.Gates {
 		if gate.Requested == isRequested {
@@ -235,25 +168,25 @@ func (s *releaseStatus) gateLines(isRequested bool) []string {
 	})
 }
 
-func (s *releaseStatus) operatorLines() []string {
+func (s statusText) operatorLines() []string {
 	return firstOf(s.Operators, func(status operatorStatus) (lines []string) {
 		for _, condition := range status.Conditions {
-			lines = append(lines, condition.lines(strings.TrimSpace(status.Name+" "+status.Version)+": ", s.Time)...)
+			lines = append(lines, conditionLines(condition, strings.TrimSpace(status.Name+" "+status.Version)+": ", s.Time)...)
 		}
 		return lines
 	})
 }
 
-func (s *releaseStatus) eventLines() []string {
+func (s statusText) eventLines() []string {
 	var lines []string
 	for _, statusEvent := range s.Events {
-		lines = append(lines, "  "+printable.Line(fmt.Sprintf("%s ago %s: %s", age(s.Time, statusEvent.Time), statusEvent.Reason, statusEvent.Message)))
+		lines = append(lines, "  "+printable.Line(fmt.Sprintf("%s ago %s: %s", printable.Age(s.Time, statusEvent.Time), statusEvent.Reason, statusEvent.Message)))
 	}
 	return lines
 }
 
 // lastLines returns lines on the newest entry of the history, other releases and unknown facts.
-func (s *releaseStatus) lastLines() []string {
+func (s statusText) lastLines() []string {
 	var lines []string
 	if s.History != nil {
 		lines = append(lines, "history: "+historyLine(*s.History, s.Time))
@@ -276,12 +209,12 @@ func historyLine(entry record.HistoryEntry, now time.Time) string {
 	if entry.Source != "" {
 		text += " of " + entry.Source
 	}
-	text += ", begun " + age(now, entry.Started.Time) + " ago, " + string(entry.State)
+	text += ", begun " + printable.Age(now, entry.Started.Time) + " ago, " + string(entry.State)
 	switch {
 	case entry.Completed != nil:
-		text += " after " + age(entry.Completed.Time, entry.Started.Time)
+		text += " after " + printable.Age(entry.Completed.Time, entry.Started.Time)
 	case entry.End != nil:
-		text += ", its apply ended " + age(now, entry.End.Time.Time) + " ago: " + entry.End.Message
+		text += ", its apply ended " + printable.Age(now, entry.End.Time.Time) + " ago: " + entry.End.Message
 	}
 	if entry.Verified {
 		text += ", verified"

@@ -3,9 +3,11 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -29,21 +31,13 @@ func newStatusScreen(f *statusFlags, streams Streams) *statusScreen {
 	return &statusScreen{flags: f, out: streams.Out, area: areaOn(streams.Out, f.format)}
 }
 
-// areaOn returns an area on the terminal; nil if there is no terminal, or the format is JSON or YAML.
-func areaOn(out io.Writer, format output) *live.Area {
-	terminal := terminalOf(out)
-	if terminal == nil || format == asJSON || format == asYAML {
-		return nil
-	}
-	return live.NewArea(terminal)
-}
-
 // follow shows a status again whenever it has changed, until the context ends.
-func (s *statusScreen) follow(ctx context.Context, reader *statusReader, first *releaseStatus) error {
+func (s *statusScreen) follow(ctx context.Context, reader *Reader, first *releaseStatus) error {
 	if first.History != nil {
 		s.flags.name = first.Release // also when there are other releases later
 	}
-	poller := poll[*releaseStatus]{cluster: reader.cluster, interval: statusInterval, read: reader.readAgain, show: s.update}
+	read := func(ctx context.Context) (*releaseStatus, error) { return readAgain(ctx, reader, s.flags.name) }
+	poller := poll[*releaseStatus]{cluster: reader.Cluster, interval: statusInterval, read: read, show: s.update}
 	if err := poller.run(ctx, first); err != nil {
 		return err
 	}
@@ -51,13 +45,13 @@ func (s *statusScreen) follow(ctx context.Context, reader *statusReader, first *
 }
 
 // readAgain returns the current status, or an outageError if the cluster does not respond.
-func (a *statusReader) readAgain(ctx context.Context) (*releaseStatus, error) {
-	if err := reach(ctx, a.cluster); err != nil {
+func readAgain(ctx context.Context, reader *Reader, name string) (*releaseStatus, error) {
+	if err := reach(ctx, reader.Cluster); err != nil {
 		return nil, err
 	}
-	next, err := a.read(ctx)
+	next, err := reader.Status(ctx, name)
 	if err == nil && len(next.Unknown) > 0 { // perhaps the cluster does not respond any more
-		err = reach(ctx, a.cluster)
+		err = reach(ctx, reader.Cluster)
 	}
 	return next, err
 }
@@ -71,9 +65,9 @@ func (s *statusScreen) update(status *releaseStatus, outage error) error {
 	}
 	s.last = status
 	if s.area != nil {
-		return s.area.Draw(status.lines)
+		return s.area.Draw(statusText{status}.lines)
 	}
-	content := status.content(s.flags.format)
+	content := statusText{status}.content(s.flags.format)
 	if content == s.shown {
 		return nil
 	}
@@ -98,7 +92,7 @@ func (s *statusScreen) show(status *releaseStatus) error {
 			isPlain = os.Getenv("NO_COLOR") != ""
 		}
 		var text bytes.Buffer
-		for _, line := range status.lines(width, statusLevels) {
+		for _, line := range (statusText{status}).lines(width, statusLevels) {
 			if isPlain {
 				line = live.Plain(line)
 			}
@@ -107,4 +101,28 @@ func (s *statusScreen) show(status *releaseStatus) error {
 		_, err := text.WriteTo(out)
 		return err
 	})
+}
+
+// passing matches an age in a text.
+var passing = regexp.MustCompile(`\b(\d+[smhdy])+\b`)
+
+// content returns what a format shows, without ages: it is the same as long as only the time changes.
+func (s statusText) content(format output) string {
+	timeless := *s.releaseStatus
+	timeless.Time = time.Time{}
+	if s.Unreachable != "" { // its text has the port of the connection
+		timeless.Unreachable = "for one reason or another"
+	}
+	if s.Progress != nil {
+		progress := *s.Progress
+		progress.Now = time.Time{}
+		timeless.Progress = &progress
+	}
+	if format == asText {
+		timeless.Time = s.Time // ages are computed from it
+		text := strings.Join(statusText{&timeless}.lines(statusWidth, statusLevels), "\n")
+		return passing.ReplaceAllString(strings.ReplaceAll(text, s.Time.Format(time.RFC3339), ""), "")
+	}
+	text, _ := json.Marshal(timeless) // all these values can be encoded
+	return string(passing.ReplaceAll(text, nil))
 }

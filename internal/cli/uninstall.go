@@ -69,7 +69,7 @@ func newUninstall(streams Streams) *cobra.Command {
 
 func (f *uninstallFlags) run(ctx context.Context, streams Streams) error {
 	if !f.operator {
-		return misuse{errors.New("--operator is missing: only the operator is uninstalled, and what it has applied stays (\"runlevel uninstall --help\" shows how to remove that)")}
+		return misusef("--operator is missing: only the operator is uninstalled, and what it has applied stays (\"runlevel uninstall --help\" shows how to remove that)")
 	}
 	if err := f.check(); err != nil {
 		return err

@@ -3,15 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -115,7 +112,7 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) erro
 	} else if _, err := f.release.options(streams.Err); err != nil {
 		return err
 	}
-	c, err := f.cluster.connect(ctx)
+	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
 		return err
 	}
@@ -123,41 +120,28 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) erro
 	if release != nil {
 		name = release.Name
 	}
-	records, unread := f.cluster.knownRecords(ctx, c, name)
+	records, unread := reader.KnownRecords(ctx, name)
 	if f.release.name != "" && release == nil && len(records) == 0 && unread == "" {
-		return f.cluster.noRecord(f.release.name)
+		return reader.NoRecord(f.release.name)
 	}
-	objects, err := f.requestedObjects(ctx, c, args[0], release, records)
+	objects, err := f.requestedObjects(ctx, reader.Cluster, args[0], release, records)
 	if err != nil {
 		return err
 	}
 	var facts []*why.ObjectFacts
 	for _, object := range objects {
-		facts = append(facts, why.Gather(ctx, c, why.ObjectQuery{Object: object.ID, Deletes: object.deletes, Records: records, Namespace: f.cluster.namespace, Release: release}))
+		facts = append(facts, why.Gather(ctx, reader.Cluster, why.ObjectQuery{Object: object.ID, Deletes: object.deletes, Records: records, Namespace: f.cluster.namespace, Release: release}))
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	gate, unasked := f.gate(ctx, c, release, facts)
+	gate, unasked := f.gate(ctx, reader.Cluster, release, facts)
 	answers := judge(facts, gate, unread, unasked)
-	explainMachines(ctx, c, answers)
+	explainMachines(ctx, reader.Cluster, answers)
 	if err := f.format.printWhole(streams.Out, answers, func(out io.Writer) error { return printAnswers(out, answers) }); err != nil {
 		return err
 	}
 	return failIf(slices.ContainsFunc(answers, func(a *why.Answer) bool { return !a.Done }))
-}
-
-// knownRecords returns the records of a release, or of all releases if none is named, and why others can't be read.
-func (f *clusterFlags) knownRecords(ctx context.Context, c *cluster.Cluster, release string) ([]*record.Record, string) {
-	records, err := f.records(ctx, c, release)
-	switch {
-	case err == nil:
-		return records, ""
-	case apierrors.IsForbidden(err):
-		return records, fmt.Sprintf("the records of applies: this user may not read configmaps in namespace %s", f.namespace)
-	default:
-		return records, "the records of applies: " + printable.Line(err.Error())
-	}
 }
 
 // gate returns the findings that would block the release, if it is not being applied, or why they
@@ -191,25 +175,11 @@ func judge(facts []*why.ObjectFacts, gate []precondition.CheckFinding, unread, u
 	return answers
 }
 
-// stateTexts are the states as text.
-var stateTexts = map[why.ObjectState]string{
-	why.Ready:       "there and ready",
-	why.Gone:        "gone, as it is to be",
-	why.Absent:      "not there",
-	why.NotReady:    "there, and not ready",
-	why.Outdated:    "there as it was before",
-	why.Changed:     "there, and not as it was applied",
-	why.Terminating: "being deleted",
-	why.Kept:        "there, and to be gone",
-	why.Blocked:     "not its turn yet",
-	why.Unknown:     "how it stands is not known",
-}
-
 // printAnswers prints answers as text.
 func printAnswers(out io.Writer, answers []*why.Answer) error {
 	var lines []string
 	for _, answer := range answers {
-		lines = append(lines, printable.Line(answer.Object.String()+": "+stateTexts[answer.State]))
+		lines = append(lines, printable.Line(answer.Object.String()+": "+answer.State.Text()))
 		lines = append(lines, messageLines(answer.Messages, answer.Unknown)...)
 	}
 	return printLines(out, lines)

@@ -26,10 +26,10 @@ func checkObject(text string) error {
 		return nil
 	}
 	if found, err := os.Stat(text); err == nil && found.IsDir() {
-		return misuse{fmt.Errorf("%s is a folder, which can only be the SOURCE: %w", text, errNoObject)}
+		return misusef("%s is a folder, which can only be the SOURCE: %w", text, errNoObject)
 	}
 	if _, err := loader.ParseSelector(text); err != nil {
-		return misuse{fmt.Errorf("%q: %w", text, errNoObject)}
+		return misusef("%q: %w", text, errNoObject)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (f *whyFlags) requestedObjects(ctx context.Context, c *cluster.Cluster, tex
 		}
 	}
 	if len(objects) == 0 {
-		return nil, misuse{fmt.Errorf("there is no file %s, and neither SOURCE nor an apply that is not done knows one of that name", text)}
+		return nil, misusef("there is no file %s, and neither SOURCE nor an apply that is not done knows one of that name", text)
 	}
 	return objects, nil
 }
@@ -100,11 +100,11 @@ func knownOf(release *payload.Payload, records []*record.Record) []knownObject {
 func (f *whyFlags) named(ctx context.Context, c *cluster.Cluster, text string, known []knownObject) (kinds.ID, error) {
 	selector, err := loader.ParseSelector(text)
 	if err != nil {
-		return kinds.ID{}, misuse{err}
+		return kinds.ID{}, misuse(err)
 	}
 	meant := selector.ID
 	if meant.Namespace != "" && f.namespace != "" && meant.Namespace != f.namespace {
-		return kinds.ID{}, misuse{fmt.Errorf("%s is in namespace %s, and --namespace is %s: leave one of them out", text, meant.Namespace, f.namespace)}
+		return kinds.ID{}, misusef("%s is in namespace %s, and --namespace is %s: leave one of them out", text, meant.Namespace, f.namespace)
 	}
 	meant.Namespace = cmp.Or(meant.Namespace, f.namespace)
 	kind, err := f.kindOf(ctx, c, meant, known)
@@ -116,9 +116,9 @@ func (f *whyFlags) named(ctx context.Context, c *cluster.Cluster, text string, k
 	}
 	id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Name: meant.Name}
 	if kind.Namespaced {
-		id.Namespace = cmp.Or(meant.Namespace, f.defaultNamespace())
+		id.Namespace = cmp.Or(meant.Namespace, f.cluster.defaultNamespace())
 	} else if strings.Count(text, "/") > 1 {
-		return id, misuse{fmt.Errorf("%s: objects of kind %s are in no namespace: leave it out", text, kind.Kind)}
+		return id, misusef("%s: objects of kind %s are in no namespace: leave it out", text, kind.Kind)
 	}
 	return id, nil
 }
@@ -153,7 +153,7 @@ func (f *whyFlags) kindOf(ctx context.Context, c *cluster.Cluster, meant kinds.I
 		}
 	}
 	if err != nil || len(with) > 1 {
-		return nil, misuse{fmt.Errorf("%q is ambiguous: write one of %s", meant.Kind, strings.Join(names, ", "))}
+		return nil, misusef("%q is ambiguous: write one of %s", meant.Kind, strings.Join(names, ", "))
 	}
 	return &with[0], nil
 }
@@ -193,7 +193,7 @@ func (f *whyFlags) namespaceOf(kind cluster.Resource, meant kinds.ID) string {
 	if !kind.Namespaced {
 		return ""
 	}
-	return cmp.Or(meant.Namespace, f.defaultNamespace())
+	return cmp.Or(meant.Namespace, f.cluster.defaultNamespace())
 }
 
 // unserved returns an object of a kind that the cluster does not serve: a known object, or the
@@ -207,46 +207,37 @@ func unserved(meant kinds.ID, known []knownObject) (kinds.ID, error) {
 		}
 	}
 	if first := meant.Kind[0]; first < 'A' || first > 'Z' {
-		return kinds.ID{}, misuse{fmt.Errorf("the cluster has no kind %q, and no release is known to have one: write it as Kind.group/[NAMESPACE/]NAME", meant.Kind)}
+		return kinds.ID{}, misusef("the cluster has no kind %q, and no release is known to have one: write it as Kind.group/[NAMESPACE/]NAME", meant.Kind)
 	}
 	return kinds.ID{Group: meant.Group, Kind: meant.Kind, Namespace: meant.Namespace, Name: meant.Name}, nil
-}
-
-// defaultNamespace returns the namespace of the kubeconfig.
-func (f *whyFlags) defaultNamespace() string {
-	namespace, _, err := f.cluster.loader().Namespace()
-	if err != nil {
-		return "default"
-	}
-	return namespace
 }
 
 // onDisk returns the objects of a file.
 func (f *whyFlags) onDisk(ctx context.Context, c *cluster.Cluster, name string) ([]requestedObject, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, misuse{err}
+		return nil, misuse(err)
 	}
 	documents, err := payload.Documents(text)
 	if err != nil {
-		return nil, misuse{fmt.Errorf("%s: %w", name, err)}
+		return nil, misusef("%s: %w", name, err)
 	}
 	var objects []requestedObject
 	for _, document := range documents {
 		value, _ := document.Value.(map[string]any)
 		object := &unstructured.Unstructured{Object: value}
 		if object.GetKind() == "" || object.GetAPIVersion() == "" || object.GetName() == "" {
-			return nil, misuse{fmt.Errorf("%s, document %d: it is no object: apiVersion, kind and metadata.name are needed", name, document.Number)}
+			return nil, misusef("%s, document %d: it is no object: apiVersion, kind and metadata.name are needed", name, document.Number)
 		}
 		kind := object.GroupVersionKind().GroupKind()
 		id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 		if in, err := c.FindKind(ctx, kind); err == nil && in.Namespaced {
-			id.Namespace = cmp.Or(id.Namespace, f.namespace, f.defaultNamespace())
+			id.Namespace = cmp.Or(id.Namespace, f.namespace, f.cluster.defaultNamespace())
 		}
 		objects = append(objects, requestedObject{id, object.GetAnnotations()[payload.DeleteAnnotation] == "true"})
 	}
 	if len(objects) == 0 {
-		return nil, misuse{fmt.Errorf("%s: there is no object in it", name)}
+		return nil, misusef("%s: there is no object in it", name)
 	}
 	return objects, nil
 }

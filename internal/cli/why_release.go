@@ -3,13 +3,11 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
-	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -24,22 +22,22 @@ const (
 // releases prints the state of releases as a whole.
 func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 	if f.namespace != "" {
-		return misuse{errors.New("--namespace is that of an object: name one, or leave it out")}
+		return misusef("--namespace is that of an object: name one, or leave it out")
 	}
 	if _, err := f.release.options(streams.Err); err != nil {
 		return err
 	}
-	c, err := f.cluster.connect(ctx)
+	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
 		return err
 	}
-	records, unread := f.cluster.knownRecords(ctx, c, f.release.name)
+	records, unread := reader.KnownRecords(ctx, f.release.name)
 	if unread != "" || len(records) == 0 {
-		return f.noReleases(ctx, c, streams.Out, unread)
+		return f.noReleases(ctx, reader, streams.Out, unread)
 	}
 	answers := []*why.ReleaseAnswer{}
 	for _, record := range records {
-		answers = append(answers, why.ExplainRelease(ctx, c, record, f.cluster.namespace))
+		answers = append(answers, why.ExplainRelease(ctx, reader.Cluster, record, reader.Namespace))
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -51,14 +49,14 @@ func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 }
 
 // noReleases prints that there is no record of a release, or why that is not known.
-func (f *whyFlags) noReleases(ctx context.Context, c *cluster.Cluster, out io.Writer, unread string) error {
+func (f *whyFlags) noReleases(ctx context.Context, reader *Reader, out io.Writer, unread string) error {
 	answer := &why.ReleaseAnswer{Release: cmp.Or(f.release.name, payload.DefaultName), Messages: []why.Message{}, Objects: []*why.Answer{}}
 	lines := []string{"not known: " + unread}
 	if unread != "" {
 		answer.Unknown = []string{unread}
 	} else {
-		none := f.cluster.notAppliedMessage(f.release.name)
-		lost, err := f.cluster.findLost(ctx, c, f.release.name)
+		none := reader.NotAppliedMessage(f.release.name)
+		lost, err := reader.FindLost(ctx, f.release.name)
 		if err != nil {
 			return err
 		}
@@ -66,7 +64,7 @@ func (f *whyFlags) noReleases(ctx context.Context, c *cluster.Cluster, out io.Wr
 		for _, lostRelease := range lost {
 			answer.Messages = append(answer.Messages, why.Message{Text: "release " + lostRelease.title() + ": " + lostRelease.String()})
 		}
-		if answer.NotKept, answer.Unknown = why.ExplainNotKept(ctx, c, f.cluster.lock(c, answer.Release)); answer.NotKept != nil {
+		if answer.NotKept, answer.Unknown = why.ExplainNotKept(ctx, reader.Cluster, reader.Lock(answer.Release)); answer.NotKept != nil {
 			answer.Messages = append(answer.Messages, answer.NotKept.Sentence())
 		}
 		lines = append([]string{none}, messageLines(answer.Messages[1:], answer.Unknown)...)
@@ -100,7 +98,7 @@ func titleOfRelease(w *why.ReleaseAnswer) string {
 	var counts []string
 	for _, state := range []why.ObjectState{why.Absent, why.NotReady, why.Outdated, why.Changed, why.Terminating, why.Kept, why.Unknown, why.Blocked} {
 		if n := w.Counts[state]; n > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", n, stateTexts[state]))
+			counts = append(counts, fmt.Sprintf("%d %s", n, state.Text()))
 		}
 	}
 	if len(counts) == 0 && w.NotKept != nil && len(w.Unknown) == 0 {
@@ -130,7 +128,7 @@ func objectLinesOf(objects []*why.Answer, room int) []string {
 		if more > 0 {
 			name += fmt.Sprintf(" and %d more", more)
 		}
-		lines = append(lines, printable.Line(name+": "+stateTexts[first.State]))
+		lines = append(lines, printable.Line(name+": "+first.State.Text()))
 		lines = append(lines, own...)
 		shown += 1 + more
 	}

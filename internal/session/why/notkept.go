@@ -37,9 +37,6 @@ const (
 // release in the namespace of its Deployment.
 const operatorSelector = "app.kubernetes.io/name=runlevel-operator"
 
-// clusterVersionName is the name of the ClusterVersion that the operator follows.
-const clusterVersionName = "version"
-
 // A NotKept is why no process keeps a release in place, though one is to.
 type NotKept struct {
 	Reason     string     `json:"reason"`
@@ -124,18 +121,18 @@ func (g *gatherer) judgeHolder(ctx context.Context, release string, held *lock.H
 	in, err := g.cluster.FindKind(ctx, kinds.ClusterVersion)
 	var found *unstructured.Unstructured
 	if err == nil {
-		found, err = g.cluster.In(in, "").Get(ctx, clusterVersionName, metav1.GetOptions{})
+		found, err = g.cluster.In(in, "").Get(ctx, kinds.ClusterVersionName, metav1.GetOptions{})
 	}
 	switch {
 	case errors.Is(err, cluster.ErrNotServed), apierrors.IsNotFound(err):
 		return nil // the holder is an apply
 	case err != nil:
-		g.unknown("get clusterversions "+clusterVersionName, err)
+		g.unknown("get clusterversions "+kinds.ClusterVersionName, err)
 		return nil
 	}
 	var read configv1.ClusterVersion
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, &read); err != nil {
-		g.unknown("read ClusterVersion "+clusterVersionName, err)
+		g.unknown("read ClusterVersion "+kinds.ClusterVersionName, err)
 		return nil
 	}
 	holder := printable.Line(held.Name)

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -16,23 +18,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// A statusReader reads the status of a release from a cluster.
-type statusReader struct {
-	cluster *cluster.Cluster
-	flags   *statusFlags
-}
-
-// read returns the status of the release. Whatever can't be read is listed as unknown in it.
-func (a *statusReader) read(ctx context.Context) (*releaseStatus, error) {
+// Status returns the status of a release; without a name, of the only one, or of that of the operator. What can't be read is
+// listed as unknown in it. If there are several releases without that one, it returns a SeveralError.
+func (r *Reader) Status(ctx context.Context, name string) (*releaseStatus, error) {
 	s := &releaseStatus{Messages: []why.Message{}}
-	records, unread := a.flags.cluster.knownRecords(ctx, a.cluster, a.flags.name)
+	records, unread := r.KnownRecords(ctx, name)
 	if unread != "" {
 		s.Unknown = append(s.Unknown, unread)
 	}
-	wanted := a.flags.name
-	if wanted == "" {
-		wanted = payload.DefaultName
-	}
+	wanted := cmp.Or(name, payload.DefaultName)
 	of, others, err := choose(records, wanted)
 	if err != nil {
 		return nil, err
@@ -40,33 +34,26 @@ func (a *statusReader) read(ctx context.Context) (*releaseStatus, error) {
 	s.Release, s.Others = wanted, others
 	if of != nil {
 		s.Release = of.Release
-		a.addRecord(ctx, s, of)
+		r.addRecord(ctx, s, of)
 	} else if unread == "" {
-		a.addLost(ctx, s)
+		r.addLost(ctx, s, name)
 	}
-	a.addLock(ctx, s)
-	a.addClusterVersion(ctx, s)
-	a.addOperators(ctx, s)
-	s.Time = a.cluster.Now().UTC().Truncate(time.Second)
+	r.addLock(ctx, s)
+	r.addClusterVersion(ctx, s)
+	r.addOperators(ctx, s)
+	s.Time = r.Cluster.Now().UTC().Truncate(time.Second)
 	if of == nil && unread == "" {
-		a.addNotKept(ctx, s)
+		r.addNotKept(ctx, s)
 	}
 	if of == nil && s.ClusterVersion == nil && s.Lost == nil && unread == "" {
-		s.addMessage("%s", a.flags.cluster.notAppliedMessage(a.flags.name))
+		s.addMessage("%s", r.NotAppliedMessage(name))
 		if s.Lock != nil && !s.Lock.Expired {
-			s.addMessage("%s is about to apply it, and has held the lock for %s", s.Lock.Holder, age(s.Time, s.Lock.Since))
+			s.addMessage("%s is about to apply it, and has held the lock for %s", s.Lock.Holder, printable.Age(s.Time, s.Lock.Since))
 		}
 	}
 	s.Gates = append(s.Gates, s.gates()...)
 	s.Done = s.Done && len(s.Unknown) == 0 && s.isHealthy()
 	return s, ctx.Err()
-}
-
-func named(release string) string {
-	if release == "" {
-		return ""
-	}
-	return " " + release
 }
 
 func (s *releaseStatus) addMessage(format string, args ...any) {
@@ -84,8 +71,8 @@ func (s *releaseStatus) notKnown(what string, err error) {
 }
 
 // addRecord adds the contents of the record, and the state of the objects of the release.
-func (a *statusReader) addRecord(ctx context.Context, s *releaseStatus, of *record.Record) {
-	answer := why.ExplainRelease(ctx, a.cluster, of, a.flags.cluster.namespace)
+func (r *Reader) addRecord(ctx context.Context, s *releaseStatus, of *record.Record) {
+	answer := why.ExplainRelease(ctx, r.Cluster, of, r.Namespace)
 	s.Done, s.Messages, s.Objects, s.Missing, s.Unknown = answer.Done, answer.Messages, answer.Objects, answer.Missing, append(s.Unknown, answer.Unknown...)
 	s.NotKept = answer.NotKept
 	s.addHistory(of)
@@ -96,14 +83,14 @@ func (a *statusReader) addRecord(ctx context.Context, s *releaseStatus, of *reco
 	if s.State == record.Partial || of.Run != nil {
 		s.LastSeconds = of.Durations[s.Mode].All
 	}
-	requested, err := requestedDeletes(ctx, a.cluster, of)
+	requested, err := r.RequestedDeletes(ctx, of)
 	s.notKnown("which deletes are pending", err)
-	s.Deletes = pendingDeletes(precondition.ObserveDeletes(ctx, a.cluster, requested), a.cluster.Now())
+	s.Deletes = r.PendingDeletes(ctx, requested)
 }
 
 // addNotKept adds why the operator does not keep a release without a record in place.
-func (a *statusReader) addNotKept(ctx context.Context, s *releaseStatus) {
-	notKept, unknown := why.ExplainNotKept(ctx, a.cluster, a.flags.cluster.lock(a.cluster, s.Release))
+func (r *Reader) addNotKept(ctx context.Context, s *releaseStatus) {
+	notKept, unknown := why.ExplainNotKept(ctx, r.Cluster, r.Lock(s.Release))
 	s.Unknown = append(s.Unknown, unknown...)
 	if s.NotKept = notKept; notKept != nil {
 		s.Done = false
@@ -143,13 +130,13 @@ func (s *releaseStatus) addRun(of *record.Record) {
 }
 
 // addLock adds the holder of the lock.
-func (a *statusReader) addLock(ctx context.Context, s *releaseStatus) {
-	held, err := a.flags.cluster.lock(a.cluster, s.Release).Holder(ctx)
+func (r *Reader) addLock(ctx context.Context, s *releaseStatus) {
+	held, err := r.Lock(s.Release).Holder(ctx)
 	if err != nil && s.History == nil { // else addRecord has added the error
 		s.notKnown("the holder of the lock", err)
 	}
 	if held != nil {
-		s.Lock = &lockStatus{Holder: held.Name, Since: held.Since, Watching: held.Keeps(), Expired: held.IsDead(a.cluster.Now())}
+		s.Lock = &lockStatus{Holder: held.Name, Since: held.Since, Watching: held.Keeps(), Expired: held.IsDead(r.Cluster.Now())}
 	}
 }
 
@@ -169,4 +156,30 @@ func (s *releaseStatus) gates() []releaseGate {
 		gates = append(gates, releaseGate{Reason: precondition.PendingDelete, Message: text, Since: &since})
 	}
 	return gates
+}
+
+// A SeveralError is returned for a cluster with several releases, none of which was named.
+type SeveralError struct{ Releases []string }
+
+func (e *SeveralError) Error() string {
+	return "there are several releases: " + strings.Join(e.Releases, ", ")
+}
+
+// choose returns the record of the release, and the names of the other releases; nil if there is no record.
+func choose(records []*record.Record, name string) (*record.Record, []string, error) {
+	var names []string
+	for _, item := range records {
+		names = append(names, item.Release)
+	}
+	at := slices.Index(names, name)
+	switch {
+	case at >= 0:
+	case len(records) == 0:
+		return nil, nil, nil
+	case len(records) == 1:
+		at = 0
+	default:
+		return nil, nil, &SeveralError{names}
+	}
+	return records[at], slices.Delete(names, at, at+1), nil
 }

@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
-	"regexp"
-	"strings"
 	"time"
 
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
@@ -111,28 +108,4 @@ func (s *releaseStatus) pending() []pendingDelete {
 		}
 	}
 	return pending
-}
-
-// passing matches an age in a text.
-var passing = regexp.MustCompile(`\b(\d+[smhdy])+\b`)
-
-// content returns what a format shows, without ages: it is the same as long as only the time changes.
-func (s *releaseStatus) content(format output) string {
-	timeless := *s
-	timeless.Time = time.Time{}
-	if s.Unreachable != "" { // its text has the port of the connection
-		timeless.Unreachable = "for one reason or another"
-	}
-	if s.Progress != nil {
-		progress := *s.Progress
-		progress.Now = time.Time{}
-		timeless.Progress = &progress
-	}
-	if format == asText {
-		timeless.Time = s.Time // ages are computed from it
-		text := strings.Join(timeless.lines(statusWidth, statusLevels), "\n")
-		return passing.ReplaceAllString(strings.ReplaceAll(text, s.Time.Format(time.RFC3339), ""), "")
-	}
-	text, _ := json.Marshal(timeless) // all these values can be encoded
-	return string(passing.ReplaceAll(text, nil))
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -42,7 +41,7 @@ func addIntentFlags(command *cobra.Command, f *intentFlags) {
 // check refuses values that make no sense.
 func (f *intentFlags) check() error {
 	if slices.Contains(f.managers(), "") {
-		return misuse{errors.New(`--adopt-from: it has an empty name: write the managers as "kubectl get -o yaml --show-managed-fields" shows them, NAME[,NAME]`)}
+		return misusef(`--adopt-from: it has an empty name: write the managers as "kubectl get -o yaml --show-managed-fields" shows them, NAME[,NAME]`)
 	}
 	return nil
 }

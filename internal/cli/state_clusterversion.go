@@ -14,21 +14,40 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// The types of conditions of a ClusterVersion that OpenShift's API has no constants for.
+const (
+	failing         = "Failing"
+	invalid         = "Invalid"
+	releaseAccepted = "ReleaseAccepted"
 )
 
 // healthyStatuses are the healthy statuses of conditions. Other conditions are ignored.
 var healthyStatuses = map[string]string{
 	string(configv1.OperatorAvailable): "True", string(configv1.OperatorProgressing): "False", string(configv1.OperatorDegraded): "False",
-	string(configv1.OperatorUpgradeable): "True", string(clusterversion.Failing): "False", string(clusterversion.ReleaseAccepted): "True", string(clusterversion.Invalid): "False",
+	string(configv1.OperatorUpgradeable): "True", failing: "False", releaseAccepted: "True", invalid: "False",
 }
 
 // isHealthy reports whether a condition has its healthy status.
 func (c statusCondition) isHealthy() bool {
 	wanted := healthyStatuses[c.Type]
 	return wanted == "" || c.Status == wanted
+}
+
+// Problems returns the conditions that are not healthy, except those that are gates, and that the updates are outdated.
+func (v *versionStatus) Problems() []statusCondition {
+	var problems []statusCondition
+	for _, condition := range v.Conditions {
+		isOutdated := condition.Type == string(configv1.RetrievedUpdates) && condition.Status == "False" && len(v.Updates) > 0
+		isGate := condition.Type == releaseAccepted || condition.Type == string(configv1.OperatorUpgradeable)
+		if isOutdated || !condition.isHealthy() && !isGate {
+			problems = append(problems, condition)
+		}
+	}
+	return problems
 }
 
 // conditionsOf converts conditions.
@@ -56,16 +75,16 @@ func updatesOf(listed configv1.ClusterVersionStatus) []statusUpdate {
 }
 
 // addClusterVersion adds the status of the ClusterVersion, if it exists and is about this release.
-func (a *statusReader) addClusterVersion(ctx context.Context, s *releaseStatus) {
+func (r *Reader) addClusterVersion(ctx context.Context, s *releaseStatus) {
 	if s.Release != payload.DefaultName {
 		return
 	}
-	in, err := a.cluster.FindKind(ctx, kinds.ClusterVersion)
+	in, err := r.Cluster.FindKind(ctx, kinds.ClusterVersion)
 	if err != nil {
 		s.notKnown("the status of the ClusterVersion", err)
 		return
 	}
-	found, err := a.cluster.In(in, "").Get(ctx, theVersion.Name, metav1.GetOptions{})
+	found, err := r.Cluster.In(in, "").Get(ctx, kinds.ClusterVersionName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return
 	}
@@ -78,7 +97,7 @@ func (a *statusReader) addClusterVersion(ctx context.Context, s *releaseStatus) 
 		return
 	}
 	s.setVersion(of)
-	a.addEvents(ctx, s)
+	r.addEvents(ctx, s)
 }
 
 // setVersion sets the status of the ClusterVersion. If there is no record, it also sets the version of the release.
@@ -90,7 +109,7 @@ func (s *releaseStatus) setVersion(of *configv1.ClusterVersion) {
 		s.ClusterVersion.Requested = cmp.Or(desired.Version, desired.Image)
 	}
 	for _, condition := range s.ClusterVersion.Conditions {
-		isRequested := condition.Type == string(clusterversion.ReleaseAccepted)
+		isRequested := condition.Type == releaseAccepted
 		if (isRequested || condition.Type == string(configv1.OperatorUpgradeable)) && condition.Status == "False" {
 			s.Gates = append(s.Gates, releaseGate{Reason: condition.Reason, Message: condition.Message, Since: &condition.Since, Requested: isRequested})
 		}
@@ -107,7 +126,7 @@ func (s *releaseStatus) setVersion(of *configv1.ClusterVersion) {
 		}
 	}
 	s.Done = newest.State == configv1.CompletedUpdate
-	s.addMessage("it is only in ClusterVersion %s: it has no record here", theVersion.Name)
+	s.addMessage("it is only in ClusterVersion %s: it has no record here", kinds.ClusterVersionName)
 }
 
 // openShiftNamespace is where the cluster-version operator writes events.
@@ -117,9 +136,9 @@ const openShiftNamespace = "openshift-cluster-version"
 const mostEvents = 5
 
 // addEvents adds the latest events on the ClusterVersion.
-func (a *statusReader) addEvents(ctx context.Context, s *releaseStatus) {
-	about := fields.Set{"involvedObject.kind": kinds.ClusterVersion.Kind, "involvedObject.name": theVersion.Name}
-	found, err := a.cluster.Client.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: about.String()})
+func (r *Reader) addEvents(ctx context.Context, s *releaseStatus) {
+	about := fields.Set{"involvedObject.kind": kinds.ClusterVersion.Kind, "involvedObject.name": kinds.ClusterVersionName}
+	found, err := r.Cluster.Client.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: about.String()})
 	if apierrors.IsForbidden(err) {
 		return // events are optional
 	}
@@ -128,7 +147,7 @@ func (a *statusReader) addEvents(ctx context.Context, s *releaseStatus) {
 		return
 	}
 	for _, event := range found.Items {
-		if !slices.Contains([]string{metav1.NamespaceDefault, a.flags.cluster.namespace, openShiftNamespace}, event.Namespace) {
+		if !slices.Contains([]string{metav1.NamespaceDefault, r.Namespace, openShiftNamespace}, event.Namespace) {
 			continue // an administrator of that namespace may have created it
 		}
 		at := event.LastTimestamp.Time
@@ -143,13 +162,13 @@ func (a *statusReader) addEvents(ctx context.Context, s *releaseStatus) {
 
 // addOperators adds the ClusterOperators of the release that are not healthy: those with its label; for the
 // operator's release also those without a label.
-func (a *statusReader) addOperators(ctx context.Context, s *releaseStatus) {
-	in, err := a.cluster.FindKind(ctx, kinds.ClusterOperator)
+func (r *Reader) addOperators(ctx context.Context, s *releaseStatus) {
+	in, err := r.Cluster.FindKind(ctx, kinds.ClusterOperator)
 	if err != nil {
 		s.notKnown("the status of the ClusterOperators", err)
 		return
 	}
-	found, err := a.cluster.In(in, "").List(ctx, metav1.ListOptions{})
+	found, err := r.Cluster.In(in, "").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		s.notKnown("the status of the ClusterOperators", err)
 		return

@@ -40,22 +40,40 @@ var (
 const (
 	mostObjects  = 200    // that are not ready, per release
 	mostLogLines = 20_000 // per container
+
+	requestTimeout = 30 * time.Second // which a slow kubelet may need for a log
 )
+
+// operatorName is the name of the operator's Deployment, and the label of its pods.
+const operatorName = "runlevel-operator"
+
+// An Inspection is what an inspector writes, and where.
+type Inspection struct {
+	Folder   string                        // an existing one
+	Version  any                           // of this program
+	Progress io.Writer                     // what is being read
+	Text     func(*releaseStatus) []string // the status as text
+}
 
 // An inspector writes the state of the releases of a cluster into a folder. Its methods return an error only if a file can't
 // be written, or the context ends: objects that can't be read are noted.
 type inspector struct {
-	cluster  *cluster.Cluster
-	flags    clusterFlags
-	progress io.Writer
-	report   inspectReport
+	*Reader
+	of     Inspection
+	report inspectReport
 
 	namespaces map[string]bool // whose events are written
 }
 
+// Inspect writes the state of the releases of the cluster into a folder. Its error means that the folder is not complete.
+func (r *Reader) Inspect(ctx context.Context, of Inspection) (*inspectReport, error) {
+	i := &inspector{Reader: r, of: of, report: inspectReport{Folder: of.Folder, Files: []inspectedFile{}}}
+	return &i.report, i.inspect(ctx)
+}
+
 // inspect writes all files.
 func (i *inspector) inspect(ctx context.Context) error {
-	i.namespaces = map[string]bool{i.flags.namespace: true, metav1.NamespaceDefault: true} // of events on cluster-scoped objects
+	i.namespaces = map[string]bool{i.Namespace: true, metav1.NamespaceDefault: true} // of events on cluster-scoped objects
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
@@ -66,12 +84,12 @@ func (i *inspector) inspect(ctx context.Context) error {
 		{"the operator", i.operator},
 		{"events", i.events},
 	} {
-		fmt.Fprintf(i.progress, "reading %s\n", step.what)
+		fmt.Fprintf(i.of.Progress, "reading %s\n", step.what)
 		if err := errors.Join(step.do(ctx), ctx.Err()); err != nil {
 			return err
 		}
 	}
-	i.report.Time = i.cluster.Now().UTC().Truncate(time.Second)
+	i.report.Time = i.Cluster.Now().UTC().Truncate(time.Second)
 	return nil
 }
 
@@ -91,12 +109,12 @@ func (i *inspector) noteText(text string) {
 
 // list returns the objects of a kind in a namespace; none if they can't be read.
 func (i *inspector) list(ctx context.Context, kind schema.GroupKind, namespace, selector string) []unstructured.Unstructured {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	in, err := i.cluster.FindKind(ctx, kind)
+	in, err := i.Cluster.FindKind(ctx, kind)
 	var found *unstructured.UnstructuredList
 	if err == nil {
-		found, err = i.cluster.In(in, namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		found, err = i.Cluster.In(in, namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	}
 	if err != nil {
 		i.note(kind.String(), err)
@@ -107,12 +125,12 @@ func (i *inspector) list(ctx context.Context, kind schema.GroupKind, namespace, 
 
 // get returns an object; none if it can't be read.
 func (i *inspector) get(ctx context.Context, id kinds.ID) []unstructured.Unstructured {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	in, err := i.cluster.FindKind(ctx, id.GroupKind())
+	in, err := i.Cluster.FindKind(ctx, id.GroupKind())
 	var found *unstructured.Unstructured
 	if err == nil {
-		found, err = i.cluster.In(in, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+		found, err = i.Cluster.In(in, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
 	}
 	if err != nil {
 		i.note(id.String(), err)
@@ -123,21 +141,21 @@ func (i *inspector) get(ctx context.Context, id kinds.ID) []unstructured.Unstruc
 
 // versions writes the versions of Runlevel and of Kubernetes.
 func (i *inspector) versions(context.Context) error {
-	server, err := i.cluster.Client.Discovery().ServerVersion()
+	server, err := i.Cluster.Client.Discovery().ServerVersion()
 	i.note("the version of Kubernetes", err)
-	return i.writeJSON("versions.json", "the versions of this program and of the cluster", map[string]any{"runlevel": readVersion(), "cluster": server})
+	return i.writeJSON("versions.json", "the versions of this program and of the cluster", map[string]any{"runlevel": i.of.Version, "cluster": server})
 }
 
 // releases writes records, locks, and the status of the releases.
 func (i *inspector) releases(ctx context.Context) error {
 	names := map[string]bool{}
-	for _, object := range i.list(ctx, configMapKind, i.flags.namespace, lock.Label) {
+	for _, object := range i.list(ctx, configMapKind, i.Namespace, lock.Label) {
 		name := lock.ReleaseOf(object.GetName())
 		if object.GetName() != lock.Name(name) { // not a record: its contents are unknown
 			continue
 		}
 		names[name] = true
-		text, err := toYAML(withoutCopy(object.Object))
+		text, err := printable.YAML(withoutCopy(object.Object))
 		if err == nil {
 			err = i.write("releases/"+name+"/record.yaml", "what was applied, the history, the last run, and hashes", text)
 		}
@@ -145,7 +163,7 @@ func (i *inspector) releases(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, object := range i.list(ctx, leaseKind, i.flags.namespace, lock.Label) {
+	for _, object := range i.list(ctx, leaseKind, i.Namespace, lock.Label) {
 		name := lock.ReleaseOf(object.GetName())
 		names[name] = true
 		if err := i.writeObjects("releases/"+name+"/lease.yaml", "the lock, and its copy of the record", object); err != nil {
@@ -166,8 +184,7 @@ func (i *inspector) releases(ctx context.Context) error {
 
 // release writes the status of a release, and its objects.
 func (i *inspector) release(ctx context.Context, name string) error {
-	reader := &statusReader{cluster: i.cluster, flags: &statusFlags{cluster: i.flags, name: name}}
-	status, err := reader.read(ctx)
+	status, err := i.Status(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -175,7 +192,7 @@ func (i *inspector) release(ctx context.Context, name string) error {
 		i.noteText(unknown)
 	}
 	folder := "releases/" + name + "/"
-	err = i.writeLines(folder+"status.txt", "how the release stands", status.lines(statusWidth, statusLevels))
+	err = i.writeLines(folder+"status.txt", "how the release stands", i.of.Text(status))
 	if err == nil {
 		err = i.writeJSON(folder+"status.json", "the same for programs, with all objects", status)
 	}
@@ -190,15 +207,15 @@ func (i *inspector) release(ctx context.Context, name string) error {
 
 // objects writes a list of the objects that a release has on the cluster.
 func (i *inspector) objects(ctx context.Context, folder, release string) error {
-	known, found, err := record.NewStore(i.cluster.Client, i.flags.namespace, release).Load(ctx)
+	known, found, err := record.NewStore(i.Cluster.Client, i.Namespace, release).Load(ctx)
 	if err != nil || !found && len(known.Kinds) == 0 {
 		return ctx.Err() // the status has the error
 	}
 	var lines []string
 	for _, kind := range known.GroupKinds() {
-		in, err := i.cluster.FindKind(ctx, kind)
+		in, err := i.Cluster.FindKind(ctx, kind)
 		if err == nil {
-			err = i.cluster.EachMetadata(ctx, in, "", metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + release}, func(m *metav1.PartialObjectMetadata) {
+			err = i.Cluster.EachMetadata(ctx, in, "", metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + release}, func(m *metav1.PartialObjectMetadata) {
 				lines = append(lines, objectLine(kind, m))
 			})
 		}
@@ -228,7 +245,7 @@ func (i *inspector) failing(ctx context.Context, folder string, answers []*why.A
 	for _, answer := range answers[:min(mostObjects, len(answers))] {
 		id := answer.Object
 		path := folder + "objects/" + cmp.Or(id.Namespace, "no-namespace") + "/" + id.GroupKind().String() + "/" + id.Name + ".yaml"
-		if err := i.writeObjects(path, id.String()+": "+stateTexts[answer.State], i.get(ctx, id)...); err != nil {
+		if err := i.writeObjects(path, id.String()+": "+answer.State.Text(), i.get(ctx, id)...); err != nil {
 			return err
 		}
 		if id.Namespace != "" {
@@ -249,12 +266,11 @@ func (i *inspector) clusterVersion(ctx context.Context) error {
 
 // operator writes the operator's Deployment, pods and logs.
 func (i *inspector) operator(ctx context.Context) error {
-	deployment := theOperator
-	deployment.Namespace = i.flags.namespace
+	deployment := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: i.Namespace, Name: operatorName}
 	if err := i.writeObjects("operator/deployment.yaml", "the operator's Deployment", i.get(ctx, deployment)...); err != nil {
 		return err
 	}
-	pods := i.list(ctx, podKind, i.flags.namespace, "app.kubernetes.io/name="+theOperator.Name)
+	pods := i.list(ctx, podKind, i.Namespace, "app.kubernetes.io/name="+operatorName)
 	if err := i.writeObjects("operator/pods.yaml", "its pods", pods...); err != nil {
 		return err
 	}
@@ -282,10 +298,10 @@ func (i *inspector) log(ctx context.Context, pod, container string, previous boo
 	if previous {
 		path, has = "operator/"+pod+"."+container+".previous.log", "its log before it was restarted"
 	}
-	limited, cancel := context.WithTimeout(ctx, answerTimeout)
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	options := &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: new(int64(mostLogLines))}
-	text, err := i.cluster.Client.CoreV1().Pods(i.flags.namespace).GetLogs(pod, options).DoRaw(limited)
+	text, err := i.Cluster.Client.CoreV1().Pods(i.Namespace).GetLogs(pod, options).DoRaw(limited)
 	if err != nil {
 		i.noteText(has + ": " + err.Error())
 		return nil
@@ -301,4 +317,20 @@ func (i *inspector) events(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// An inspectReport lists the files of an inspection. It is the output of -o json.
+type inspectReport struct {
+	Folder     string          `json:"folder"`
+	Time       time.Time       `json:"time"` // by the cluster's clock
+	Releases   []string        `json:"releases,omitempty"`
+	Files      []inspectedFile `json:"files"`
+	Unreadable []string        `json:"unreadable,omitempty"` // with the reasons
+}
+
+// An inspectedFile is a file of an inspection.
+type inspectedFile struct {
+	Path     string `json:"path"` // in the folder
+	Contents string `json:"contents"`
+	Bytes    int    `json:"bytes"`
 }

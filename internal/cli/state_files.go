@@ -35,7 +35,7 @@ func (i *inspector) write(path, has string, text []byte) error {
 
 // writeJSON writes a value.
 func (i *inspector) writeJSON(path, has string, value any) error {
-	text, err := toJSON(value)
+	text, err := printable.IndentedJSON(value)
 	if err != nil {
 		return err
 	}
@@ -70,9 +70,9 @@ func (i *inspector) writeObjects(path, has string, objects ...unstructured.Unstr
 // inspected returns the document of an object, without kubectl's copy. A document with masked values is not a manifest.
 func inspected(object map[string]any) ([]byte, error) {
 	shown := redacted(object)
-	document, err := toYAML(withoutCopy(shown))
+	document, err := printable.YAML(withoutCopy(shown))
 	if isMasked := urlPassword.Match(document) || !reflect.DeepEqual(shown, object); isMasked {
-		return toYAML(asMasked(withoutCopy(shown)))
+		return printable.YAML(fields.AsMasked(withoutCopy(shown)))
 	}
 	return document, err
 }

@@ -37,7 +37,7 @@ func (f *planFlags) place(ctx context.Context, args []string, view *show.Printer
 	}
 	view.To = f.component.label(ref)
 	view.PathOf = func(file string) string { return p.pathOf(folderOf(ref), file) }
-	own, others := p.split(p.afterProblems)
+	own, others := splitProblems(p)
 	if err := payload.Refuse(own); err != nil {
 		return nil, nil, refused(view.To, err)
 	}
@@ -50,14 +50,14 @@ func (f *planFlags) place(ctx context.Context, args []string, view *show.Printer
 	return old, p.after, f.release.checkFilters(old, p.after)
 }
 
-// split separates the problems of the component's files from those of others. The former
+// splitProblems separates the problems of the component's files from those of others. The former
 // have the file names of the component's folder.
-func (p *placedComponent) split(problems []payload.Problem) (own, others []payload.Problem) {
+func splitProblems(p *placedComponent) (own, others []payload.Problem) {
 	known := make([]payload.Problem, 0, len(p.beforeProblems))
 	for _, problem := range p.beforeProblems {
 		known = append(known, problem.Anywhere())
 	}
-	for _, problem := range problems {
+	for _, problem := range p.afterProblems {
 		if file, isOwn := p.Own(problem.File); isOwn {
 			problem.File = file
 			own = append(own, problem)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session"
@@ -23,10 +22,10 @@ type lostRelease struct {
 	namespace string
 }
 
-// findLost returns the release of a name that has objects on the cluster, or all such releases if the name is empty. It is
+// FindLost returns the release of a name that has objects on the cluster, or all such releases if the name is empty. It is
 // called if there is no record.
-func (f *clusterFlags) findLost(ctx context.Context, c *cluster.Cluster, name string) ([]lostRelease, error) {
-	found, err := session.FindLost(ctx, c)
+func (r *Reader) FindLost(ctx context.Context, name string) ([]lostRelease, error) {
+	found, err := session.FindLost(ctx, r.Cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -35,11 +34,11 @@ func (f *clusterFlags) findLost(ctx context.Context, c *cluster.Cluster, name st
 		if name != "" && release.Name != name {
 			continue
 		}
-		elsewhere, err := record.Namespaces(ctx, c.Client, release.Name)
+		elsewhere, err := record.Namespaces(ctx, r.Cluster.Client, release.Name)
 		if err != nil {
 			return nil, err
 		}
-		lost = append(lost, lostRelease{Name: release.Name, Objects: release.Objects, Elsewhere: elsewhere, newest: release.Newest, namespace: f.namespace})
+		lost = append(lost, lostRelease{Name: release.Name, Objects: release.Objects, Elsewhere: elsewhere, newest: release.Newest, namespace: r.Namespace})
 	}
 	return lost, nil
 }
@@ -70,10 +69,10 @@ func (l *lostRelease) String() string {
 		text, objectmeta.VersionAnnotation, l.newest.Version))
 }
 
-// notAppliedLines returns the message that there is no record, and the releases that have objects nevertheless.
-func (f *clusterFlags) notAppliedLines(ctx context.Context, c *cluster.Cluster) []string {
-	lines := []string{f.notAppliedMessage("")}
-	lost, err := f.findLost(ctx, c, "")
+// NotAppliedLines returns the message that there is no record, and the releases that have objects nevertheless.
+func (r *Reader) NotAppliedLines(ctx context.Context) []string {
+	lines := []string{r.NotAppliedMessage("")}
+	lost, err := r.FindLost(ctx, "")
 	if err != nil {
 		return append(lines, "not known: whether objects of a release are on the cluster: "+printable.Line(err.Error()))
 	}
@@ -84,8 +83,8 @@ func (f *clusterFlags) notAppliedLines(ctx context.Context, c *cluster.Cluster) 
 }
 
 // addLost adds the state of a release that has objects and no record. Without a name, it is the only such release.
-func (a *statusReader) addLost(ctx context.Context, s *releaseStatus) {
-	lost, err := a.flags.cluster.findLost(ctx, a.cluster, a.flags.name)
+func (r *Reader) addLost(ctx context.Context, s *releaseStatus, name string) {
+	lost, err := r.FindLost(ctx, name)
 	s.notKnown("whether objects of the release are on the cluster", err)
 	at := slices.IndexFunc(lost, func(l lostRelease) bool { return l.Name == s.Release })
 	if at < 0 && len(lost) == 1 {
