@@ -1,10 +1,10 @@
-// Package cli is the runlevel command: its verbs, flags, help and output.
+// Package cli is the runlevel command: its verbs, and what holds for all of them: help, completion, verbosity
+// and arguments.
 //
-// It reads flags, calls the package that does the work, and prints the result;
-// it decides nothing by itself. Results in text, JSON and YAML go to standard
-// output; progress, logs and errors go to standard error.
+// The verbs are in the packages below it, by groups; each reads flags, calls the package that does the work, and prints
+// the result. Results in text, JSON and YAML go to standard output; progress, logs and errors go to standard error.
 //
-// Run is the call to start from; each verb has a file of its own.
+// Run is the call to start from.
 package cli
 
 import (
@@ -16,10 +16,19 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
+
+	"github.com/runlevel/runlevel/internal/cli/apply"
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/cli/install"
+	"github.com/runlevel/runlevel/internal/cli/lint"
+	"github.com/runlevel/runlevel/internal/cli/machines"
+	"github.com/runlevel/runlevel/internal/cli/review"
+	"github.com/runlevel/runlevel/internal/cli/sandbox"
+	"github.com/runlevel/runlevel/internal/cli/state"
 )
 
 // Run runs one command line and returns the exit code.
-func Run(ctx context.Context, args []string, streams Streams) int {
+func Run(ctx context.Context, args []string, streams core.Streams) int {
 	root := newRoot(streams)
 	root.SetArgs(args)
 	root.SetIn(streams.In)
@@ -27,10 +36,10 @@ func Run(ctx context.Context, args []string, streams Streams) int {
 	root.SetErr(streams.Err)
 	err := root.ExecuteContext(withLogger(ctx, klog.Background()))
 	klog.Flush()
-	return exitCode(err, streams.Err)
+	return core.ExitCode(err, streams.Err)
 }
 
-func newRoot(streams Streams) *cobra.Command {
+func newRoot(streams core.Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "runlevel",
 		Short: "Apply release payloads to any Kubernetes cluster",
@@ -48,14 +57,14 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
-		RunE:          needsVerb,
+		RunE:          core.NeedsVerb,
 		PersistentPreRunE: func(command *cobra.Command, _ []string) error {
 			return checkNotEmptyFlags(command.Flags())
 		},
 	}
 	root.SetFlagErrorFunc(wrongFlag)
 	addVerbosity(root)
-	root.AddCommand(newApply(streams), newDeletes(streams), newDiff(streams), newExplain(streams), newGate(streams), newGraph(streams), newHistory(streams), newInspect(streams), newInstall(streams), newLint(streams), newMachines(streams), newPlan(streams), newRender(streams), newSandbox(streams), newStatus(streams), newUninstall(streams), newVersion(streams), newWhy(streams))
+	root.AddCommand(apply.New(streams), state.NewDeletes(streams), review.NewDiff(streams), lint.NewExplain(streams), apply.NewGate(streams), review.NewGraph(streams), state.NewHistory(streams), state.NewInspect(streams), install.New(streams), lint.New(streams), machines.New(streams), review.NewPlan(streams), review.NewRender(streams), sandbox.New(streams), state.NewStatus(streams), install.NewUninstall(streams), newVersion(streams), state.NewWhy(streams))
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
 	checkDefaults(root)
@@ -70,7 +79,7 @@ func checkNotEmptyFlags(flags *pflag.FlagSet) error {
 	var err error
 	flags.Visit(func(flag *pflag.Flag) {
 		if err == nil && flag.Value.Type() == "string" && flag.Value.String() == "" {
-			err = misusef("--%s is empty: leave it out, or give it a value", flag.Name)
+			err = core.Misusef("--%s is empty: leave it out, or give it a value", flag.Name)
 		}
 	})
 	return err

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/runlevel/runlevel/internal/cli"
+	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
 // TestGraphIsTheClusterVersionOperators compares our DOT with that of its own tool,
@@ -35,7 +36,7 @@ func TestGraphIsTheClusterVersionOperators(t *testing.T) {
 		}
 		var ours, problems bytes.Buffer
 		args := []string{"graph", release, "-o", "dot", "--mode", mode, "--profile", "self-managed-high-availability"}
-		if code := cli.Run(context.Background(), args, cli.Streams{Out: &ours, Err: &problems}); code != 0 {
+		if code := cli.Run(context.Background(), args, core.Streams{Out: &ours, Err: &problems}); code != 0 {
 			t.Fatalf("exit code %d: %s", code, &problems)
 		}
 		if diff := cmp.Diff(canonical(t, string(theirs)), canonical(t, ours.String())); diff != "" {

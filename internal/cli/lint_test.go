@@ -12,6 +12,7 @@ import (
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 
 	"github.com/runlevel/runlevel/internal/cli"
+	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
 // TestSARIF validates reports against the schema of SARIF 2.1.0: of good releases, of
@@ -28,7 +29,7 @@ func TestSARIF(t *testing.T) {
 		{filepath.Join(stories, "svcat-actual/new"), "--previous", filepath.Join(stories, "svcat-actual/old")},
 	} {
 		var out, problems bytes.Buffer
-		cli.Run(context.Background(), append([]string{"lint", "-o", "sarif"}, args...), cli.Streams{Out: &out, Err: &problems})
+		cli.Run(context.Background(), append([]string{"lint", "-o", "sarif"}, args...), core.Streams{Out: &out, Err: &problems})
 		report, err := sarif.FromBytes(out.Bytes())
 		if err != nil || problems.Len() > 0 {
 			t.Fatalf("%v: %v, %s", args, err, &problems)
@@ -106,7 +107,7 @@ func TestJUnit(t *testing.T) {
 func lintJUnit(t *testing.T, args []string) []byte {
 	t.Helper()
 	var out, problems bytes.Buffer
-	cli.Run(context.Background(), append([]string{"lint", "-o", "junit"}, args...), cli.Streams{Out: &out, Err: &problems})
+	cli.Run(context.Background(), append([]string{"lint", "-o", "junit"}, args...), core.Streams{Out: &out, Err: &problems})
 	if problems.Len() > 0 {
 		t.Fatalf("%v: %s", args, &problems)
 	}
@@ -120,7 +121,7 @@ func TestGitHubCommands(t *testing.T) {
 	write(t, "odd/0000_50_web_01 a:b,c%d\n::error::e.yaml", "apiVersion: v1\nkind: \"Config\\eMap\"\n")
 	write(t, "odd/0000_50_web_02.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"100%25\\n::warning::x\"}\n")
 	var out, problems bytes.Buffer
-	cli.Run(context.Background(), []string{"lint", "odd", "-o", "github"}, cli.Streams{Out: &out, Err: &problems})
+	cli.Run(context.Background(), []string{"lint", "odd", "-o", "github"}, core.Streams{Out: &out, Err: &problems})
 	commands := []string{
 		`::error file=odd/0000_50_web_01 a%3Ab%2Cc%25d%0A%3A%3Aerror%3A%3Ae.yaml,line=1,col=1,title=not-a-manifest::Config\x1bMap: metadata.name is missing`,
 		`::error file=odd/0000_50_web_02.yaml,line=3,col=1,title=no-namespace::ConfigMap 100%2525\n::warning::x: ConfigMap is a namespaced kind, and this object has no namespace: write metadata.namespace`,

@@ -5,25 +5,27 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
-func newVersion(streams Streams) *cobra.Command {
-	var format output
+func newVersion(streams core.Streams) *cobra.Command {
+	var format core.Output
 	command := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of Runlevel and of the Kubernetes it is made with",
 		Example: `  runlevel version
   runlevel version -o json`,
 		RunE: func(*cobra.Command, []string) error {
-			info := readVersion()
-			return format.print(streams.Out, info, func(out io.Writer) error { return printVersion(out, info) })
+			info := core.ReadVersion()
+			return format.Print(streams.Out, info, func(out io.Writer) error { return printVersion(out, info) })
 		},
 	}
-	addOutput(command, &format)
+	core.AddOutput(command, &format)
 	return command
 }
 
-func printVersion(out io.Writer, v versionInfo) error {
+func printVersion(out io.Writer, v core.VersionInfo) error {
 	_, err := fmt.Fprintf(out, "runlevel %s\n", v.Version)
 	for _, line := range [][2]string{
 		{"commit", v.Commit},
