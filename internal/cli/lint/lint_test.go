@@ -1,10 +1,11 @@
-package cli_test
+package lint_test
 
 import (
 	"bytes"
 	"context"
 	"encoding/xml"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ import (
 // TestSARIF validates reports against the schema of SARIF 2.1.0: of good releases, of
 // bad ones, of findings that are ignored, and of names that are odd.
 func TestSARIF(t *testing.T) {
-	stories, err := filepath.Abs("../../examples/removals")
+	stories, err := filepath.Abs("../../../examples/removals")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func writeOddRelease(t *testing.T) {
 // what is in them: of good releases and of bad ones, of errors, warnings and rules that
 // could not look, and of names that are odd.
 func TestJUnit(t *testing.T) {
-	stories, err := filepath.Abs("../../examples/removals")
+	stories, err := filepath.Abs("../../../examples/removals")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,5 +130,15 @@ func TestGitHubCommands(t *testing.T) {
 	want := strings.Join(commands, "\n") + "\n2 errors, 0 warnings, 0 notes\nnot checked"
 	if !strings.HasPrefix(out.String(), want) {
 		t.Errorf("it prints\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package cli_test
+package lint_test
 
 import (
 	"encoding/xml"

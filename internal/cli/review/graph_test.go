@@ -1,4 +1,4 @@
-package cli_test
+package review_test
 
 import (
 	"bytes"
