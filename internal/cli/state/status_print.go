@@ -75,13 +75,16 @@ func (s statusText) hookLines() []string {
 	}))
 }
 
+// mostRepairs is how many of the latest repairs are shown.
+const mostRepairs = 5
+
 // repairLines returns lines on the repairs since the version was begun.
 func (s statusText) repairLines() []string {
 	if s.Repairs == nil {
 		return nil
 	}
 	var lines []string
-	for _, repair := range s.Repairs.Latest[:min(state.MostEvents, len(s.Repairs.Latest))] {
+	for _, repair := range s.Repairs.Latest[:min(mostRepairs, len(s.Repairs.Latest))] {
 		text := repair.ID.String() + ": " + repair.Message + ", " + printable.Age(s.Time, repair.Time.Time) + " ago"
 		if repair.Count > 1 {
 			text += fmt.Sprintf("; %d times", repair.Count)

@@ -132,8 +132,8 @@ func (s *ReleaseStatus) setVersion(of *configv1.ClusterVersion) {
 // openShiftNamespace is where the cluster-version operator writes events.
 const openShiftNamespace = "openshift-cluster-version"
 
-// MostEvents is how many of the latest events are shown.
-const MostEvents = 5
+// mostEvents is how many of the latest events are shown.
+const mostEvents = 5
 
 // addEvents adds the latest events on the ClusterVersion.
 func (r *Reader) addEvents(ctx context.Context, s *ReleaseStatus) {
@@ -157,7 +157,7 @@ func (r *Reader) addEvents(ctx context.Context, s *ReleaseStatus) {
 		s.Events = append(s.Events, statusEvent{Time: at.UTC(), Reason: event.Reason, Message: event.Message, Warning: event.Type == "Warning"})
 	}
 	slices.SortStableFunc(s.Events, func(a, b statusEvent) int { return b.Time.Compare(a.Time) })
-	s.Events = s.Events[:min(MostEvents, len(s.Events))]
+	s.Events = s.Events[:min(mostEvents, len(s.Events))]
 }
 
 // addOperators adds the ClusterOperators of the release that are not healthy: those with its label; for the
