@@ -183,8 +183,8 @@ func (s statusText) operatorLines() []string {
 
 func (s statusText) eventLines() []string {
 	var lines []string
-	for _, statusEvent := range s.Events {
-		lines = append(lines, "  "+printable.Line(fmt.Sprintf("%s ago %s: %s", printable.Age(s.Time, statusEvent.Time), statusEvent.Reason, statusEvent.Message)))
+	for _, event := range s.Events {
+		lines = append(lines, "  "+printable.Line(fmt.Sprintf("%s ago %s: %s", printable.Age(s.Time, event.Time), event.Reason, event.Message)))
 	}
 	return lines
 }

@@ -38,7 +38,7 @@ func (c StatusCondition) isHealthy() bool {
 }
 
 // Problems returns the conditions that are not healthy, except those that are gates, and that the updates are outdated.
-func (v *versionStatus) Problems() []StatusCondition {
+func (v *VersionStatus) Problems() []StatusCondition {
 	var problems []StatusCondition
 	for _, condition := range v.Conditions {
 		isOutdated := condition.Type == string(configv1.RetrievedUpdates) && condition.Status == "False" && len(v.Updates) > 0
@@ -102,7 +102,7 @@ func (r *Reader) addClusterVersion(ctx context.Context, s *ReleaseStatus) {
 
 // setVersion sets the status of the ClusterVersion. If there is no record, it also sets the version of the release.
 func (s *ReleaseStatus) setVersion(of *configv1.ClusterVersion) {
-	s.ClusterVersion = &versionStatus{
+	s.ClusterVersion = &VersionStatus{
 		Version: of.Status.Desired.Version, Image: of.Status.Desired.Image, Conditions: conditionsOf(of.Status.Conditions), Updates: updatesOf(of.Status),
 	}
 	if desired := of.Spec.DesiredUpdate; desired != nil && (desired.Image != "" && desired.Image != of.Status.Desired.Image || desired.Image == "" && desired.Version != of.Status.Desired.Version) {
@@ -154,9 +154,9 @@ func (r *Reader) addEvents(ctx context.Context, s *ReleaseStatus) {
 		if at.IsZero() {
 			at = event.EventTime.Time
 		}
-		s.Events = append(s.Events, statusEvent{Time: at.UTC(), Reason: event.Reason, Message: event.Message, Warning: event.Type == "Warning"})
+		s.Events = append(s.Events, StatusEvent{Time: at.UTC(), Reason: event.Reason, Message: event.Message, Warning: event.Type == "Warning"})
 	}
-	slices.SortStableFunc(s.Events, func(a, b statusEvent) int { return b.Time.Compare(a.Time) })
+	slices.SortStableFunc(s.Events, func(a, b StatusEvent) int { return b.Time.Compare(a.Time) })
 	s.Events = s.Events[:min(mostEvents, len(s.Events))]
 }
 

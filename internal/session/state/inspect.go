@@ -67,7 +67,7 @@ type inspector struct {
 
 // Inspect writes the state of the releases of the cluster into a folder. Its error means that the folder is not complete.
 func (r *Reader) Inspect(ctx context.Context, of Inspection) (*InspectReport, error) {
-	i := &inspector{Reader: r, of: of, report: InspectReport{Folder: of.Folder, Files: []inspectedFile{}}}
+	i := &inspector{Reader: r, of: of, report: InspectReport{Folder: of.Folder, Files: []InspectedFile{}}}
 	return &i.report, i.inspect(ctx)
 }
 
@@ -324,12 +324,12 @@ type InspectReport struct {
 	Folder     string          `json:"folder"`
 	Time       time.Time       `json:"time"` // by the cluster's clock
 	Releases   []string        `json:"releases,omitempty"`
-	Files      []inspectedFile `json:"files"`
+	Files      []InspectedFile `json:"files"`
 	Unreadable []string        `json:"unreadable,omitempty"` // with the reasons
 }
 
-// An inspectedFile is a file of an inspection.
-type inspectedFile struct {
+// An InspectedFile is a file of an inspection.
+type InspectedFile struct {
 	Path     string `json:"path"` // in the folder
 	Contents string `json:"contents"`
 	Bytes    int    `json:"bytes"`

@@ -29,7 +29,7 @@ func (i *inspector) write(path, has string, text []byte) error {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return err
 	}
-	i.report.Files = append(i.report.Files, inspectedFile{path, has, len(text)})
+	i.report.Files = append(i.report.Files, InspectedFile{path, has, len(text)})
 	return nil
 }
 

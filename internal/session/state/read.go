@@ -136,7 +136,7 @@ func (r *Reader) addLock(ctx context.Context, s *ReleaseStatus) {
 		s.notKnown("the holder of the lock", err)
 	}
 	if held != nil {
-		s.Lock = &lockStatus{Holder: held.Name, Since: held.Since, Watching: held.Keeps(), Expired: held.IsDead(r.Cluster.Now())}
+		s.Lock = &LockStatus{Holder: held.Name, Since: held.Since, Watching: held.Keeps(), Expired: held.IsDead(r.Cluster.Now())}
 	}
 }
 

@@ -28,14 +28,14 @@ type ReleaseStatus struct {
 	Missing     int                `json:"missing,omitempty"`     // objects that were deleted since it was complete
 	Deletes     []PendingDelete    `json:"deletes,omitempty"`
 	Gates       []ReleaseGate      `json:"gates,omitempty"`   // what blocks the next minor version, or the requested one
-	Lock        *lockStatus        `json:"lock,omitempty"`    // absent while the lock is free
+	Lock        *LockStatus        `json:"lock,omitempty"`    // absent while the lock is free
 	NotKept     *why.NotKept       `json:"notKept,omitempty"` // why no process keeps it in place, though one should
 	Repairs     *record.Repairs    `json:"repairs,omitempty"`
 	Hooks       []why.HookStatus   `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not succeeded
 
-	ClusterVersion *versionStatus       `json:"clusterVersion,omitempty"`
+	ClusterVersion *VersionStatus       `json:"clusterVersion,omitempty"`
 	Operators      []OperatorStatus     `json:"operators,omitempty"`   // ClusterOperators that are unavailable, degraded, progressing or not upgradeable
-	Events         []statusEvent        `json:"events,omitempty"`      // the latest on the ClusterVersion, the newest first
+	Events         []StatusEvent        `json:"events,omitempty"`      // the latest on the ClusterVersion, the newest first
 	History        *record.HistoryEntry `json:"history,omitempty"`     // the newest
 	Others         []string             `json:"others,omitempty"`      // releases on the same cluster
 	Unknown        []string             `json:"unknown,omitempty"`     // what could not be read
@@ -50,16 +50,16 @@ type ReleaseGate struct {
 	Requested bool       `json:"requested,omitempty"` // it blocks the requested version, not every next minor version
 }
 
-// A lockStatus is the holder of the lock of a release.
-type lockStatus struct {
+// A LockStatus is the holder of the lock of a release.
+type LockStatus struct {
 	Holder   string    `json:"holder"`
 	Since    time.Time `json:"since"`
 	Watching bool      `json:"watching"` // the holder keeps the release in place
 	Expired  bool      `json:"expired"`  // it no longer renews the lock
 }
 
-// A versionStatus is the status of the ClusterVersion.
-type versionStatus struct {
+// A VersionStatus is the status of the ClusterVersion.
+type VersionStatus struct {
 	Version    string            `json:"version,omitempty"` // that the operator applies or has applied
 	Image      string            `json:"image,omitempty"`
 	Requested  string            `json:"requested,omitempty"` // the version or image of spec.desiredUpdate, if that is another one
@@ -91,8 +91,8 @@ type OperatorStatus struct {
 	Conditions []StatusCondition `json:"conditions"`
 }
 
-// A statusEvent is an event of Kubernetes.
-type statusEvent struct {
+// A StatusEvent is an event of Kubernetes.
+type StatusEvent struct {
 	Time    time.Time `json:"time"`
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`

@@ -19,7 +19,7 @@ func TestTitlesOfStatuses(t *testing.T) {
 		"release shop 1.1.0, after 1.0.0: complete":                      {State: record.Completed, Mode: "update", Previous: "1.0.0", Version: "1.1.0", Done: true},
 		"release shop 1.1.0: complete, as far as is known":               {State: record.Completed, Mode: "update", Version: "1.1.0", Unknown: []string{"pods"}},
 		"release shop 1.1.0: complete, and not all is well":              {State: record.Completed, Mode: "update", Version: "1.1.0", Objects: []*why.Answer{{}}},
-		"release shop 1.1.0: complete, and another version is requested": {State: record.Completed, Version: "1.1.0", ClusterVersion: &versionStatus{Requested: "1.2.0"}},
+		"release shop 1.1.0: complete, and another version is requested": {State: record.Completed, Version: "1.1.0", ClusterVersion: &VersionStatus{Requested: "1.2.0"}},
 	} {
 		s.Release = "shop"
 		if got := s.Title(); got != want {
