@@ -34,17 +34,17 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// A MisuseError is an error in the command line, or in the input.
-type MisuseError struct{ error }
+// A misuseError is an error in the command line, or in the input.
+type misuseError struct{ error }
 
 // Unwrap returns the error itself.
-func (m MisuseError) Unwrap() error { return m.error }
+func (m misuseError) Unwrap() error { return m.error }
 
 // Misuse makes an error one of the command line, or of its input.
-func Misuse(err error) error { return MisuseError{err} }
+func Misuse(err error) error { return misuseError{err} }
 
 // Misusef returns an error in the command line, or in the input.
-func Misusef(format string, values ...any) error { return MisuseError{fmt.Errorf(format, values...)} }
+func Misusef(format string, values ...any) error { return misuseError{fmt.Errorf(format, values...)} }
 
 // An ExitStatus ends the command with the code of another program, which has
 // printed its own error.
@@ -114,7 +114,7 @@ func ExitCode(err error, stderr io.Writer) int {
 	}
 	fmt.Fprintln(stderr, "runlevel:", ErrorText(err))
 	var status ExitStatus
-	var wrongCall MisuseError
+	var wrongCall misuseError
 	switch {
 	case errors.As(err, &status):
 		return int(status)

@@ -27,9 +27,9 @@ const reachTimeout = 10 * time.Second
 type Poll[T any] struct {
 	Cluster  *cluster.Cluster
 	Interval time.Duration // the shortest one
-	// read returns an outageError if the cluster does not respond. The previous value is shown again then.
+	// Read returns an error of Outage if the cluster does not respond. The previous value is shown again then.
 	Read func(context.Context) (T, error)
-	Show func(T, error) error // the error is an outageError or nil
+	Show func(T, error) error // the error is one of Outage or nil
 }
 
 // Run shows a value, and each later one, until the context ends.
@@ -72,7 +72,7 @@ func (o outageError) Unwrap() error { return o.error }
 // Outage makes an error the reason why a cluster does not respond.
 func Outage(err error) error { return outageError{err} }
 
-// Reach returns an outageError if the API server does not respond.
+// Reach returns an error of Outage if the API server does not respond.
 func Reach(ctx context.Context, c *cluster.Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
@@ -146,7 +145,7 @@ func (g *gatherer) judgeHolder(ctx context.Context, release string, held *lock.H
 		return nil
 	}
 	return &NotKept{
-		Reason: ReasonNotRead, Message: fmt.Sprintf("%s has held its lock for %s, and has not read it yet", holder, duration.HumanDuration(max(0, g.cluster.Now().Sub(held.Since)))),
+		Reason: ReasonNotRead, Message: fmt.Sprintf("%s has held its lock for %s, and has not read it yet", holder, printable.Age(g.cluster.Now(), held.Since)),
 		Resolution: "it is reading " + printable.Line(r.Newest().Source) + "; until then, nothing is repaired",
 	}
 }
