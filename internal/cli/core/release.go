@@ -43,9 +43,8 @@ type ReleaseFlags struct {
 	exclude      string
 	unmanaged    []string
 
-	KeepText bool              // for callers that need lines later
-	Before   *payload.Payload  // the previous release, if it was read already: see updatingFrom
-	cache    loader.ImageCache // of images, for --watch
+	KeepText bool             // for callers that need lines later
+	Before   *payload.Payload // the previous release, if it was read already: see updatingFrom
 }
 
 // InsecureUsage is the help on --insecure.
@@ -216,7 +215,7 @@ func (f *ReleaseFlags) Options(progress io.Writer) (loader.Options, error) {
 	options := loader.Options{
 		Source:  source.Options{Platform: f.platform, Insecure: f.insecure, Progress: progress},
 		Payload: payload.Options{Name: f.Name, Version: f.Version, ReleaseImage: f.Image, KeepText: f.KeepText},
-		Before:  f.Before, UpdatingFrom: f.UpdatingFrom, Images: f.cache,
+		Before:  f.Before, UpdatingFrom: f.UpdatingFrom,
 	}
 	if err := checkLabel("name", f.Name); err != nil {
 		return options, err

@@ -2,6 +2,7 @@ package review
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 
@@ -61,23 +62,7 @@ Lifecycle hooks of a Deployment run before and after it at its place, one after 
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: core.CompleteSource,
 		RunE: func(command *cobra.Command, args []string) error {
-			switch {
-			case f.attempt < 0:
-				return core.Misusef("--attempt %d: attempts are counted from 0", f.attempt)
-			case f.attempt > 0 && f.mode != graph.Reconcile:
-				return core.Misusef("--attempt is for --mode reconcile: other modes have one order only")
-			}
-			release, problems, err := f.release.Parse(command.Context(), args[0], streams.Err)
-			if err != nil {
-				return err
-			}
-			// Duplicates can be drawn, and a picture may help to find them.
-			problems = core.TolerateDuplicates(problems)
-			if err := f.release.Accept(args[0], release, problems, streams.Err); err != nil {
-				return err
-			}
-			core.WarnIfEmpty(streams.Err, release)
-			return f.draw(streams, args[0], release)
+			return f.run(command.Context(), args[0], streams)
 		},
 	}
 	core.AddReleaseFlags(command, &f.release)
@@ -87,6 +72,27 @@ Lifecycle hooks of a Deployment run before and after it at its place, one after 
 	command.Flags().IntVar(&f.attempt, "attempt", 0, "which attempt of a reconciliation, each of which has another order")
 	command.Flags().BoolVar(&f.manifests, "manifests", false, "list every manifest (in text)")
 	return command
+}
+
+// run reads a release, and draws it.
+func (f *graphFlags) run(ctx context.Context, ref string, streams core.Streams) error {
+	switch {
+	case f.attempt < 0:
+		return core.Misusef("--attempt %d: attempts are counted from 0", f.attempt)
+	case f.attempt > 0 && f.mode != graph.Reconcile:
+		return core.Misusef("--attempt is for --mode reconcile: other modes have one order only")
+	}
+	release, problems, err := f.release.Parse(ctx, ref, streams.Err)
+	if err != nil {
+		return err
+	}
+	// Duplicates can be drawn, and a picture may help to find them.
+	problems = core.TolerateDuplicates(problems)
+	if err := f.release.Accept(ref, release, problems, streams.Err); err != nil {
+		return err
+	}
+	core.WarnIfEmpty(streams.Err, release)
+	return f.draw(streams, ref, release)
 }
 
 // draw prints the graph of a release.

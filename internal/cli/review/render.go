@@ -69,13 +69,8 @@ printed, use --show-secrets.
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: core.CompleteSource,
 		RunE: func(command *cobra.Command, args []string) error {
-			switch isSet := command.Flags().Changed("output-dir"); {
-			case isSet && f.folder == "":
-				return core.Misusef("--output-dir is empty: name a new folder")
-			case isSet && (f.explain || f.format != core.YAML):
-				return core.Misusef("--output-dir writes the manifests as YAML: it does not go with --explain or -o json")
-			case f.explain && f.showSecrets:
-				return core.Misusef("--explain prints no manifests: --show-secrets does not go with it")
+			if err := f.check(command.Flags().Changed("output-dir")); err != nil {
+				return err
 			}
 			release, err := f.release.Load(command.Context(), args[0], streams.Err)
 			if err != nil {
@@ -94,6 +89,19 @@ printed, use --show-secrets.
 	flags.BoolVar(&f.showSecrets, "show-secrets", false, "print the values of Secrets")
 	_ = command.MarkFlagDirname("output-dir")
 	return command
+}
+
+// check refuses flags that contradict each other.
+func (f *renderFlags) check(hasFolder bool) error {
+	switch {
+	case hasFolder && f.folder == "":
+		return core.Misusef("--output-dir is empty: name a new folder")
+	case hasFolder && (f.explain || f.format != core.YAML):
+		return core.Misusef("--output-dir writes the manifests as YAML: it does not go with --explain or -o json")
+	case f.explain && f.showSecrets:
+		return core.Misusef("--explain prints no manifests: --show-secrets does not go with it")
+	}
+	return nil
 }
 
 func (f *renderFlags) render(streams core.Streams, release *payload.Payload) error {
