@@ -185,7 +185,7 @@ func (f *ReleaseFlags) open(ctx context.Context, ref string, progress io.Writer)
 	if err != nil {
 		return nil, err
 	}
-	release, err := loader.Open(ctx, ref, options)
+	release, err := source.Open(ctx, ref, options.Source)
 	return release, Failed(ctx, err)
 }
 
