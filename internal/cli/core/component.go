@@ -137,7 +137,7 @@ func (f *ComponentFlags) readWhole(ctx context.Context, flags *ReleaseFlags, rel
 		return nil, nil, err
 	}
 	if err := payload.Refuse(ofWhole(read, problems)); err != nil {
-		return nil, nil, Refused("--into "+f.Into, err)
+		return nil, nil, ProblemsError("--into "+f.Into, err)
 	}
 	return read, problems, nil
 }

@@ -100,7 +100,7 @@ func (f *ReleaseFlags) Parse(ctx context.Context, ref string, progress io.Writer
 		return nil, nil, err
 	}
 	read, problems, err := loader.Parse(ctx, ref, options)
-	return read, problems, Failed(ctx, err)
+	return read, problems, ReadError(ctx, err)
 }
 
 // read reads an open release as far as it can be read.
@@ -110,7 +110,7 @@ func (f *ReleaseFlags) read(ctx context.Context, release *source.Release, progre
 		return nil, nil, err
 	}
 	read, problems, err := loader.ParseOpened(ctx, release, options)
-	return read, problems, Failed(ctx, err)
+	return read, problems, ReadError(ctx, err)
 }
 
 // TolerateDuplicates turns problems with duplicate objects into warnings.
@@ -138,14 +138,14 @@ func (f *ReleaseFlags) Load(ctx context.Context, ref string, progress io.Writer)
 // warnings.
 func (f *ReleaseFlags) Accept(ref string, release *payload.Payload, problems []payload.Problem, progress io.Writer) error {
 	if err := payload.Refuse(problems); err != nil {
-		return Refused(ref, err)
+		return ProblemsError(ref, err)
 	}
 	Warn(progress, ProblemLines(problems))
 	return f.CheckFilters(release)
 }
 
-// Refused returns an error with the release and its problems, folded by cause.
-func Refused(ref string, err error) error {
+// ProblemsError returns an error with the release and its problems, folded by cause.
+func ProblemsError(ref string, err error) error {
 	var problems payload.Problems
 	if errors.As(err, &problems) && len(problems) > 1 {
 		return Misusef("%s has %d problems:\n%s", ref, len(problems), strings.Join(ProblemLines(problems), "\n"))
@@ -186,17 +186,17 @@ func (f *ReleaseFlags) open(ctx context.Context, ref string, progress io.Writer)
 		return nil, err
 	}
 	release, err := source.Open(ctx, ref, options.Source)
-	return release, Failed(ctx, err)
+	return release, ReadError(ctx, err)
 }
 
-// Failed makes the error of a release that can't be read a misuse, unless the command was interrupted.
-func Failed(ctx context.Context, err error) error {
+// ReadError makes the error of a release that can't be read a misuse, unless the command was interrupted.
+func ReadError(ctx context.Context, err error) error {
 	var problems *loader.RefusedError
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return err
 	case errors.As(err, &problems):
-		return Refused(problems.Source, problems.Problems)
+		return ProblemsError(problems.Source, problems.Problems)
 	default:
 		return Misuse(err)
 	}
@@ -336,7 +336,7 @@ func (f *ReleaseFlags) LoadAs(ctx context.Context, what, ref string, progress io
 		return nil, nil, fmt.Errorf("%s: %w", what, err)
 	}
 	if err := payload.Refuse(problems); err != nil {
-		return nil, nil, Refused(what+" "+ref, err)
+		return nil, nil, ProblemsError(what+" "+ref, err)
 	}
 	return release, problems, nil
 }

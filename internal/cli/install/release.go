@@ -73,7 +73,7 @@ func parseImage(flag, text string) (name.Reference, error) {
 func (p *operatorProgram) read(ctx context.Context, options source.Options) (err error) {
 	release, err := source.Open(ctx, p.release, options)
 	if err != nil {
-		return core.Failed(ctx, err)
+		return core.ReadError(ctx, err)
 	}
 	defer func() { err = errors.Join(err, release.Close()) }()
 	if release.Kind != source.Image {

@@ -100,7 +100,7 @@ func (f *lintFlags) readPrevious(ctx context.Context, progress io.Writer) (*payl
 		return nil, err
 	}
 	if err := payload.Refuse(core.TolerateDuplicates(problems)); err != nil {
-		return nil, core.Refused("--previous "+f.previous, err)
+		return nil, core.ProblemsError("--previous "+f.previous, err)
 	}
 	return read, nil
 }

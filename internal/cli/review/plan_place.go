@@ -40,7 +40,7 @@ func (f *planFlags) place(ctx context.Context, args []string, view *show.Printer
 	view.PathOf = func(file string) string { return p.PathOf(core.FolderOf(ref), file) }
 	own, others := splitProblems(p)
 	if err := payload.Refuse(own); err != nil {
-		return nil, nil, core.Refused(view.To, err)
+		return nil, nil, core.ProblemsError(view.To, err)
 	}
 	core.Warn(progress, core.ProblemLines(own))
 	if count := countRefused(others); count > 0 {
