@@ -16,6 +16,7 @@ import (
 	"github.com/xeipuuv/gojsonschema"
 
 	"github.com/runlevel/runlevel/internal/cli"
+	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/session/keep"
 )
 
@@ -35,7 +36,7 @@ func checkedMain() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var printed bytes.Buffer
-	code := cli.Run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: io.MultiWriter(os.Stdout, &printed), Err: os.Stderr})
+	code := cli.Run(ctx, os.Args[1:], core.Streams{In: os.Stdin, Out: io.MultiWriter(os.Stdout, &printed), Err: os.Stderr})
 	if err := checkSchemas(os.Getenv(schemasVariable), os.Args[1:], &printed); err != nil {
 		fmt.Fprintln(os.Stderr, "docs/schemas:", err)
 		code = exitSchema

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -17,7 +18,7 @@ func checkDefaults(root *cobra.Command) {
 	for _, command := range root.Commands() {
 		switch command.Name() {
 		case "completion":
-			command.RunE = needsVerb
+			command.RunE = core.NeedsVerb
 		case "help":
 			command.Args, command.ValidArgsFunction = checkTopic, completeTopic(command.ValidArgsFunction)
 		}
@@ -38,7 +39,7 @@ func completeTopic(complete cobra.CompletionFunc) cobra.CompletionFunc {
 func checkTopic(help *cobra.Command, args []string) error {
 	parent, rest, err := help.Root().Find(args)
 	if err == nil && len(rest) > 0 {
-		return misuse{unknownCommand(parent, rest[0])}
+		return core.Misuse(unknownCommand(parent, rest[0]))
 	}
 	return err
 }
@@ -101,12 +102,12 @@ func wrongFlag(command *cobra.Command, err error) error {
 		return withHelp(command, err)
 	}
 	if what := valueHints[invalid.GetFlag().Value.Type()]; what != "" {
-		return misuse{fmt.Errorf("--%s: %q can't be read: %s", invalid.GetFlag().Name, invalid.GetValue(), what)}
+		return core.Misusef("--%s: %q can't be read: %s", invalid.GetFlag().Name, invalid.GetValue(), what)
 	}
-	return misuse{fmt.Errorf("--%s: %q: %w", invalid.GetFlag().Name, invalid.GetValue(), invalid.Unwrap())}
+	return core.Misusef("--%s: %q: %w", invalid.GetFlag().Name, invalid.GetValue(), invalid.Unwrap())
 }
 
 // withHelp returns an error as a misuse that refers to the help of a command.
 func withHelp(command *cobra.Command, err error) error {
-	return misuse{fmt.Errorf("%s\nsee \"%s --help\"", strings.TrimSuffix(err.Error(), "\n"), command.CommandPath())}
+	return core.Misusef("%s\nsee \"%s --help\"", strings.TrimSuffix(err.Error(), "\n"), command.CommandPath())
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/runlevel/runlevel/internal/cli"
+	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
 // BenchmarkCommands runs whole commands on a release of many small manifests.
@@ -27,7 +28,7 @@ func BenchmarkCommands(b *testing.B) {
 	} {
 		b.Run(fmt.Sprint(args[0], args[2:]), func(b *testing.B) {
 			for b.Loop() {
-				if code := cli.Run(context.Background(), args, cli.Streams{Out: io.Discard, Err: os.Stderr}); code != 0 {
+				if code := cli.Run(context.Background(), args, core.Streams{Out: io.Discard, Err: os.Stderr}); code != 0 {
 					b.Fatalf("exit code %d", code)
 				}
 			}
@@ -62,7 +63,7 @@ func BenchmarkComponent(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if code := cli.Run(context.Background(), args, cli.Streams{Out: io.Discard, Err: io.Discard}); code != 0 {
+				if code := cli.Run(context.Background(), args, core.Streams{Out: io.Discard, Err: io.Discard}); code != 0 {
 					b.Fatalf("exit code %d", code)
 				}
 			}

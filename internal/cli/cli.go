@@ -1,44 +1,34 @@
-// Package cli is the runlevel command: its verbs, flags, help and output.
+// Package cli is the runlevel command: its verbs, and what holds for all of them: help, completion, verbosity
+// and arguments.
 //
-// It reads flags, calls the package that does the work, and prints the result;
-// it decides nothing by itself. Results in text, JSON and YAML go to standard
-// output; progress, logs and errors go to standard error.
+// The verbs are in the packages below it, by groups; each reads flags, calls the package that does the work, and prints
+// the result. Results in text, JSON and YAML go to standard output; progress, logs and errors go to standard error.
 //
-// Run is the call to start from; each verb has a file of its own.
+// Run is the call to start from.
 package cli
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
-	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
-	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/cli/apply"
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/cli/install"
+	"github.com/runlevel/runlevel/internal/cli/lint"
+	"github.com/runlevel/runlevel/internal/cli/machines"
+	"github.com/runlevel/runlevel/internal/cli/review"
+	"github.com/runlevel/runlevel/internal/cli/sandbox"
+	"github.com/runlevel/runlevel/internal/cli/state"
 )
-
-// The exit codes, the same for every verb.
-const (
-	exitOK     = 0
-	exitFailed = 1 // findings, a difference with --exit-code, a failed apply
-	exitMisuse = 2 // wrong flags or arguments, or input that can't be read
-)
-
-// Streams are the standard input, output and error of a command.
-type Streams struct {
-	In       io.Reader
-	Out, Err io.Writer
-}
 
 // Run runs one command line and returns the exit code.
-func Run(ctx context.Context, args []string, streams Streams) int {
+func Run(ctx context.Context, args []string, streams core.Streams) int {
 	root := newRoot(streams)
 	root.SetArgs(args)
 	root.SetIn(streams.In)
@@ -46,10 +36,10 @@ func Run(ctx context.Context, args []string, streams Streams) int {
 	root.SetErr(streams.Err)
 	err := root.ExecuteContext(withLogger(ctx, klog.Background()))
 	klog.Flush()
-	return exitCode(err, streams.Err)
+	return core.ExitCode(err, streams.Err)
 }
 
-func newRoot(streams Streams) *cobra.Command {
+func newRoot(streams core.Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "runlevel",
 		Short: "Apply release payloads to any Kubernetes cluster",
@@ -67,24 +57,20 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
-		RunE:          needsVerb,
+		RunE:          core.NeedsVerb,
 		PersistentPreRunE: func(command *cobra.Command, _ []string) error {
 			return checkNotEmptyFlags(command.Flags())
 		},
 	}
 	root.SetFlagErrorFunc(wrongFlag)
 	addVerbosity(root)
-	root.AddCommand(newApply(streams), newDeletes(streams), newDiff(streams), newExplain(streams), newGate(streams), newGraph(streams), newHistory(streams), newInspect(streams), newInstall(streams), newLint(streams), newMachines(streams), newPlan(streams), newRender(streams), newSandbox(streams), newStatus(streams), newUninstall(streams), newVersion(streams), newWhy(streams))
+	root.AddCommand(apply.New(streams), state.NewDeletes(streams), review.NewDiff(streams), lint.NewExplain(streams), apply.NewGate(streams), review.NewGraph(streams), state.NewHistory(streams), state.NewInspect(streams), install.New(streams), lint.New(streams), machines.New(streams), review.NewPlan(streams), review.NewRender(streams), sandbox.New(streams), state.NewStatus(streams), install.NewUninstall(streams), newVersion(streams), state.NewWhy(streams))
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
 	checkDefaults(root)
 	completeFlags(root)
 	return root
 }
-
-// needsVerb runs a command that only has subcommands: called alone it prints
-// its help, and an unknown subcommand is misuse.
-func needsVerb(command *cobra.Command, _ []string) error { return command.Help() }
 
 // checkNotEmptyFlags refuses text flags with an empty value, as an unset variable of a shell gives:
 // if they counted as not set, --context "" would mean another cluster, and --name "" another
@@ -93,7 +79,7 @@ func checkNotEmptyFlags(flags *pflag.FlagSet) error {
 	var err error
 	flags.Visit(func(flag *pflag.Flag) {
 		if err == nil && flag.Value.Type() == "string" && flag.Value.String() == "" {
-			err = misuse{fmt.Errorf("--%s is empty: leave it out, or give it a value", flag.Name)}
+			err = core.Misusef("--%s is empty: leave it out, or give it a value", flag.Name)
 		}
 	})
 	return err
@@ -125,60 +111,6 @@ func (v verbosityFlag) Set(text string) error {
 	return v.Value.Set(text)
 }
 
-// A misuse is an error in the command line, or in the input.
-type misuse struct{ error }
-
-func (m misuse) Unwrap() error { return m.error }
-
-// An exitStatus ends the command with the code of another program, which has
-// printed its own error.
-type exitStatus int
-
-func (e exitStatus) Error() string { return "exit status " + strconv.Itoa(int(e)) }
-
-// failIf returns an error without a message if something is wrong. The exit code is then that of a failure.
-func failIf(isWrong bool) error {
-	if isWrong {
-		return exitStatus(exitFailed)
-	}
-	return nil
-}
-
-// exitCode prints an error, if it has a message, and returns its code.
-func exitCode(err error, stderr io.Writer) int {
-	if err == nil {
-		return exitOK
-	}
-	if status, ok := err.(exitStatus); ok { // not joined with another error
-		return int(status)
-	}
-	fmt.Fprintln(stderr, "runlevel:", errorText(err))
-	var status exitStatus
-	var wrongCall misuse
-	switch {
-	case errors.As(err, &status):
-		return int(status)
-	case errors.As(err, &wrongCall), errors.Is(err, sandbox.ErrOptions):
-		return exitMisuse
-	default:
-		return exitFailed
-	}
-}
-
-// interruptions replaces the errors of a context that a signal has ended.
-var interruptions = strings.NewReplacer(
-	context.Canceled.Error(), "interrupted", "interrupt signal received", "interrupted", "terminated signal received", "interrupted",
-)
-
-// errorText returns the text of an error that is printed: a canceled context is an interrupt.
-func errorText(err error) string { return withFlags(interruptions.Replace(err.Error())) }
-
-// flags adds flags to the options that messages of packages mention.
-var flags = strings.NewReplacer("or drop unknown fields", "or drop unknown fields with --unknown-fields=drop")
-
-// withFlags returns a message with the flags that set the options in it.
-func withFlags(message string) string { return flags.Replace(message) }
-
 // fileFlags are the flags whose value is a file or a folder.
 var fileFlags = []string{"audit-policy", "baseline", "config", "crds", "extension-ca", "filename", "images-from", "kubeconfig", "output-dir", "updating-from"}
 
@@ -195,43 +127,3 @@ func completeFlags(command *cobra.Command) {
 	command.Flags().VisitAll(register)
 	command.PersistentFlags().VisitAll(register)
 }
-
-// completeOne completes a single argument with fixed words.
-func completeOne(words []string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return words, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// completeList completes the words of a list, also after a comma.
-func completeList(words []string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		before := toComplete[:strings.LastIndex(toComplete, ",")+1]
-		var found []cobra.Completion
-		for _, word := range words {
-			found = append(found, before+word)
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// completeFiles completes the value of a flag with files, whatever the arguments are.
-func completeFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return nil, cobra.ShellCompDirectiveDefault
-}
-
-// completePaths completes up to most arguments with files or folders.
-func completePaths(most int, what cobra.ShellCompDirective) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) >= most {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return nil, what
-	}
-}
-
-// completeSource completes a SOURCE with files.
-var completeSource = completePaths(1, cobra.ShellCompDirectiveDefault)

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/runlevel/runlevel/internal/cli"
+	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
 // TestAComponentInAnImage looks at a component in a release that is an image, and in the
@@ -38,7 +39,7 @@ func TestAComponentInAnImage(t *testing.T) {
 		for _, verb := range []string{"lint", "plan"} {
 			var out, problems bytes.Buffer
 			args := []string{verb, component, "--component", "web", "--into", release, "--insecure"}
-			code := cli.Run(context.Background(), args, cli.Streams{Out: &out, Err: &problems})
+			code := cli.Run(context.Background(), args, core.Streams{Out: &out, Err: &problems})
 			if want := map[string]int{"lint": 1, "plan": 0}[verb]; code != want {
 				t.Errorf("%v: exit code %d: %s", args, code, &problems)
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/runlevel/runlevel/internal/cli"
+	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
 var update = flag.Bool("update", false, "draw the pictures of the documentation again")
@@ -20,7 +21,7 @@ func TestPicturesOfTheDocumentation(t *testing.T) {
 	} {
 		var drawn, problems bytes.Buffer
 		args := append([]string{"graph", "../../examples/webshop", "--name", "webshop", "--release-version", "1.4.0", "-o", "svg"}, flags...)
-		if code := cli.Run(context.Background(), args, cli.Streams{Out: &drawn, Err: &problems}); code != 0 {
+		if code := cli.Run(context.Background(), args, core.Streams{Out: &drawn, Err: &problems}); code != 0 {
 			t.Fatalf("exit code %d: %s", code, &problems)
 		}
 		if *update {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/runlevel/runlevel/internal/cli"
+	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
 // planted is a secret value. It is no part of anything else, and neither is it in
@@ -145,7 +146,7 @@ func TestFailuresAreNoDifference(t *testing.T) {
 	}
 	for want, more := range map[int][]string{1: nil, 2: {"--exit-code"}} {
 		args := append([]string{"plan", filepath.Join(folder, "old"), filepath.Join(folder, "new")}, more...)
-		if code := cli.Run(t.Context(), args, cli.Streams{Out: full{}, Err: io.Discard}); code != want {
+		if code := cli.Run(t.Context(), args, core.Streams{Out: full{}, Err: io.Discard}); code != want {
 			t.Errorf("%v: exit code %d, want %d", more, code, want)
 		}
 	}
@@ -170,7 +171,7 @@ func hides(t *testing.T, what, shown string) {
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
-	if code := cli.Run(context.Background(), args, cli.Streams{Out: &out, Err: &out}); code != 0 {
+	if code := cli.Run(context.Background(), args, core.Streams{Out: &out, Err: &out}); code != 0 {
 		t.Fatalf("%v: exit code %d: %s", args, code, &out)
 	}
 	return out.String()

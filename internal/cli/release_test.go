@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 
 	"github.com/runlevel/runlevel/internal/cli"
+	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
 )
 
@@ -19,7 +20,7 @@ func TestAReleaseInARegistry(t *testing.T) {
 		"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1.2.3"}}`,
 	})
 	var out, problems bytes.Buffer
-	if code := cli.Run(context.Background(), []string{"render", ref, "--insecure"}, cli.Streams{Out: &out, Err: &problems}); code != 0 {
+	if code := cli.Run(context.Background(), []string{"render", ref, "--insecure"}, core.Streams{Out: &out, Err: &problems}); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &problems)
 	}
 	repository, _, _ := strings.Cut(ref, ":v1")
@@ -32,7 +33,7 @@ func TestAReleaseInARegistry(t *testing.T) {
 
 	out.Reset()
 	problems.Reset()
-	code := cli.Run(context.Background(), []string{"render", ref}, cli.Streams{Out: &out, Err: &problems})
+	code := cli.Run(context.Background(), []string{"render", ref}, core.Streams{Out: &out, Err: &problems})
 	if code != 2 || out.Len() > 0 || !strings.Contains(problems.String(), "needs --insecure") {
 		t.Errorf("without --insecure the exit code is %d, and %s", code, &problems)
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/internal/cli"
+	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
@@ -65,6 +66,6 @@ func TestNoPreviewTellsASecret(t *testing.T) {
 // tell runs a command, and returns all that it says.
 func tell(args []string) (code int, said string) {
 	var out, problems bytes.Buffer
-	code = cli.Run(context.Background(), args, cli.Streams{Out: &out, Err: &problems})
+	code = cli.Run(context.Background(), args, core.Streams{Out: &out, Err: &problems})
 	return code, out.String() + problems.String()
 }

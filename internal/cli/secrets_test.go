@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/runlevel/runlevel/internal/cli"
+	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
 // hiddenValues are values of Secrets, one of them in base64, that no output may show.
@@ -94,7 +95,7 @@ func TestNoCommandTellsASecret(t *testing.T) {
 		{"render", broken}, {"graph", broken}, {"plan", broken, next}, {"lint", broken}, {"lint", broken, "-o", "sarif"}, {"lint", next, "--previous", broken},
 	} {
 		var out, problems bytes.Buffer
-		code := cli.Run(context.Background(), args, cli.Streams{Out: &out, Err: &problems})
+		code := cli.Run(context.Background(), args, core.Streams{Out: &out, Err: &problems})
 		if said := out.String() + problems.String(); code < 0 || len(said) == 0 && !strings.Contains(strings.Join(args, " "), "only-excluded") {
 			t.Errorf("%v says nothing", args)
 		} else {

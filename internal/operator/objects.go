@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -81,7 +80,10 @@ func (r *reconciler) create(ctx context.Context) error {
 			return nil
 		}
 		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) { // its definition was deleted
-			return fmt.Errorf("the definition of ClusterVersion was deleted, and is recreated: %w", cmp.Or(ensureDefinitions(ctx, r.cluster), err))
+			if recreated := ensureDefinitions(ctx, r.cluster); recreated != nil {
+				err = recreated
+			}
+			return fmt.Errorf("the definition of ClusterVersion was deleted, and is recreated: %w", err)
 		}
 		return fmt.Errorf("create the ClusterVersion: %w", err)
 	}

@@ -108,8 +108,11 @@ func (a *applier) manage(ctx context.Context, connection *rest.Config) error {
 // whenServed calls a function once the API server answers, and again if it fails with an outage.
 func whenServed(ctx context.Context, connection *rest.Config, do func() error) error {
 	for reported := ""; ; {
-		if err := cmp.Or(startup.AwaitServer(ctx, connection), ctx.Err()); err != nil {
+		if err := startup.AwaitServer(ctx, connection); err != nil {
 			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		err := do()
 		if ctx.Err() != nil || !cluster.IsOutage(err) {

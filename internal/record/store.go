@@ -2,7 +2,6 @@ package record
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,7 +112,10 @@ func (s *Store) Save(ctx context.Context, r *Record) error {
 	var beside errgroup.Group
 	beside.Go(func() error { return s.writeCopy(ctx, r) })
 	err = s.saveAs(ctx, r, wanted)
-	return cmp.Or(err, beside.Wait())
+	if copyErr := beside.Wait(); err == nil {
+		err = copyErr
+	}
+	return err
 }
 
 // saveAs writes the ConfigMap.

@@ -81,7 +81,7 @@ func (r *results) failed(i int, change object.Change) {
 	failure := change.Err
 	r.changes[at], failure.At = change, r.events.now()
 	delete(r.waits, i)
-	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Effect: failure.Effect(), Message: textOf(failure)})
+	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Effect: failure.Effect(), Message: textOf(failure), Option: reason.OptionOf(failure.Err)})
 }
 
 // retrying notes that a step has failed, and is tried again. Began is the time of its first try, by the server's clock.

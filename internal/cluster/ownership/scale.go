@@ -1,7 +1,6 @@
 package ownership
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -70,7 +69,9 @@ func FindScaleTargets(ctx context.Context, c *cluster.Cluster, namespaces []stri
 		if err != nil && !apierrors.IsForbidden(err) {
 			return nil, err
 		}
-		forbidden = cmp.Or(forbidden, err)
+		if forbidden == nil {
+			forbidden = err
+		}
 	}
 	return scaled, forbidden
 }

@@ -16,7 +16,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // A DeleteState is the state of an object that is to be deleted.
@@ -84,7 +85,7 @@ func (o Observation) Describe(now time.Time) string {
 		return "gone"
 	case Terminating:
 		// A delete that was requested after now was requested just now.
-		return o.describeEnd("for " + duration.HumanDuration(max(now.Sub(o.Since), 0)))
+		return o.describeEnd("for " + printable.Age(now, o.Since))
 	case Present:
 		if o.Requested != "" {
 			return "still there, and not terminating"

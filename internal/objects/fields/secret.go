@@ -27,6 +27,10 @@ func Mask(object map[string]any) map[string]any {
 	return open
 }
 
+// AsMasked returns a document of an object whose values are masked. It is not a manifest: its apply would set the
+// values to asterisks.
+func AsMasked(object map[string]any) map[string]any { return map[string]any{"masked": object} }
+
 // HoldsSecrets reports whether an object is or contains a Secret with values. Hooks are not checked.
 func HoldsSecrets(object map[string]any) bool { return hasSecret(hideWhole(object)) }
 

@@ -34,6 +34,9 @@ var (
 	ClusterVersion           = schema.GroupKind{Group: "config.openshift.io", Kind: "ClusterVersion"}
 )
 
+// ClusterVersionName is the name of the only ClusterVersion that counts.
+const ClusterVersionName = "version"
+
 // Scheme has the types of all kinds and versions, removed ones included: the types have
 // the version of Kubernetes that removed them.
 var Scheme = sync.OnceValue(func() *runtime.Scheme {

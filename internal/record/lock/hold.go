@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +63,10 @@ func (h *Hold) Release(err error) error {
 	if err == nil {
 		err = h.Check(context.WithoutCancel(h.held))
 	}
-	lost := cmp.Or(context.Cause(h.held), context.Cause(h.election.ended)) // the context may not have ended yet
+	lost := context.Cause(h.held)
+	if lost == nil { // the context may not have ended yet
+		lost = context.Cause(h.election.ended)
+	}
 	h.end()
 	h.election.leave()
 	switch {

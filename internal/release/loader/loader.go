@@ -28,12 +28,7 @@ type Options struct {
 	Before *payload.Payload
 	// UpdatingFrom is the source of Before, if Before is nil.
 	UpdatingFrom string
-	// Images keeps the images that are pulled; nil keeps none.
-	Images ImageCache
 }
-
-// An ImageCache has the images that were pulled, by their source, so that each is pulled once.
-type ImageCache map[string]*source.Release
 
 // A RefusedError is a release that can't be used, with all its problems.
 type RefusedError struct {
@@ -59,24 +54,12 @@ func Load(ctx context.Context, ref string, options Options) (*payload.Payload, [
 
 // Parse reads the readable part of a release, and returns its problems.
 func Parse(ctx context.Context, ref string, options Options) (_ *payload.Payload, _ []payload.Problem, err error) {
-	release, err := Open(ctx, ref, options)
+	release, err := source.Open(ctx, ref, options.Source)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, release.Close()) }()
 	return ParseOpened(ctx, release, options)
-}
-
-// Open opens the source of a release. An image in the cache is not pulled again.
-func Open(ctx context.Context, ref string, options Options) (*source.Release, error) {
-	if pulled := options.Images[ref]; pulled != nil {
-		return pulled, nil
-	}
-	release, err := source.Open(ctx, ref, options.Source)
-	if err == nil && options.Images != nil && release.Kind == source.Image { // images are in memory, and stay open
-		options.Images[ref] = release
-	}
-	return release, err
 }
 
 // ParseOpened is Parse for a release whose source is open.

@@ -2,7 +2,6 @@ package etcdcluster
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,10 +45,13 @@ func (c *EtcdCluster) addLearner(ctx context.Context, peerURL string) error {
 		}
 		return true, refused
 	})
-	if err != nil {
-		return fmt.Errorf("add a learner to etcd: %w", cmp.Or(refused, err))
+	switch {
+	case err == nil:
+		return nil
+	case refused != nil: // it is more precise than the end of the poll
+		err = refused
 	}
-	return nil
+	return fmt.Errorf("add a learner to etcd: %w", err)
 }
 
 // call asks the members that run for something, one after the other until one answers: by the JSON that etcd serves beside

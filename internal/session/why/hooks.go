@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/duration"
-
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
@@ -96,7 +94,7 @@ func (h HookStatus) Sentence(name string, now time.Time) string {
 		return fmt.Sprintf("%s has stopped the rollout%s; the next apply begins with it, and --skip-hook %s/%s:%s goes on without it",
 			name, after(": ", h.Message), printable.Line(h.Object.Namespace), printable.Line(h.Object.Name), h.Hook)
 	}
-	text := fmt.Sprintf("%s has been running for %s", name, duration.HumanDuration(max(now.Sub(*h.Since), 0)))
+	text := fmt.Sprintf("%s has been running for %s", name, printable.Age(now, *h.Since))
 	if h.Failures > 0 {
 		text += fmt.Sprintf(", and %s failed%s", printable.Count(h.Failures, "attempt"), after(", the last one: ", h.Message))
 	}

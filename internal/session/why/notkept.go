@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
@@ -36,9 +35,6 @@ const (
 // operatorSelector selects the operator's Deployment, which package install labels. The operator keeps the record of its
 // release in the namespace of its Deployment.
 const operatorSelector = "app.kubernetes.io/name=runlevel-operator"
-
-// clusterVersionName is the name of the ClusterVersion that the operator follows.
-const clusterVersionName = "version"
 
 // A NotKept is why no process keeps a release in place, though one is to.
 type NotKept struct {
@@ -124,18 +120,18 @@ func (g *gatherer) judgeHolder(ctx context.Context, release string, held *lock.H
 	in, err := g.cluster.FindKind(ctx, kinds.ClusterVersion)
 	var found *unstructured.Unstructured
 	if err == nil {
-		found, err = g.cluster.In(in, "").Get(ctx, clusterVersionName, metav1.GetOptions{})
+		found, err = g.cluster.In(in, "").Get(ctx, kinds.ClusterVersionName, metav1.GetOptions{})
 	}
 	switch {
 	case errors.Is(err, cluster.ErrNotServed), apierrors.IsNotFound(err):
 		return nil // the holder is an apply
 	case err != nil:
-		g.unknown("get clusterversions "+clusterVersionName, err)
+		g.unknown("get clusterversions "+kinds.ClusterVersionName, err)
 		return nil
 	}
 	var read configv1.ClusterVersion
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, &read); err != nil {
-		g.unknown("read ClusterVersion "+clusterVersionName, err)
+		g.unknown("read ClusterVersion "+kinds.ClusterVersionName, err)
 		return nil
 	}
 	holder := printable.Line(held.Name)
@@ -149,7 +145,7 @@ func (g *gatherer) judgeHolder(ctx context.Context, release string, held *lock.H
 		return nil
 	}
 	return &NotKept{
-		Reason: ReasonNotRead, Message: fmt.Sprintf("%s has held its lock for %s, and has not read it yet", holder, duration.HumanDuration(max(0, g.cluster.Now().Sub(held.Since)))),
+		Reason: ReasonNotRead, Message: fmt.Sprintf("%s has held its lock for %s, and has not read it yet", holder, printable.Age(g.cluster.Now(), held.Since)),
 		Resolution: "it is reading " + printable.Line(r.Newest().Source) + "; until then, nothing is repaired",
 	}
 }

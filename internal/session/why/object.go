@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/duration"
-
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
@@ -159,7 +157,7 @@ func (a *Answer) addMessage(details []string, format string, args ...any) {
 
 // age returns the time since a moment, for humans.
 func (f *ObjectFacts) age(since time.Time) string {
-	return duration.HumanDuration(max(f.Now.Sub(since), 0))
+	return printable.Age(f.Now, since)
 }
 
 // explainUnknown adds why the state of an object is not known.

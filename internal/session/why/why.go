@@ -113,6 +113,23 @@ const (
 	Unknown     ObjectState = "unknown"
 )
 
+// stateTexts are the states as text.
+var stateTexts = map[ObjectState]string{
+	Ready:       "there and ready",
+	Gone:        "gone, as it is to be",
+	Absent:      "not there",
+	NotReady:    "there, and not ready",
+	Outdated:    "there as it was before",
+	Changed:     "there, and not as it was applied",
+	Terminating: "being deleted",
+	Kept:        "there, and to be gone",
+	Blocked:     "not its turn yet",
+	Unknown:     "how it stands is not known",
+}
+
+// Text returns the state in words.
+func (s ObjectState) Text() string { return stateTexts[s] }
+
 // An Answer is the state of an object, and why.
 type Answer struct {
 	Object     kinds.ID           `json:"object"`

@@ -10,11 +10,16 @@ package printable
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/yaml"
 )
 
 // Line returns a text in one line, without anything that is not shown: such
@@ -60,6 +65,24 @@ func JSON(text []byte) []byte {
 	}
 	return out
 }
+
+// IndentedJSON returns a value as JSON on several lines.
+func IndentedJSON(value any) ([]byte, error) {
+	text, err := json.MarshalIndent(value, "", "  ")
+	return append(JSON(text), '\n'), err
+}
+
+// YAML returns a value as YAML; or as JSON, which is YAML as well, where YAML would contain control characters.
+func YAML(value any) ([]byte, error) {
+	text, err := yaml.Marshal(value)
+	if err == nil && !IsHarmless(text) {
+		return IndentedJSON(value)
+	}
+	return text, err
+}
+
+// Age returns the time between two moments as text, at least 0s.
+func Age(now, then time.Time) string { return duration.HumanDuration(max(now.Sub(then), 0)) }
 
 // IsHarmless reports whether a text of several lines can be shown as it is.
 func IsHarmless(text []byte) bool { return !bytes.ContainsFunc(text, isHarmful) }

@@ -12,6 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -159,8 +160,8 @@ func (s *sender) share(n *attempt) error {
 // dropUnknown removes the fields from a draft that the server does not know, if that is allowed.
 func (s *sender) dropUnknown(n *attempt, unknown []string, refused error) error {
 	if !s.dropsUnknown {
-		return refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(s.allUnknown(n, unknown), ", ") +
-			" of it: correct or remove it, or drop unknown fields"}
+		return &reason.Error{Option: reason.DropUnknownFields, Err: refusal{ResourceInvalid, "the cluster knows no field " +
+			strings.Join(s.allUnknown(n, unknown), ", ") + " of it: correct or remove it, or " + string(reason.DropUnknownFields)}}
 	}
 	if !removeFields(n.draft, unknown) {
 		return refused

@@ -1,0 +1,199 @@
+// Package apply is the verbs that apply a release, or check whether it may be applied: apply, its dry run and gate.
+//
+// It reads flags, calls package session, and reports what happens: as lines, as a live view, or as JSON. What
+// is applied, and in which order, is decided below it.
+//
+// New is the call to start from: it returns the verb apply.
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/cli/pace"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/session"
+)
+
+// applyFlags are the flags of runlevel apply.
+type applyFlags struct {
+	core.IntentFlags
+	format core.Output
+	watch  watchFlags
+	hooks  hookFlags
+
+	dryRun     core.DryRun
+	wait       ready.Standard
+	full       bool
+	noWait     bool
+	noProgress bool
+	force      bool
+	waitLock   bool
+	lockFor    time.Duration
+	timeout    time.Duration
+	atOnce     int
+}
+
+const applyHelp = `Apply a release to a cluster, in the order that "runlevel graph" shows: objects by
+server-side apply; objects of tombstones are deleted, and the apply does not wait until they
+are gone. A record of the apply is kept in the cluster, so that one that was interrupted or
+killed can be run again.
+
+The mode follows from the record. An install starts everything at once and waits for all
+of it at the end; an update goes level by level, waits until each is ready, and deletes
+what is marked; a reconcile repairs what was changed, and deletes nothing.
+
+Fields that another manager has set to other values get those of the release, and are
+reported. Fields that an autoscaler or an injector of certificates maintains are left to it.
+An object that another tool has created is taken over from it: see docs/ownership.md.
+
+Temporary failures (a conflict, a webhook that is down, a quota) are retried until --timeout.
+Other failures are reported at once, and objects that do not depend on them are still applied.
+If the API server does not answer for two thirds of --lock-duration, the apply ends, since it
+can't renew its lock; with --watch, it waits.
+
+--dry-run=server previews the apply by dry runs of each object: it writes nothing, takes no
+lock, and waits for nothing. "runlevel diff" shows the fields that would change, and
+"runlevel plan --cluster" the objects that would go with each delete.
+
+On a terminal, standard error shows the progress of each level, what runs, what it waits for
+and since when, and what has failed; elsewhere, a line is printed for each event.
+
+With --watch, the apply then keeps the release in place and holds the lock until Ctrl-C, even if
+not all objects are ready in time: see docs/watch.md.
+
+Ctrl-C ends the apply once the requests that were sent are answered; a second one ends it at once.
+
+Exit codes: 0 when all is applied and ready; 1 for a failure, a gate that blocks, or a lock
+that another process holds; 2 for misuse or a release that can't be read.
+
+`
+
+// New returns the verb apply.
+func New(streams core.Streams) *cobra.Command {
+	f := applyFlags{wait: ready.Full}
+	command := &cobra.Command{
+		Use:   "apply SOURCE",
+		Short: "Apply a release to a cluster, and delete what its tombstones mark",
+		Long:  applyHelp + core.SourceHelp,
+		Example: `  # Apply a plain folder under a name of its own
+  runlevel apply ./manifests --name shop
+
+  # What would block the update?
+  runlevel gate ./4.21 && runlevel apply ./4.21
+
+  # What would it do?
+  runlevel apply ./4.21 --dry-run=server
+
+  # In a pipeline: one JSON object for each thing that happens
+  runlevel apply registry.example/shop:1.4.0 -o json | tee events.jsonl
+
+  # Take over what an installer of one's own has applied, and what is not in the release leaves
+  runlevel apply ./manifests --name shop --adopt-from shop-installer
+
+  # Go on without a lifecycle hook that fails
+  runlevel apply ./4.21 --skip-hook shop/web:pre
+
+  # A payload that was made for the cluster-version operator
+  runlevel apply ./release --profile self-managed-high-availability --wait upstream --unknown-fields drop`,
+		Args:              checkSource,
+		ValidArgsFunction: core.CompleteSource,
+		RunE: func(command *cobra.Command, args []string) error {
+			return f.run(command.Context(), args[0], streams)
+		},
+	}
+	core.AddReleaseFlags(command, &f.Release)
+	core.AddIntentFlags(command, &f.IntentFlags)
+	core.AddOutput(command, &f.format, core.Text, core.JSON)
+	core.AddDryRun(command, &f.dryRun)
+	addWatchFlags(command, &f.watch)
+	addHookFlags(command, &f.hooks, &f.Release)
+	core.AddChoice(command, &f.wait, "wait", "ready: wait until every object is ready; upstream: wait only for what the cluster-version operator waits for", ready.Full, ready.Upstream)
+	flags := command.Flags()
+	flags.BoolVar(&f.full, "full", false, "apply each object, even if nothing can have changed since the last time")
+	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, ready or not; the record then has the state Partial")
+	flags.BoolVar(&f.noProgress, "no-progress", false, "print the summary only")
+	flags.BoolVar(&f.force, "force", false, "apply although the gate blocks it; the record names the checks that were overridden")
+	flags.BoolVar(&f.waitLock, "wait-lock", false, "wait while another process applies this release, however long that takes")
+	flags.DurationVar(&f.lockFor, "lock-duration", 30*time.Second, "how long the lock outlives an apply that died")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long it may take until everything is ready, from when the lock is held")
+	flags.IntVar(&f.atOnce, "at-once", 0, "how many objects to write at a time (default: 48 in an install, 16 in an update, 8 in a reconcile)")
+	return command
+}
+
+func (f *applyFlags) run(ctx context.Context, ref string, streams core.Streams) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	pace.Tight()
+	release, c, err := f.Cluster.ReadFor(ctx, &f.Release, ref, streams.Err)
+	if err != nil {
+		return err
+	}
+	hooks, err := f.hooks.overrides(ctx, c, release)
+	if err != nil {
+		return err
+	}
+	signal.Ignore(syscall.SIGPIPE) // the reader of standard output may end before the apply does
+	report := newReporter(streams, f.format, f.noProgress, c.Now)
+	options, run := f.options(ref), session.Run
+	options.Apply.Hooks = hooks
+	if report.isDry = f.dryRun.IsEnabled(); report.isDry {
+		run = report.preview
+	}
+	options.OnBegin, options.Apply.OnEvent, options.Lock.OnHeld = report.onBegin(ctx, c, release.Manifests), report.event, report.onHeld
+	report.configure(&options.Apply)
+	var kept *keptReporter
+	if f.watch.isEnabled {
+		kept = report.keep(f.watch.every, &options)
+	}
+	outcome := run(ctx, c, release, options)
+	kept.finish(outcome)
+	outcome.Err = withLockFlag(outcome.Err)
+	return report.finishOnce(outcome)
+}
+
+// check refuses values that make no sense.
+func (f *applyFlags) check() error {
+	switch {
+	case f.timeout <= 0:
+		return core.Misusef("--timeout: %s is invalid: it must be greater than 0", f.timeout)
+	case f.lockFor > 24*time.Hour: // longer than a user waits; a Lease can only express 68 years
+		return core.Misusef("--lock-duration: %s is too long: a day is the most", f.lockFor)
+	case f.lockFor < time.Second:
+		return core.Misusef("--lock-duration: %s is too short: a second is the least", f.lockFor)
+	case f.atOnce < 0:
+		return core.Misusef("--at-once: %d is invalid: it must be 0, which means the default, or greater", f.atOnce)
+	}
+	if err := f.checkWatch(); err != nil {
+		return err
+	}
+	if err := f.checkHooks(); err != nil {
+		return err
+	}
+	return f.IntentFlags.Check()
+}
+
+func (f *applyFlags) options(ref string) session.Options {
+	options := f.IntentFlags.Options(ref)
+	options.Force, options.Lock = f.force, lock.Options{Wait: f.waitLock, Duration: f.lockFor}
+	options.Apply.Standard, options.Apply.NoWait = f.wait, f.noWait
+	options.Apply.Timeout, options.Apply.Workers, options.Apply.Full = f.timeout, f.atOnce, f.full
+	return options
+}
+
+// withLockFlag adds --wait-lock to the error of a lock that another process holds.
+func withLockFlag(err error) error {
+	if errors.As(err, new(*lock.HeldError)) {
+		return fmt.Errorf("%w: wait with --wait-lock, or try again later", err)
+	}
+	return err
+}

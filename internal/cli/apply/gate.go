@@ -1,0 +1,127 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// gateFlags are the flags of runlevel gate.
+type gateFlags struct {
+	core.IntentFlags
+	format core.Output
+	wait   ready.Standard
+}
+
+// NewGate returns the verb gate.
+func NewGate(streams core.Streams) *cobra.Command {
+	f := gateFlags{wait: ready.Full}
+	command := &cobra.Command{
+		Use:   "gate SOURCE",
+		Short: "Check what would block a release on a cluster",
+		Long: `Check what would block a release on a cluster, before it is applied: pending deletes, an
+older version or one that skips a minor version, missing rights, kinds that the cluster
+does not have, objects of other releases; and objects that the API server would refuse,
+which dry runs find. Each finding shows since when, and how to resolve it. Nothing is
+written.
+
+Exit codes: 0 when nothing blocks and nothing is refused, 1 when something is, 2 for
+misuse.
+
+` + core.SourceHelp,
+		Example: `  # May this cluster be updated?
+  runlevel gate ./4.21
+
+  # Which checks block?
+  runlevel gate ./4.21 -o json | jq -r '.findings[] | select(.severity != "Warns") | .check'`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: core.CompleteSource,
+		RunE: func(command *cobra.Command, args []string) error {
+			return f.run(command.Context(), args[0], streams)
+		},
+	}
+	core.AddReleaseFlags(command, &f.Release)
+	core.AddIntentFlags(command, &f.IntentFlags)
+	core.AddOutput(command, &f.format)
+	core.AddChoice(command, &f.wait, "wait", "what apply would wait for, which it needs the rights to watch: ready or upstream", ready.Full, ready.Upstream)
+	return command
+}
+
+// A GateReport is the result of the gate.
+type GateReport struct {
+	Release  string                      `json:"release"`
+	Version  string                      `json:"version,omitempty"`
+	Previous string                      `json:"previous,omitempty"`
+	Mode     string                      `json:"mode"`
+	Blocked  bool                        `json:"blocked"`
+	Findings []precondition.CheckFinding `json:"findings"`
+}
+
+func (f *gateFlags) run(ctx context.Context, ref string, streams core.Streams) error {
+	preview, err := f.Preview(ctx, ref, f.wait, streams.Err)
+	if err != nil {
+		return err
+	}
+	findings := preview.PreviewFindings()
+	isSerious := func(found precondition.CheckFinding) bool { return found.Severity != precondition.Warns }
+	report := GateReport{
+		Release: preview.Release, Version: preview.Version, Previous: preview.Previous, Mode: string(preview.Mode),
+		Blocked: slices.ContainsFunc(findings, isSerious), Findings: append([]precondition.CheckFinding{}, findings...),
+	}
+	if err := f.format.Print(streams.Out, report, func(out io.Writer) error { return report.print(out, titleOf(preview.Outcome)) }); err != nil {
+		return err
+	}
+	return core.FailIf(report.Blocked)
+}
+
+// print prints the report as text.
+func (r GateReport) print(out io.Writer, title string) error {
+	for _, found := range r.Findings {
+		fmt.Fprintln(out, gateText(found))
+	}
+	_, err := fmt.Fprintf(out, "%s of %s: %s\n", r.Mode, title, r.verdict())
+	return err
+}
+
+// verdict returns as text whether an apply would be done.
+func (r GateReport) verdict() string {
+	refused, unknown := 0, 0
+	for _, found := range r.Findings {
+		switch {
+		case found.Severity == precondition.Blocks:
+			return "it is blocked"
+		case found.Check == session.RefusedObject:
+			refused += max(1, len(found.Objects))
+		case found.Check == session.UncheckedObject:
+			unknown += max(1, len(found.Objects))
+		}
+	}
+	switch {
+	case refused > 0:
+		return "it would fail: the cluster refuses " + printable.Count(refused, "object")
+	case unknown > 0:
+		return "nothing is known to stop it, and " + printable.Count(unknown, "object") + " can't be checked"
+	default:
+		return "nothing stops it"
+	}
+}
+
+// liftingFlags are the flags that resolve findings, by check.
+var liftingFlags = map[string]string{
+	precondition.ApplyRunning:    " (--wait-lock waits for it)",
+	precondition.RecordElsewhere: " (--record-namespace)",
+}
+
+// gateText returns a finding as text, with the flag that resolves it.
+func gateText(found precondition.CheckFinding) string {
+	return found.Text() + liftingFlags[found.Check]
+}

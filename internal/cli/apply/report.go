@@ -1,0 +1,282 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/cli/live"
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/session/state"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// A reporter reports the events of an apply: as a live view or lines on standard error, with a summary on standard
+// output; or as one JSON object for each event on standard output.
+type reporter struct {
+	streams    core.Streams
+	format     core.Output
+	isQuiet    bool
+	isDry      bool             // a dry run
+	now        func() time.Time // by the cluster's clock
+	writeErr   error            // the first error of standard output
+	isFinished bool             // the outcome was reported
+	waits      waitLines        // the waits that were printed
+
+	mu            sync.Mutex // the apply and the repairs report at the same time
+	terminal      *os.File   // of the live view; nil if there is none
+	view          *live.View
+	stopFollowing func() // ends the reading of pending deletes for the view
+}
+
+func newReporter(streams core.Streams, format core.Output, isQuiet bool, now func() time.Time) *reporter {
+	r := &reporter{streams: streams, format: format, isQuiet: isQuiet, now: now}
+	if format == core.Text && !isQuiet {
+		r.terminal = live.TerminalOf(streams.Err)
+	}
+	return r
+}
+
+// A StartEvent is the first event of the stream.
+type StartEvent struct {
+	Time     time.Time                   `json:"time"`
+	Type     string                      `json:"type"` // "start"
+	Release  string                      `json:"release"`
+	Version  string                      `json:"version,omitempty"`
+	Previous string                      `json:"previous,omitempty"`
+	Mode     string                      `json:"mode"`
+	Objects  int                         `json:"objects"`
+	Gate     []precondition.CheckFinding `json:"gate,omitempty"`
+	Forced   []string                    `json:"forced,omitempty"`
+	DryRun   bool                        `json:"dryRun,omitempty"`
+}
+
+// onBegin returns a function that reports the start of an apply.
+func (r *reporter) onBegin(ctx context.Context, c *cluster.Cluster, manifests []*payload.Manifest) func(*session.Outcome) error {
+	objects := len(manifests)
+	return func(o *session.Outcome) error {
+		r.isFinished = false // an apply may begin again after an outage
+		if r.format == core.JSON {
+			r.write(StartEvent{
+				Time: r.now().UTC(), Type: "start", Release: o.Release, Version: o.Version, Previous: o.Previous, Mode: string(o.Mode),
+				Objects: objects, Gate: o.Findings, Forced: o.Forced, DryRun: r.isDry,
+			})
+			return nil
+		}
+		if !r.isQuiet || r.wouldRefuse(o) {
+			r.findings(o)
+		}
+		if r.isQuiet {
+			return nil
+		}
+		if len(o.Forced) > 0 && !r.isDry {
+			fmt.Fprintf(r.streams.Err, "continuing because of --force, which the record notes: %s\n", strings.Join(o.Forced, ", "))
+		}
+		suffix := ""
+		if r.isDry {
+			suffix = "; a dry run, which changes nothing"
+		}
+		fmt.Fprintf(r.streams.Err, "%s of %s, %s%s\n", o.Mode, titleOf(o), printable.Count(objects, "object"), suffix)
+		if r.terminal != nil && !r.isDry {
+			r.startView(ctx, c, o, manifests)
+		}
+		return nil
+	}
+}
+
+// findings prints the findings of the gate.
+func (r *reporter) findings(o *session.Outcome) {
+	for _, found := range o.Findings {
+		fmt.Fprintln(r.streams.Err, gateText(found))
+	}
+}
+
+// titleOf returns the release, the version and the previous version as text.
+func titleOf(o *session.Outcome) string {
+	title := "release " + o.Release
+	if o.Version != "" {
+		title += " " + o.Version
+	}
+	if o.Previous != "" && o.Previous != o.Version {
+		title += ", after " + o.Previous
+	}
+	return printable.Line(title)
+}
+
+// onHeld reports which process holds the lock, before the apply waits for it.
+func (r *reporter) onHeld(by lock.Holder) {
+	fmt.Fprintf(r.streams.Err, "the release is being applied by %s since %s: waiting until the lock is released or renewed\n", printable.Line(by.Name), by.Since.UTC().Format(time.RFC3339))
+}
+
+// event reports an event of the apply.
+func (r *reporter) event(event apply.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	event.Message = core.WithFlag(event.Option, event.Message)
+	switch {
+	case r.format == core.JSON:
+		r.write(DryEvent{event, r.isDry})
+	case r.view != nil:
+		r.view.Event(event)
+		if isPersistent(event) {
+			r.line(r.view, event)
+		}
+	case !r.isQuiet && r.waits.isDue(event) && isPrinted(event):
+		r.line(r.streams.Err, event)
+	}
+}
+
+// lines returns the writer of text lines.
+func (r *reporter) lines() io.Writer {
+	if r.view != nil {
+		return r.view
+	}
+	return r.streams.Err
+}
+
+// isPrinted reports whether an event is printed as text.
+func isPrinted(event apply.Event) bool {
+	switch event.Type {
+	case apply.Began, apply.Ended:
+		return false
+	default:
+		return event.Action != object.Unchanged && event.Action != object.Absent && event.Action != object.NotNeeded
+	}
+}
+
+func (r *reporter) write(value any) { _ = core.JSON.PrintNext(r, value) } // Write keeps the error
+
+// Write writes to standard output. If that fails, the apply goes on, and the error is reported at the end.
+func (r *reporter) Write(text []byte) (int, error) {
+	n, err := r.streams.Out.Write(text)
+	if err != nil && r.writeErr == nil {
+		r.writeErr = fmt.Errorf("the output is incomplete: %w", err)
+	}
+	return n, err
+}
+
+// line prints an event as text.
+func (r *reporter) line(out io.Writer, event apply.Event) {
+	text := printable.Line(live.Line(event))
+	if event.Since != nil {
+		text += ", for " + printable.Age(r.now(), *event.Since)
+	}
+	for _, why := range event.Why {
+		text += fmt.Sprintf("\n%-11s   %s", "", printable.Line(why))
+	}
+	fmt.Fprintln(out, text)
+}
+
+// An ApplySummary is the last event of the stream, and the content of the summary in text.
+type ApplySummary struct {
+	Time      time.Time                   `json:"time"`
+	Type      string                      `json:"type"` // "summary"
+	Release   string                      `json:"release"`
+	Version   string                      `json:"version,omitempty"`
+	Previous  string                      `json:"previous,omitempty"`
+	Mode      string                      `json:"mode,omitempty"`
+	DryRun    bool                        `json:"dryRun,omitempty"`
+	Done      bool                        `json:"done"`
+	Counts    map[object.Action]int       `json:"counts,omitempty"`
+	Hooks     map[object.Action]int       `json:"hooks,omitempty"` // of Deployments
+	Failures  []failure                   `json:"failures,omitempty"`
+	Waits     []apply.Wait                `json:"waits,omitempty"`
+	NotDone   []notDone                   `json:"notDone,omitempty"`
+	Deletes   []state.PendingDelete       `json:"deletes,omitempty"`
+	Orphans   []orphan                    `json:"orphans,omitempty"`
+	Adopted   []adopted                   `json:"adopted,omitempty"`
+	Overruled []overruled                 `json:"overruled,omitempty"`
+	Warnings  []apply.Warning             `json:"warnings,omitempty"`
+	Gate      []precondition.CheckFinding `json:"gate,omitempty"`
+	Notes     []string                    `json:"notes,omitempty"` // what could not be found out
+	Seconds   float64                     `json:"seconds"`
+	Reason    string                      `json:"reason,omitempty"`
+	Error     string                      `json:"error,omitempty"`
+}
+
+type failure struct {
+	Object kinds.ID `json:"object"`
+	Hook   string   `json:"hook,omitempty"`
+	File   string   `json:"file"`
+	Line   int      `json:"line"`
+	Node   string   `json:"node,omitempty"`
+	Reason string   `json:"reason"`
+	Error  string   `json:"error"`
+}
+
+type notDone struct {
+	Object kinds.ID `json:"object"`
+	Hook   string   `json:"hook,omitempty"`
+	File   string   `json:"file"`
+	Why    string   `json:"why,omitempty"`
+}
+
+type adopted struct {
+	Object kinds.ID `json:"object"`
+	File   string   `json:"file"`
+	From   []string `json:"from"`
+}
+
+type overruled struct {
+	Object kinds.ID             `json:"object"`
+	File   string               `json:"file"`
+	Lost   []ownership.Conflict `json:"lost"`
+}
+
+type orphan struct {
+	Object    kinds.ID `json:"object"`
+	Tombstone string   `json:"tombstone"`
+}
+
+// finishOnce reports the outcome, unless it has been reported.
+func (r *reporter) finishOnce(o *session.Outcome) error {
+	if r.isFinished {
+		return errors.Join(o.Err, r.writeErr)
+	}
+	return r.end(o)
+}
+
+// end reports the outcome, and returns the error of the command.
+func (r *reporter) end(o *session.Outcome) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.isFinished = true
+	r.stopView()
+	s := summarize(o, r.now())
+	s.DryRun = r.isDry
+	if r.format == core.JSON {
+		r.write(s)
+	} else if o.Report != nil {
+		s.print(r, r.now())
+	}
+	if r.isDry {
+		return r.finishDry(o)
+	}
+	if reason.Of(o.Err) == precondition.ReasonFailed {
+		return r.refused(o)
+	}
+	return errors.Join(o.Err, r.writeErr)
+}
+
+// refused reports an apply that the gate refuses, as "runlevel gate" does.
+func (r *reporter) refused(o *session.Outcome) error {
+	if r.format != core.JSON {
+		r.findings(o)
+	}
+	return fmt.Errorf("the gate stops the %s of %s: resolve what blocks it, or override the gate with --force", o.Mode, titleOf(o))
+}

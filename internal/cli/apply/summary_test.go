@@ -1,0 +1,99 @@
+package apply
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/session/state"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+)
+
+// An object that another manager has recreated holds back no update, and is not said to.
+func TestWhatIsMadeAnewHoldsNothingBack(t *testing.T) {
+	object := func(name string) kinds.ID { return kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: name} }
+	var out strings.Builder
+	ApplySummary{Deletes: []state.PendingDelete{
+		{Object: object("held"), State: tombstone.Terminating, Message: "terminating for 5s"},
+		{Object: object("back"), State: tombstone.Reappeared, Message: "recreated by painter"},
+	}}.print(&out, time.Now())
+	const want = `
+  pending deletes, which block the next minor update:
+    ConfigMap shop/held: terminating for 5s
+  deleted, and recreated by another manager, which blocks nothing:
+    ConfigMap shop/back: recreated by painter
+`
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("it says:\n%s\nwant:%s", &out, want)
+	}
+}
+
+// What an apply tells is text of controllers, webhooks and other managers.
+func TestAnApplyEscapesWhatClustersSay(t *testing.T) {
+	const hostile = "1.0\x1b[31m\u202e\u2066\nfaked line"
+	id := kinds.ID{Kind: hostile, Name: hostile}
+	var out bytes.Buffer
+	ApplySummary{
+		Version: hostile, Notes: []string{hostile},
+		Waits:     []apply.Wait{{ID: id, For: hostile, Why: []string{hostile}}},
+		NotDone:   []notDone{{Object: id, File: hostile, Why: hostile}},
+		Deletes:   []state.PendingDelete{{Object: id, Message: hostile}, {Object: id, Message: hostile, State: tombstone.Reappeared}},
+		Adopted:   []adopted{{Object: id, From: []string{hostile}}},
+		Overruled: []overruled{{Object: id, Lost: []ownership.Conflict{{Field: hostile, Manager: hostile}}}},
+		Warnings:  []apply.Warning{{Text: hostile, Files: []string{hostile}}},
+	}.print(&out, time.Now())
+	report := &reporter{streams: core.Streams{Out: &out, Err: &out}, now: time.Now}
+	for _, event := range []apply.EventType{apply.Waiting, apply.Failing, apply.Warned} {
+		report.line(&out, apply.Event{Type: event, Object: &id, File: hostile, Message: hostile, Why: []string{hostile}})
+	}
+	out.WriteString(titleOf(&session.Outcome{Version: hostile, Previous: "0.9" + hostile}))
+	if strings.ContainsAny(out.String(), "\x1b\u202e\u2066") || strings.Contains(out.String(), "\nfaked") {
+		t.Errorf("it prints %q", &out)
+	}
+}
+
+// Hooks are counted by themselves, and named as what they are of.
+func TestHooksAreCountedByThemselves(t *testing.T) {
+	step := func(hook string) object.StepID {
+		return object.StepID{ID: kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"}, Hook: hook, Path: "web.yaml"}
+	}
+	report := &apply.Report{Changes: []object.Change{
+		{StepID: step("pre"), Action: object.Ran}, {StepID: step("mid"), Action: object.Ran}, {StepID: step(""), Action: object.Configured},
+		{StepID: step("pre"), Action: object.NotNeeded}, {StepID: step("post"), Action: object.NotDone, Message: "waiting: pod web-post is pending"},
+	}}
+	now := time.Now()
+	report.Waits = []apply.Wait{{ID: step("").ID, Hook: "post", For: "pod web-post is pending", Since: now}}
+	var out strings.Builder
+	summarize(&session.Outcome{Release: "shop", Report: report}, now).print(&out, now)
+	const want = `release shop applied in 0s: 1 configured, 2 hooks ran, 1 hook not done
+  not ready:
+    post hook of Deployment shop/web: pod web-post is pending, for 0s
+  not done:
+    post hook of Deployment shop/web: waiting: pod web-post is pending
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A line that a hook's pod logs is printed as it is, above the live view or without one.
+func TestLinesOfHooksArePrinted(t *testing.T) {
+	var lines bytes.Buffer
+	report := newReporter(core.Streams{Err: &lines}, core.Text, false, time.Now)
+	event := apply.Event{Type: apply.Logged, Object: &kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"}, Hook: "pre", Message: "table \x1b[31morders\x1b[0m has 3 rows"}
+	report.event(event)
+	report.event(event)
+	const want = `log         pre hook of Deployment shop/web: table \x1b[31morders\x1b[0m has 3 rows` + "\n"
+	if lines.String() != want+want || !isPersistent(event) {
+		t.Errorf("it prints %q, want twice %q", &lines, want)
+	}
+}

@@ -1,0 +1,126 @@
+// Package core is what the verbs of the command line have in common: standard streams, exit codes and
+// errors; formats of output; and the flags for a release, a cluster, and what is to be done to it.
+//
+// It has no verbs, and knows none. A verb adds the flags to its command, and calls their methods: ReleaseFlags
+// reads a release, ClusterFlags connects to a cluster, Output prints a result.
+//
+// AddReleaseFlags, AddClusterFlags and AddOutput are the calls to start from.
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/text/reason"
+)
+
+// The exit codes, the same for every verb.
+const (
+	exitOK     = 0
+	exitFailed = 1 // findings, a difference with --exit-code, a failed apply
+	exitMisuse = 2 // wrong flags or arguments, or input that can't be read
+)
+
+// Streams are the standard input, output and error of a command.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// A misuseError is an error in the command line, or in the input.
+type misuseError struct{ error }
+
+// Unwrap returns the error itself.
+func (m misuseError) Unwrap() error { return m.error }
+
+// Misuse makes an error one of the command line, or of its input.
+func Misuse(err error) error { return misuseError{err} }
+
+// Misusef returns an error in the command line, or in the input.
+func Misusef(format string, values ...any) error { return misuseError{fmt.Errorf(format, values...)} }
+
+// An ExitStatus ends the command with the code of another program, which has
+// printed its own error.
+type ExitStatus int
+
+// Error returns the code: it is not printed.
+func (e ExitStatus) Error() string { return "exit status " + strconv.Itoa(int(e)) }
+
+// FailIf returns an error without a message if something is wrong. The exit code is then that of a failure.
+func FailIf(isWrong bool) error {
+	if isWrong {
+		return ExitStatus(exitFailed)
+	}
+	return nil
+}
+
+// NeedsVerb runs a command that only has subcommands: called alone it prints
+// its help, and an unknown subcommand is misuse.
+func NeedsVerb(command *cobra.Command, _ []string) error { return command.Help() }
+
+// ErrorText returns the text of an error that is printed: with the flag that sets the option that the error
+// suggests, and with "interrupted" for the end of the context.
+func ErrorText(err error) string {
+	text := WithFlag(reason.OptionOf(err), err.Error())
+	if interrupt := interruptOf(err); interrupt != nil {
+		text = strings.ReplaceAll(text, interrupt.Error(), "interrupted")
+	}
+	return text
+}
+
+// interruptOf returns the innermost cause of an error if that is the end of a context, by a signal for example.
+func interruptOf(err error) error {
+	if !errors.Is(err, context.Canceled) {
+		return nil
+	}
+	switch outer := err.(type) {
+	case interface{ Unwrap() error }:
+		return interruptOf(outer.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, cause := range outer.Unwrap() {
+			if found := interruptOf(cause); found != nil {
+				return found
+			}
+		}
+	}
+	return err
+}
+
+// flagsOfOptions are the flags that set the options that errors suggest.
+var flagsOfOptions = map[reason.Option]string{reason.DropUnknownFields: "--unknown-fields=drop"}
+
+// WithFlag adds to a message the flag that sets the option that it suggests.
+func WithFlag(option reason.Option, message string) string {
+	if option == "" {
+		return message
+	}
+	return strings.ReplaceAll(message, string(option), string(option)+" with "+flagsOfOptions[option])
+}
+
+// ExitCode prints an error, if it has a message, and returns its code.
+func ExitCode(err error, stderr io.Writer) int {
+	if err == nil {
+		return exitOK
+	}
+	if status, ok := err.(ExitStatus); ok { // not joined with another error
+		return int(status)
+	}
+	fmt.Fprintln(stderr, "runlevel:", ErrorText(err))
+	var status ExitStatus
+	var wrongCall misuseError
+	switch {
+	case errors.As(err, &status):
+		return int(status)
+	case errors.As(err, &wrongCall), errors.Is(err, sandbox.ErrOptions):
+		return exitMisuse
+	default:
+		return exitFailed
+	}
+}

@@ -1,0 +1,33 @@
+package core
+
+// mostAlike is the most items with the same cause that are printed one by one.
+const mostAlike = 3
+
+// A Folded is an item that is printed, and the others with the same cause, which are only counted.
+type Folded[T any] struct {
+	First  T
+	Others []T
+}
+
+// Fold groups items for printing: if more than mostAlike have the same cause, the first of them is printed for all.
+func Fold[T any](all []T, cause func(T) string) []Folded[T] {
+	count := map[string]int{}
+	for _, item := range all {
+		count[cause(item)]++
+	}
+	var folds []Folded[T]
+	places := map[string]int{}
+	for _, item := range all {
+		key := cause(item)
+		if at, isKnown := places[key]; isKnown && count[key] > mostAlike {
+			folds[at].Others = append(folds[at].Others, item)
+			continue
+		}
+		places[key] = len(folds)
+		folds = append(folds, Folded[T]{First: item})
+	}
+	return folds
+}
+
+// MostFiles is the most files in a line.
+const MostFiles = 3

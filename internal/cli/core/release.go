@@ -1,0 +1,342 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/runlevel/runlevel/internal/release/loader"
+	"github.com/runlevel/runlevel/internal/source"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// SourceHelp is the help on SOURCE, the same for every verb.
+const SourceHelp = `SOURCE is a folder of manifests, a folder with manifests/ and release-manifests/
+as the cluster-version operator has it, a tar archive of one (plain, gzip, zstd),
+an OCI image layout on disk (LAYOUT, LAYOUT:tag or LAYOUT@digest), or an image in
+a registry, by tag or digest. Credentials are those of docker and podman.`
+
+// ReleaseFlags are the flags for reading a release, and for its filters.
+type ReleaseFlags struct {
+	platform   string
+	insecure   bool
+	Name       string
+	Version    string
+	Image      string
+	ImagesFrom string
+	Images     []string // as NAME=IMAGE
+
+	profile      string
+	featureSet   string
+	featureGates []string
+	Capabilities string
+	UpdatingFrom string
+	majorVersion uint64
+	exclude      string
+	unmanaged    []string
+
+	KeepText bool             // for callers that need lines later
+	Before   *payload.Payload // the previous release, if it was read already: see updatingFrom
+}
+
+// InsecureUsage is the help on --insecure.
+const InsecureUsage = "allow registries with plain http, or with a certificate of an unknown authority"
+
+// AddReleaseFlags adds the flags for reading a release, and for its filters.
+func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags) {
+	flags := command.Flags()
+	flags.StringVar(&f.profile, "profile", "", "take only what is included in this cluster profile, such as self-managed-high-availability")
+	flags.StringVar(&f.featureSet, "feature-set", "", `take only what is for this feature set (default: all, or "Default" with --profile)`)
+	flags.StringSliceVar(&f.featureGates, "feature-gates", nil, "feature gates that are on (default: all manifests, or none on with --profile)")
+	flags.StringVar(&f.Capabilities, "capabilities", "", "capabilities that are on: a baseline such as vCurrent or None, and names, as in None,Console")
+	flags.StringVar(&f.UpdatingFrom, "updating-from", "", "the SOURCE of the previous release: its capabilities stay enabled, as in an update")
+	flags.Uint64Var(&f.majorVersion, "major-version", 0, "the cluster's major version (default: the release's)")
+	flags.Var((*once)(&f.exclude), "exclude", "leave out what is annotated exclude.release.openshift.io/NAME")
+	flags.StringArrayVar(&f.unmanaged, "unmanaged", nil, "leave out this object, as KIND[.GROUP]/[NAMESPACE/]NAME; group and namespace may be left out if only one object fits; may be repeated")
+
+	flags.StringVar(&f.Name, "name", "", "the name of the release, which must differ from others on the same cluster (default: default, for a release with release-metadata)")
+	flags.StringVar(&f.Version, "release-version", "", "the version of a release without release-metadata")
+	flags.StringVar(&f.Image, "release-image", "", "the image of the release, for templates (default: SOURCE, if it is an image)")
+	flags.StringVar(&f.ImagesFrom, "images-from", "", "the image-references file of a release, for a SOURCE that is a component's folder: its images replace the placeholders that the component's own image-references names")
+	flags.StringArrayVar(&f.Images, "image", nil, "the image to put in the place of the component's placeholder of this name, as NAME=IMAGE, also instead of that of --images-from; may be repeated")
+	flags.StringVar(&f.platform, "platform", "", "which image to take of several, as in linux/arm64 (default: linux on this architecture)")
+	flags.BoolVar(&f.insecure, "insecure", false, InsecureUsage)
+	for name, values := range map[string][]string{
+		"profile":     loader.Profiles(),
+		"feature-set": payload.FeatureSets(),
+		"platform":    {"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"},
+	} {
+		_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	_ = command.RegisterFlagCompletionFunc("capabilities", CompleteList(payload.CapabilityBaselines()))
+}
+
+// once is a text flag that may be set once: the first of two values would be dropped silently.
+type once string
+
+func (o *once) String() string { return string(*o) }
+func (o *once) Type() string   { return "string" }
+
+func (o *once) Set(value string) error {
+	if *o != "" {
+		return errors.New("it may be given once only")
+	}
+	*o = once(value)
+	return nil
+}
+
+// Parse opens a release, and reads it as far as it can be read.
+func (f *ReleaseFlags) Parse(ctx context.Context, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+	options, err := f.Options(progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	read, problems, err := loader.Parse(ctx, ref, options)
+	return read, problems, ReadError(ctx, err)
+}
+
+// read reads an open release as far as it can be read.
+func (f *ReleaseFlags) read(ctx context.Context, release *source.Release, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+	options, err := f.Options(progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	read, problems, err := loader.ParseOpened(ctx, release, options)
+	return read, problems, ReadError(ctx, err)
+}
+
+// TolerateDuplicates turns problems with duplicate objects into warnings.
+func TolerateDuplicates(problems []payload.Problem) []payload.Problem {
+	problems = slices.Clone(problems)
+	for i := range problems {
+		if problems[i].Cause == payload.Duplicate {
+			problems[i].Cause = payload.Suspicious
+		}
+	}
+	return problems
+}
+
+// Load is parse for callers that need the whole release. Problems are errors, and
+// warnings are printed.
+func (f *ReleaseFlags) Load(ctx context.Context, ref string, progress io.Writer) (*payload.Payload, error) {
+	release, problems, err := f.Parse(ctx, ref, progress)
+	if err != nil {
+		return nil, err
+	}
+	return release, f.Accept(ref, release, problems, progress)
+}
+
+// Accept returns an error for a release with problems, or one that flags do not fit, and prints
+// warnings.
+func (f *ReleaseFlags) Accept(ref string, release *payload.Payload, problems []payload.Problem, progress io.Writer) error {
+	if err := payload.Refuse(problems); err != nil {
+		return ProblemsError(ref, err)
+	}
+	Warn(progress, ProblemLines(problems))
+	return f.CheckFilters(release)
+}
+
+// ProblemsError returns an error with the release and its problems, folded by cause.
+func ProblemsError(ref string, err error) error {
+	var problems payload.Problems
+	if errors.As(err, &problems) && len(problems) > 1 {
+		return Misusef("%s has %d problems:\n%s", ref, len(problems), strings.Join(ProblemLines(problems), "\n"))
+	}
+	return Misusef("%s: %w", ref, err)
+}
+
+// ProblemLines returns a line for each problem, or for each cause of many.
+func ProblemLines(problems []payload.Problem) []string {
+	cause := func(p payload.Problem) string {
+		message := p.Message
+		if p.Cause == payload.Duplicate { // the message names the other manifest, and then the flag that chooses
+			message, _, _ = strings.Cut(message[strings.LastIndex(message, ": ")+1:], "(")
+		}
+		return string(p.Cause) + payload.WithoutLines(strings.ReplaceAll(message, p.Object, ""))
+	}
+	var lines []string
+	for _, fold := range Fold(problems, cause) {
+		line := fold.First.String()
+		if more := len(fold.Others); more > 0 {
+			line += fmt.Sprintf(" (and %d more like it)", more)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// Warn prints warnings.
+func Warn[T any](out io.Writer, warnings []T) {
+	for _, warning := range warnings {
+		fmt.Fprintln(out, "warning:", warning)
+	}
+}
+
+func (f *ReleaseFlags) open(ctx context.Context, ref string, progress io.Writer) (*source.Release, error) {
+	options, err := f.Options(progress)
+	if err != nil {
+		return nil, err
+	}
+	release, err := source.Open(ctx, ref, options.Source)
+	return release, ReadError(ctx, err)
+}
+
+// ReadError makes the error of a release that can't be read a misuse, unless the command was interrupted.
+func ReadError(ctx context.Context, err error) error {
+	var problems *loader.RefusedError
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case errors.As(err, &problems):
+		return ProblemsError(problems.Source, problems.Problems)
+	default:
+		return Misuse(err)
+	}
+}
+
+// checkLabel returns an error if the value of a flag is not a valid name.
+func checkLabel(flag, value string) error {
+	if value == "" || len(validation.IsDNS1123Label(value)) == 0 {
+		return nil
+	}
+	return Misusef("--%s: %q can't be a name: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", flag, value)
+}
+
+// Options returns the options of the flags, or an error for invalid values, before anything is pulled.
+func (f *ReleaseFlags) Options(progress io.Writer) (loader.Options, error) {
+	options := loader.Options{
+		Source:  source.Options{Platform: f.platform, Insecure: f.insecure, Progress: progress},
+		Payload: payload.Options{Name: f.Name, Version: f.Version, ReleaseImage: f.Image, KeepText: f.KeepText},
+		Before:  f.Before, UpdatingFrom: f.UpdatingFrom,
+	}
+	if err := checkLabel("name", f.Name); err != nil {
+		return options, err
+	}
+	if err := CheckVersion("release-version", f.Version); err != nil {
+		return options, err
+	}
+	var err error
+	if options.Payload.Filter, err = f.filter(); err != nil {
+		return options, Misuse(err)
+	}
+	for _, object := range f.unmanaged {
+		selector, err := loader.ParseSelector(object)
+		if err != nil {
+			return options, Misusef("--unmanaged: %w", err)
+		}
+		options.Unmanaged = append(options.Unmanaged, selector)
+	}
+	options.Payload.Release, err = f.references()
+	return options, err
+}
+
+// references returns the images that replace the placeholders of a component; nil if no such flag is set.
+func (f *ReleaseFlags) references() (*payload.References, error) {
+	references := &payload.References{Images: map[string]string{}}
+	switch {
+	case f.ImagesFrom != "":
+		text, err := os.ReadFile(f.ImagesFrom)
+		if err != nil {
+			return nil, Misuse(err)
+		}
+		if references, err = payload.ParseReferences(text); err != nil {
+			return nil, Misusef("%s: %w", f.ImagesFrom, err)
+		}
+	case len(f.Images) == 0:
+		return nil, nil
+	}
+	for _, given := range f.Images {
+		name, image, _ := strings.Cut(given, "=")
+		if name == "" || !payload.IsPullSpec(image) {
+			return nil, Misusef("--image %s: write NAME=IMAGE, with a name of the component's %s", given, payload.ImagesFile)
+		}
+		references.Images[name] = image
+	}
+	return references, nil
+}
+
+// CheckFilters refuses filters that fit nothing in the releases; nil stands for no release.
+func (f *ReleaseFlags) CheckFilters(releases ...*payload.Payload) error {
+	options, err := f.Options(nil)
+	if err != nil {
+		return err
+	}
+	if err := options.Check(releases...); err != nil {
+		return Misusef("--%w", err)
+	}
+	return nil
+}
+
+// checkNotEmpty returns an error if the filters leave out every manifest of a release.
+func checkNotEmpty(release *payload.Payload) error {
+	if len(release.Manifests) > 0 || len(release.Excluded) == 0 {
+		return nil
+	}
+	return Misusef(`the filters leave nothing of the release: "runlevel render --explain" shows why`)
+}
+
+// WarnIfEmpty prints the error of checkNotEmpty, for verbs that write nothing to a cluster.
+func WarnIfEmpty(out io.Writer, release *payload.Payload) {
+	if err := checkNotEmpty(release); err != nil {
+		Warn(out, []error{err})
+	}
+}
+
+// CheckVersion checks a flag that is a version, if it is set.
+func CheckVersion(flag, value string) error {
+	if value == "" || payload.IsVersion(value) {
+		return nil
+	}
+	return Misusef("--%s: %q is not a semantic version such as 1.2.3", flag, value)
+}
+
+// filter returns the filter of the flags.
+func (f *ReleaseFlags) filter() (payload.Filter, error) {
+	filter := payload.Filter{
+		Exclude: f.exclude, Profile: f.profile, FeatureSet: f.featureSet, FeatureGates: f.featureGates, MajorVersion: f.majorVersion,
+	}
+	if f.UpdatingFrom != "" && f.Capabilities == "" {
+		return filter, errors.New("--updating-from needs --capabilities: without them nothing is left out that could be enabled")
+	}
+	if f.Capabilities != "" {
+		capabilities, err := payload.ParseCapabilities(f.Capabilities)
+		if err != nil {
+			return filter, fmt.Errorf("--capabilities: %w", err)
+		}
+		filter.Capabilities = capabilities
+	}
+	return filter, nil
+}
+
+// FolderOf returns the folder of a release, which is part of the paths of findings. It
+// returns "" if the release is not a folder of manifests.
+func FolderOf(ref string) string {
+	info, err := os.Stat(ref)
+	if err != nil || !info.IsDir() {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(ref, "oci-layout")); err == nil {
+		return ""
+	}
+	return ref
+}
+
+// LoadAs reads a release. Its errors name the release as "the old release" or "the new release".
+func (f *ReleaseFlags) LoadAs(ctx context.Context, what, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+	release, problems, err := f.Parse(ctx, ref, progress)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", what, err)
+	}
+	if err := payload.Refuse(problems); err != nil {
+		return nil, nil, ProblemsError(what+" "+ref, err)
+	}
+	return release, problems, nil
+}

@@ -1,0 +1,163 @@
+// Package install is the verbs that install the operator, and uninstall it.
+//
+// It applies the manifests of package install at the top with the operator's image and settings in them. It knows
+// nothing of the release that the operator applies afterwards.
+//
+// New is the call to start from: it returns the verb install.
+package install
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/release/loader"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// installFlags are the flags of runlevel install.
+type installFlags struct {
+	setupFlags
+	release  string
+	image    string
+	profile  string
+	features struct {
+		set   string
+		gates []string
+	}
+	insecure bool
+	noWait   bool
+}
+
+// setupFlags are the flags that runlevel install and uninstall have in common.
+type setupFlags struct {
+	cluster core.ClusterFlags
+	format  core.Output
+	dryRun  core.DryRun
+	timeout time.Duration
+}
+
+// add adds the flags to a command that waits until the operator has reached a state.
+func (f *setupFlags) add(command *cobra.Command, end string) {
+	core.AddConnectionFlags(command, &f.cluster)
+	core.AddOutput(command, &f.format)
+	core.AddDryRun(command, &f.dryRun)
+	command.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait until the operator "+end)
+}
+
+// setup connects to the cluster, and returns an operatorSetup with the options of the flags.
+func (f *setupFlags) setup(ctx context.Context, streams core.Streams) (*operatorSetup, error) {
+	c, err := f.cluster.Connect(ctx)
+	set := &operatorSetup{cluster: c, streams: streams, format: f.format}
+	set.report.DryRun = f.dryRun.IsEnabled()
+	return set, err
+}
+
+// check refuses flags that make no sense.
+func (f *setupFlags) check() error {
+	if f.timeout <= 0 {
+		return core.Misusef("--timeout: %s is invalid: it must be greater than 0", f.timeout)
+	}
+	return nil
+}
+
+const installHelp = `Install the operator, which keeps a release in place on the cluster, and updates it when
+ClusterVersion "version" asks for another one.
+
+--release is what it begins with: an image in a registry, or a folder of the operator's own
+image, as an absolute path. An image with a tag is pulled to find its digest, and the operator
+gets that. Once ClusterVersion "version" asks for an image (spec.desiredUpdate), that image is applied.
+
+--image is the operator's own image, as "make image" writes it. Without it that is what the
+release's image-references calls "runlevel"; or else the release itself, which then has to be
+made of the operator's image.
+
+The manifests are those of install/ in the source: a namespace with a quota for the operator's
+priority, the definitions of ClusterVersion and ClusterOperator, a service account and its rights,
+an admission policy for requests of updates, a NetworkPolicy, a Service for metrics, and a
+Deployment; and where the Prometheus operator's kinds are served, what has it scrape and alert.
+They are applied by server-side apply, as often as you like. Objects that a release has are left
+to it. --profile, --feature-set, --feature-gates and --insecure go into the operator's settings,
+ConfigMap runlevel-operator.
+
+Beside a cluster-version operator that runs, nothing is installed: docs/migrate.md shows how to
+replace it.
+
+Exit codes: 0 when the operator is available, 1 for a failure, 2 for misuse or a release that
+can't be read.`
+
+// New returns the verb install.
+func New(streams core.Streams) *cobra.Command {
+	var f installFlags
+	command := &cobra.Command{
+		Use:   "install",
+		Short: "Install the operator, which keeps and updates a release",
+		Long:  installHelp,
+		Example: `  # A release in a registry, which has the operator's image among its own
+  runlevel install --release registry.example/shop:1.4.0
+
+  # A release that is part of the operator's image
+  runlevel install --release / --image registry.example/shop-operator:1.4.0
+
+  # What would it do?
+  runlevel install --release registry.example/shop:1.4.0 --dry-run=server
+
+  # Then ask for another release
+  oc adm upgrade --to-image registry.example/shop@sha256:... --allow-explicit-upgrade`,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return f.run(command, streams)
+		},
+	}
+	f.add(command, "is available")
+	flags := command.Flags()
+	flags.StringVar(&f.release, "release", "", "the release to begin with: an image, or a folder of the operator's image")
+	flags.StringVar(&f.image, "image", "", `the operator's image (default: that which the release calls "runlevel", or the release itself)`)
+	flags.StringVar(&f.profile, "profile", "", "the cluster profile, such as self-managed-high-availability: the operator applies only what is included in it. It stays in the operator's settings.")
+	flags.StringVar(&f.features.set, "feature-set", "", `the feature set of a cluster without FeatureGate "cluster" (default: all, or "Default" with --profile). It stays in the operator's settings.`)
+	flags.StringSliceVar(&f.features.gates, "feature-gates", nil, `the feature gates that are on in a cluster without FeatureGate "cluster". They stay in the operator's settings.`)
+	flags.BoolVar(&f.insecure, "insecure", false, core.InsecureUsage+", for this command and for the operator; it stays in the operator's settings, --insecure=false takes it back")
+	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, and don't wait until the operator is available")
+	_ = command.RegisterFlagCompletionFunc("feature-set", cobra.FixedCompletions(payload.FeatureSets(), cobra.ShellCompDirectiveNoFileComp))
+	_ = command.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(loader.Profiles(), cobra.ShellCompDirectiveNoFileComp))
+	return command
+}
+
+func (f *installFlags) run(command *cobra.Command, streams core.Streams) error {
+	ctx := command.Context()
+	if err := f.check(); err != nil {
+		return err
+	}
+	program, err := f.program(ctx, streams.Err)
+	if err != nil {
+		return err
+	}
+	program.flags = f.settings(command.Flags())
+	set, err := f.setup(ctx, streams)
+	if err != nil {
+		return err
+	}
+	set.report.Release, set.report.Image = program.release, program.image
+	if err := set.install(ctx, program); err != nil {
+		return errors.Join(err, set.printReport())
+	}
+	if !f.noWait && !f.dryRun.IsEnabled() {
+		err = set.awaitOperator(ctx, f.timeout)
+	}
+	return errors.Join(err, set.printReport())
+}
+
+// check refuses flags that make no sense.
+func (f *installFlags) check() error {
+	if f.release == "" {
+		return core.Misusef("--release is missing: name the release that the operator is to begin with, an image or a folder of the operator's image")
+	}
+	if set := f.features.set; set != "" && !slices.Contains(payload.FeatureSets(), set) {
+		return core.Misusef("--feature-set: there is no feature set %q: use one of %s", set, strings.Join(payload.FeatureSets(), ", "))
+	}
+	return f.setupFlags.check()
+}

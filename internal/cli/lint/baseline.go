@@ -1,0 +1,108 @@
+package lint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// baselineFlags are the flags of the file of accepted findings.
+type baselineFlags struct {
+	file  string
+	write bool
+}
+
+// addBaselineFlags adds the flags to a command. The shell completes the file.
+func addBaselineFlags(command *cobra.Command, f *baselineFlags) {
+	command.Flags().StringVar(&f.file, "baseline", "", "the file of findings that are accepted until they are fixed, so that only new ones count")
+	command.Flags().BoolVar(&f.write, "write-baseline", false, "write that file from what is found now, instead of a report")
+}
+
+// read reads the baseline, or checks that it may be written. It returns none when the
+// file is to be written: the findings that it accepts have to be in it again.
+func (f baselineFlags) read(format core.Output) (*lint.Baseline, error) {
+	switch {
+	case f.write && f.file == "":
+		return nil, core.Misusef("--write-baseline is for --baseline: name the file to write, as in --baseline .runlevel-baseline")
+	case f.write && format != core.Text:
+		return nil, core.Misusef("--write-baseline prints no report: leave out -o %s", format)
+	case f.file == "":
+		return nil, nil
+	}
+	content, err := f.content()
+	if err != nil {
+		return nil, core.Misuse(err)
+	}
+	if f.write && len(content) == 0 {
+		return nil, nil
+	}
+	baseline, err := lint.ParseBaseline(f.file, content)
+	if err != nil && f.write {
+		err = fmt.Errorf("%w; it is not overwritten: remove it first", err)
+	}
+	if err != nil {
+		return nil, core.Misuse(err)
+	}
+	if f.write {
+		return nil, nil
+	}
+	return baseline, nil
+}
+
+// content returns the content of the file. A file to be written may be missing.
+func (f baselineFlags) content() ([]byte, error) {
+	info, err := os.Stat(f.file)
+	switch {
+	case err == nil && info.IsDir():
+		return nil, fmt.Errorf("--baseline %s: this is a folder: name a file", f.file)
+	case err == nil && f.write && !info.Mode().IsRegular(): // it would replace /dev/null
+		return nil, fmt.Errorf("--baseline %s: this is no file that can be written again: name another", f.file)
+	}
+	content, err := os.ReadFile(f.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		if f.write {
+			return nil, nil
+		}
+		err = fmt.Errorf("--baseline %s: there is no such file: --write-baseline writes it", f.file)
+	}
+	return content, err
+}
+
+// save writes the baseline with the findings, and prints their number.
+func (f baselineFlags) save(result *lint.Result, out io.Writer) error {
+	if err := replaceFile(f.file, func(file io.Writer) error { return lint.WriteBaseline(file, result.Findings) }); err != nil {
+		return fmt.Errorf("--write-baseline: %w", err)
+	}
+	report := newLintReport(lintRun{result: result})
+	_, err := fmt.Fprintf(out, "%s accepts %s:\n%s", f.file, printable.Count(len(result.Findings), "finding"), report.summary())
+	return err
+}
+
+// replaceFile replaces a file atomically. A link is kept, and its target is
+// replaced.
+func replaceFile(name string, write func(io.Writer) error) error {
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target
+	}
+	draft, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(draft), draft.Chmod(0o644), draft.Close())
+	if err == nil {
+		err = os.Rename(draft.Name(), name)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(draft.Name()))
+	}
+	return err
+}

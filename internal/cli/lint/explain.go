@@ -1,0 +1,80 @@
+package lint
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/review/lint"
+)
+
+// RuleInfo is a rule in JSON or YAML.
+type RuleInfo struct {
+	ID       string        `json:"id"`
+	Severity lint.Severity `json:"severity"`
+	Summary  string        `json:"summary"`
+	Page     string        `json:"page"` // in Markdown
+}
+
+// NewExplain returns the verb explain.
+func NewExplain(streams core.Streams) *cobra.Command {
+	var format core.Output
+	command := &cobra.Command{
+		Use:   "explain [RULE...]",
+		Short: "Explain a rule of lint, and how to fix what it finds",
+		Long: `Print the page of a rule: what it looks for, why, an example, and how to fix what
+it finds. Without a rule, list all of them.`,
+		Example: `  runlevel explain
+  runlevel explain stale-delete`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: core.CompleteOne(ruleIDs()),
+		RunE: func(_ *cobra.Command, args []string) error {
+			rules, err := findRules(args)
+			if err != nil {
+				return core.Misuse(err)
+			}
+			var infos []RuleInfo
+			for _, rule := range rules {
+				infos = append(infos, RuleInfo{rule.ID, rule.Severity, rule.Summary, lint.Explain(rule)})
+			}
+			return format.Print(streams.Out, infos, func(out io.Writer) error { return printRules(out, infos, len(args) == 0) })
+		},
+	}
+	core.AddOutput(command, &format)
+	return command
+}
+
+// findRules returns the rules of some names, or all rules if there are no names.
+func findRules(ids []string) ([]lint.Rule, error) {
+	if len(ids) == 0 {
+		return lint.Rules(), nil
+	}
+	var rules []lint.Rule
+	for _, id := range ids {
+		rule, found := lint.FindRule(id)
+		if !found {
+			return nil, fmt.Errorf("there is no rule %q%s", id, lint.DidYouMean(id))
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
+}
+
+func printRules(out io.Writer, rules []RuleInfo, isList bool) error {
+	var text strings.Builder
+	for i, rule := range rules {
+		switch {
+		case isList:
+			fmt.Fprintf(&text, "%-26s %-8s %s\n", rule.ID, rule.Severity, rule.Summary)
+		case i > 0:
+			text.WriteString("\n" + rule.Page)
+		default:
+			text.WriteString(rule.Page)
+		}
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}

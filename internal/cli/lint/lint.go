@@ -1,0 +1,177 @@
+// Package lint is the verbs that check a release for mistakes, and that explain the rules.
+//
+// It reads the release and the configuration, and prints findings for people, code hosts and CI servers. The rules
+// are in internal/review/lint.
+//
+// New is the call to start from: it returns the verb lint.
+package lint
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/review/lint"
+)
+
+// asSARIF is the format in which code hosts import findings.
+const asSARIF core.Output = "sarif"
+
+// lintConfigFile is read from the working directory, if it exists. It does not end in .yaml: in
+// a plain folder it would be read as a manifest.
+const lintConfigFile = ".runlevel-lint"
+
+// lintFlags are the flags of runlevel lint.
+type lintFlags struct {
+	release         core.ReleaseFlags
+	component       core.ComponentFlags
+	format          core.Output
+	previous        string
+	previousVersion string
+	config          string
+	baseline        baselineFlags
+	kubernetes      string
+	failOn          lint.Severity
+	off             []string
+	suppressed      bool
+	all             bool
+
+	isConfigured bool // --config is set
+}
+
+const lintHelp = `Check the manifests of a release for mistakes: files that can't be read, deletes that
+would not happen or would delete too much, file names that mean another order, objects
+that an API server refuses. With --previous, also check the update from the previous
+release: objects left behind, tombstones that should be gone, fields that can't be
+changed.
+
+All manifests are checked, whatever cluster they are for, unless a filter such as
+--profile chooses some. "runlevel explain RULE" prints what a rule means and how to fix
+what it finds.
+
+` + core.ComponentHelp + `
+Only what is wrong with the component's files is reported, and what the change
+causes in others. Without --previous, RELEASE is the previous release.
+
+To accept a finding for good, write a comment into the manifest,
+  # runlevel:ignore RULE the reason
+or an entry of the configuration, ` + lintConfigFile + ` in the working directory or --config FILE.
+To fix findings later, accept them by a baseline: --baseline FILE --write-baseline writes
+today's findings, and with --baseline FILE only new ones count.
+
+Exit codes: 0 when no finding is as severe as --fail-on, 1 when one is, 2 when the
+previous release can't be read, or for misuse.
+
+` + core.SourceHelp
+
+// New returns the verb lint.
+func New(streams core.Streams) *cobra.Command {
+	f := lintFlags{failOn: lint.Error}
+	command := &cobra.Command{
+		Use:   "lint SOURCE",
+		Short: "Check the manifests of a release for mistakes",
+		Long:  lintHelp,
+		Example: `  # In the CI of a release
+  runlevel lint ./release --previous registry.example/shop/release:1.3.0
+
+  # In the CI of a component: is its pull request all right in that release?
+  runlevel lint ./manifests --component web --into registry.example/shop/release:1.4.0
+
+  # For a code host that shows findings beside the change
+  runlevel lint ./release -o sarif > runlevel.sarif
+
+  # Begin with a release that has findings, and see to it that there are no more
+  runlevel lint ./release --baseline .runlevel-baseline --write-baseline
+  runlevel lint ./release --baseline .runlevel-baseline
+
+  # What does this rule check?
+  runlevel explain stale-delete`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: core.CompleteSource,
+		RunE: func(command *cobra.Command, args []string) error {
+			f.isConfigured = command.Flags().Changed("config")
+			return f.run(command.Context(), args[0], streams)
+		},
+	}
+	core.AddReleaseFlags(command, &f.release)
+	core.AddComponentFlags(command, &f.component)
+	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, asSARIF, asJUnit, asGitHub)
+	addBaselineFlags(command, &f.baseline)
+	flags := command.Flags()
+	flags.StringVar(&f.previous, "previous", "", "the SOURCE of the previous release, to check the update as well")
+	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of the previous release, if it has no release-metadata")
+	flags.StringVar(&f.config, "config", "", "the file with accepted findings and settings (default: "+lintConfigFile+", if it exists)")
+	flags.StringVar(&f.kubernetes, "kubernetes-version", "", "the Kubernetes that the release is for, as in 1.34 (default: the newest that is known)")
+	flags.StringSliceVar(&f.off, "off", nil, "rules to turn off")
+	flags.BoolVar(&f.suppressed, "show-ignored", false, "list what is ignored, too, with the reasons (in text)")
+	flags.BoolVar(&f.all, "all", false, "list every finding; else many with one cause are listed once (in text, and for GitHub)")
+	core.AddChoice(command, &f.failOn, "fail-on", "the mildest finding that gives exit code 1: error, warning, info or never", lint.Error, lint.Warning, lint.Info, never)
+	_ = command.RegisterFlagCompletionFunc("previous", core.CompleteFiles)
+	_ = command.RegisterFlagCompletionFunc("off", core.CompleteList(ruleIDs()))
+	return command
+}
+
+func ruleIDs() []string {
+	var ids []string
+	for _, rule := range lint.Rules() {
+		ids = append(ids, rule.ID)
+	}
+	return ids
+}
+
+// A lintRun is the input and the result of lint.
+type lintRun struct {
+	input  lint.Input
+	paths  lintPaths
+	result *lint.Result
+}
+
+// lint reads the input, and lints it.
+func (f *lintFlags) lint(ctx context.Context, ref string, progress io.Writer) (run lintRun, err error) {
+	if run.input, run.paths, err = f.read(ctx, ref, progress); err != nil {
+		return run, err
+	}
+	run.result, err = lint.Run(ctx, run.input)
+	return run, err
+}
+
+func (f *lintFlags) run(ctx context.Context, ref string, streams core.Streams) error {
+	seen, err := f.lint(ctx, ref, streams.Err)
+	if err != nil {
+		return err
+	}
+	if f.baseline.write {
+		return f.baseline.save(seen.result, streams.Out)
+	}
+	if err := f.print(newLintReport(seen), core.FolderOf(ref) != "", streams.Out); err != nil {
+		return err
+	}
+	return core.FailIf(slices.ContainsFunc(seen.result.Findings, f.fails))
+}
+
+// print writes a report in the format of the flag.
+func (f *lintFlags) print(report LintReport, inFolder bool, out io.Writer) error {
+	switch f.format {
+	case asSARIF:
+		return core.JSON.Print(out, report.sarif(), nil)
+	case asJUnit:
+		return report.junit(f.fails).write(out)
+	case asGitHub:
+		return report.github(out, f.all, inFolder)
+	default:
+		return f.format.Print(out, report, func(out io.Writer) error {
+			return report.text(out, f.all, f.suppressed)
+		})
+	}
+}
+
+// never is the value of --fail-on that no finding reaches.
+const never lint.Severity = "never"
+
+// fails reports whether a finding is as severe as --fail-on.
+func (f *lintFlags) fails(finding lint.Finding) bool {
+	return f.failOn != never && finding.Severity.AtLeast(f.failOn)
+}

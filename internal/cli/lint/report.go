@@ -1,0 +1,141 @@
+package lint
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A LintReport is a result to print.
+type LintReport struct {
+	lint.Result
+	Counts map[lint.Severity]int `json:"counts"`
+}
+
+// lintPaths are the folders of payloads on disk: "" if a payload is not a folder.
+type lintPaths struct {
+	source, release, previous string
+	placed                    *core.PlacedComponent // if the source is one component
+}
+
+// of returns the path of a file.
+func (p lintPaths) of(file string, in lint.Origin) string {
+	folder := p.source
+	switch in {
+	case lint.InConfig, lint.InBaseline:
+		return file
+	case lint.InPrevious:
+		folder = p.previous
+	case lint.InRelease:
+		folder = p.release
+	}
+	return filepath.ToSlash(filepath.Join(folder, file))
+}
+
+// newLintReport returns the report of a run, with paths on disk.
+func newLintReport(run lintRun) LintReport {
+	report := LintReport{Result: *run.result, Counts: map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0}}
+	for _, findings := range []*[]lint.Finding{&report.Findings, &report.Suppressed} {
+		*findings = slices.Clone(*findings)
+		for i := range *findings {
+			f := &(*findings)[i]
+			f.File = run.paths.of(f.File, f.In)
+			if f.Near != nil {
+				f.Near = &lint.Place{File: run.paths.of(f.Near.File, f.Near.In), Line: f.Near.Line, In: f.Near.In}
+			}
+			if f.Suppressed != nil {
+				why := *f.Suppressed
+				why.File = run.paths.of(why.File, why.In)
+				f.Suppressed = &why
+			}
+		}
+	}
+	for _, f := range report.Findings {
+		report.Counts[f.Severity]++
+	}
+	return report
+}
+
+// causeOf returns a key that is the same for findings with one cause.
+func causeOf(f lint.Finding) string {
+	return strings.Join([]string{f.Rule, string(f.Severity), string(f.In), strings.ReplaceAll(f.Message, f.Object, "")}, "\n")
+}
+
+// folds returns the findings to print: all of them, or the first of many with one cause.
+func folds(findings []lint.Finding, all bool) []core.Folded[lint.Finding] {
+	if !all {
+		return core.Fold(findings, causeOf)
+	}
+	var each []core.Folded[lint.Finding]
+	for _, finding := range findings {
+		each = append(each, core.Folded[lint.Finding]{First: finding})
+	}
+	return each
+}
+
+// others lists the places of findings that are folded into another.
+func others(findings []lint.Finding) string {
+	var places []string
+	for _, f := range findings {
+		where := f.File
+		if f.Line > 0 {
+			where += fmt.Sprintf(":%d", f.Line)
+		}
+		places = append(places, printable.Line(where))
+	}
+	return fmt.Sprintf("and %d more like it, which --all lists: %s", len(findings), printable.Few(places, core.MostFiles))
+}
+
+// text writes a line for each finding, or for each cause of many unless all are to be listed, and the
+// summary.
+func (r LintReport) text(out io.Writer, all, showSuppressed bool) error {
+	var text strings.Builder
+	line := func(f lint.Finding) {
+		text.WriteString(f.String())
+		if f.Suppressed != nil {
+			fmt.Fprintf(&text, " (ignored by %s:%d: %s)", f.Suppressed.File, f.Suppressed.Line, printable.Line(f.Suppressed.Reason))
+		}
+		text.WriteString("\n")
+	}
+	for _, fold := range folds(r.Findings, all) {
+		line(fold.First)
+		if len(fold.Others) > 0 {
+			text.WriteString("  " + others(fold.Others) + "\n")
+		}
+	}
+	if showSuppressed {
+		for _, f := range r.Suppressed {
+			line(f)
+		}
+	}
+	_, err := io.WriteString(out, text.String()+r.summary())
+	return err
+}
+
+// summary returns the number of findings, and the rules that were skipped.
+func (r LintReport) summary() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s, %s, %s", printable.Count(r.Counts[lint.Error], "error"), printable.Count(r.Counts[lint.Warning], "warning"), printable.Count(r.Counts[lint.Info], "note"))
+	if len(r.Suppressed) > 0 {
+		fmt.Fprintf(&text, ", %d ignored", len(r.Suppressed))
+	}
+	text.WriteString("\n")
+	var needs []string
+	skipped := map[string][]string{}
+	for _, s := range r.Skipped {
+		if skipped[s.Needs] == nil {
+			needs = append(needs, s.Needs)
+		}
+		skipped[s.Needs] = append(skipped[s.Needs], s.Rule)
+	}
+	for _, need := range needs {
+		fmt.Fprintf(&text, "not checked without %s: %s\n", need, strings.Join(skipped[need], ", "))
+	}
+	return text.String()
+}

@@ -1,0 +1,97 @@
+package review
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/review/plan/show"
+)
+
+// diffFlags are the flags of runlevel diff.
+type diffFlags struct {
+	core.IntentFlags
+	format   core.Output
+	all      bool
+	exitCode bool
+}
+
+const diffHelp = `Show every field on a cluster that an apply of the release would change, in the order of
+the apply: its value now, its value afterwards, and the manager whose value is overwritten.
+The cluster is asked by dry runs, which change nothing. The values of Secrets are never shown.
+
+  +  created          ~  changed          -  deleted
+  x  refused by the cluster       ?  the cluster can't check it before it is done
+
+"runlevel plan OLD NEW" compares two releases, and needs no cluster; "runlevel plan SOURCE
+--cluster" sums up by component what this shows, with all that is left behind or goes with
+what is deleted; "runlevel apply SOURCE --dry-run=server" prints it as an apply would.
+
+Exit codes: 0, whatever differs; 1 for an object that the cluster would refuse, or a cluster
+that can't be reached; 2 for misuse or a release that can't be read. With --exit-code, 1 means
+that there is a difference, and 2 that anything has gone wrong.
+
+`
+
+// NewDiff returns the verb diff.
+func NewDiff(streams core.Streams) *cobra.Command {
+	var f diffFlags
+	command := &cobra.Command{
+		Use:   "diff SOURCE",
+		Short: "Show what an apply of a release would change in a cluster, field by field",
+		Long:  diffHelp + core.SourceHelp,
+		Example: `  # What has been changed since it was applied?
+  runlevel diff ./4.20
+
+  # What would the update change?
+  runlevel diff ./4.21
+
+  # In a pipeline: does the cluster differ from the release?
+  runlevel diff registry.example/shop:1.4.0 --exit-code
+
+  # In which objects would changes be overwritten?
+  runlevel diff ./4.21 -o json | jq -r '.steps[] | select(any(.changes[]?; .overwrites)) | "\(.kind) \(.namespace)/\(.name)"'`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: core.CompleteSource,
+		RunE: func(command *cobra.Command, args []string) error {
+			found, err := f.run(command.Context(), args[0], commandLine(command, args), streams)
+			return exitOfDifference(f.exitCode, found, err)
+		},
+	}
+	core.AddReleaseFlags(command, &f.Release)
+	core.AddIntentFlags(command, &f.IntentFlags)
+	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, Markdown)
+	command.Flags().BoolVar(&f.all, "all", false, "show objects that are created as a whole, and cut no text or value (in text)")
+	command.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference, and with 2 if anything goes wrong")
+	return command
+}
+
+func (f *diffFlags) run(ctx context.Context, ref, command string, streams core.Streams) (difference, error) {
+	preview, err := f.Preview(ctx, ref, ready.Full, streams.Err)
+	if err != nil {
+		return noDifference, err
+	}
+	p, err := preview.Plan(ctx, streams.Err)
+	if err != nil {
+		return noDifference, err
+	}
+	if !f.all {
+		dropWholeObjects(p)
+	}
+	view := show.Printer{Plan: p.WithoutUnchanged(), To: ref, All: f.all, Command: command}
+	write := view.Diff
+	if f.format == Markdown {
+		write = view.Markdown
+	}
+	return differenceOf(p, preview.IsRefused()), f.format.PrintWhole(streams.Out, view.Plan, write)
+}
+
+// dropWholeObjects removes the content of objects that would be created.
+func dropWholeObjects(p *plan.Plan) {
+	for i := range p.Steps {
+		p.Steps[i].Whole = nil
+	}
+}

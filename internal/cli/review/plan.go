@@ -1,0 +1,302 @@
+package review
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/review/plan/show"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// Markdown is the format of comments on pull requests.
+const Markdown core.Output = "markdown"
+
+// planFlags are the flags of runlevel plan.
+type planFlags struct {
+	core.IntentFlags // of --cluster, except the flags of the release
+	component        core.ComponentFlags
+	ofCluster        bool
+	previousVersion  string
+	previousImage    string
+	format           core.Output
+	all              bool
+	exitCode         bool
+	tombstones       string // the folder to write them to
+	command          string // the command line, without flags of the format
+}
+
+const planHelp = `Show what an update from one release to another does, object by object, with the
+components in the order in which they begin: what is created, changed and deleted. What
+needs attention comes first: objects that
+are left behind because nothing deletes them, changes that an API server refuses,
+versions, fields and values that a CustomResourceDefinition no longer has, tombstones
+of objects that no release had.
+
+  +  created          -  deleted, by itself or with its Namespace, definition or owner
+  ~  changed          !  left behind in the cluster
+  =  unchanged        ?  to be deleted, and never there        .  gone already
+
+Both releases are read with the same flags, as those of one cluster. With
+--capabilities, what OLD has stays enabled in NEW, as in an update. Nothing is read
+from a cluster, so changes that were made there are not known. The values of Secrets are
+never shown.
+
+With --cluster there is one SOURCE, and the plan is what "runlevel apply" would do to the
+cluster now, by dry runs, which change nothing. It shows which changes would be
+overwritten, what goes with what is deleted, what earlier releases have left behind, and
+what the gate has found.
+
+  x  refused by the cluster       ?  the cluster can't check it before it is done
+
+"runlevel plan OLD NEW" is for those who review a release, "runlevel plan SOURCE --cluster"
+for those who are about to apply it; "runlevel diff SOURCE" shows them every field, and
+"runlevel apply SOURCE --dry-run=server" what a pipeline would log.
+
+With --write-tombstones DIR, the tombstones of dropped objects are written to new files of
+that folder, named as the files that the objects were in. Those of Namespaces, definitions
+and volumes are not: they would take other things along.
+
+Exit codes: 0, whatever the plan is; with --cluster, 1 for an object that the cluster would
+refuse; 2 when a release can't be read. With --exit-code, 1 means that there is a
+difference, and 2 that anything has gone wrong. What is only left behind in a cluster is
+no difference.
+
+OLD and NEW are each a SOURCE.
+
+` + core.SourceHelp + `
+
+` + core.ComponentHelp + `
+OLD is RELEASE as it is, unless it is given.`
+
+// NewPlan returns the verb plan.
+func NewPlan(streams core.Streams) *cobra.Command {
+	f := planFlags{component: core.ComponentFlags{IsUpdate: true}}
+	command := &cobra.Command{
+		Use:   "plan [OLD] NEW",
+		Short: "Show what an update does, between two releases or on a cluster",
+		Long:  planHelp,
+		Example: `  # What will the update do to a cluster of this profile?
+  runlevel plan ./4.20 ./4.21 --profile self-managed-high-availability
+
+  # In a pull request: before and after, as a comment
+  runlevel plan main/manifests manifests -o markdown > comment.md
+
+  # Two images; is there anything to review at all?
+  runlevel plan registry.example/shop:1.3.2 registry.example/shop:1.4.0 --exit-code
+
+  # What does a component's pull request do to the release that it goes into?
+  runlevel plan ./manifests --component web --into registry.example/shop:1.4.0
+
+  # What would the update do here, and what goes with what it deletes?
+  runlevel plan ./4.21 --cluster
+
+  # Delete what NEW has dropped: write its tombstones into NEW, and review them
+  runlevel plan ./4.20 ./4.21 --write-tombstones ./4.21/release-manifests
+
+  # What is left behind?
+  runlevel plan ./old ./new -o json | jq -r '.absent[] | select(.coveredBy | not) | .tombstone | values | "---\n" + .'`,
+		Args:              f.checkArgs,
+		ValidArgsFunction: f.completeSources,
+		RunE: func(command *cobra.Command, args []string) error {
+			f.command = commandLine(command, args)
+			return f.run(command, args, streams)
+		},
+	}
+	core.AddReleaseFlags(command, &f.Release)
+	core.AddComponentFlags(command, &f.component)
+	core.AddIntentFlags(command, &f.IntentFlags)
+	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, Markdown)
+	flags := command.Flags()
+	flags.Lookup("release-version").Usage = "the version of NEW, if it has no release-metadata"
+	flags.Lookup("release-image").Usage = "the image of NEW, for templates (default: NEW, if it is an image)"
+	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of OLD, if it has no release-metadata")
+	flags.StringVar(&f.previousImage, "previous-image", "", "the image of OLD, for templates (default: OLD, if it is an image)")
+	flags.BoolVar(&f.ofCluster, "cluster", false, "show what an apply of SOURCE would do to the cluster; --kubeconfig, --context, --record-namespace, --mode, --unknown-fields and --adopt-from are for this")
+	flags.BoolVar(&f.all, "all", false, "list what is unchanged, too, and cut nothing (in text)")
+	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference, and with 2 if anything goes wrong")
+	flags.StringVar(&f.tombstones, "write-tombstones", "", "write the tombstones of dropped objects to new files of this `folder`")
+	_ = flags.MarkHidden("updating-from") // OLD is the previous release
+	return command
+}
+
+// checkArgs requires one release less with --into, and with --cluster, which compares with the
+// cluster.
+func (f *planFlags) checkArgs(command *cobra.Command, args []string) error {
+	if f.ofCluster {
+		if len(args) != 1 {
+			return errors.New("--cluster compares with the cluster: name one SOURCE, not OLD and NEW")
+		}
+		return nil
+	}
+	if f.component.Into != "" {
+		return cobra.RangeArgs(1, 2)(command, args)
+	}
+	if len(args) == 1 {
+		return errors.New("name two releases, OLD and NEW, or one and --cluster, to compare it with the cluster")
+	}
+	return cobra.ExactArgs(2)(command, args)
+}
+
+// run prints a plan.
+func (f *planFlags) run(command *cobra.Command, args []string, streams core.Streams) error {
+	if err := errors.Join(f.checkFlags(command.Flags()), f.checkTombstonesFlag()); err != nil {
+		return err
+	}
+	run := f.plan
+	if f.ofCluster {
+		run = f.planCluster
+	}
+	found, err := run(command.Context(), args, streams)
+	return exitOfDifference(f.exitCode, found, err)
+}
+
+// A difference is the result of a plan that exit codes depend on.
+type difference int
+
+const (
+	noDifference   difference = iota
+	someDifference            // an update changes something
+	refusedChange             // a cluster would refuse some of it
+)
+
+// differenceOf returns the difference of a plan.
+func differenceOf(p *plan.Plan, isRefused bool) difference {
+	switch {
+	case isRefused:
+		return refusedChange
+	case p.IsEmpty():
+		return noDifference
+	default:
+		return someDifference
+	}
+}
+
+// exitOfDifference returns the error of a command with --exit-code, which exits with 1 if there is a
+// difference: then 1 must not mean anything else.
+func exitOfDifference(isRequested bool, found difference, err error) error {
+	switch {
+	case err != nil && isRequested:
+		return core.Misuse(err)
+	case err != nil:
+		return err
+	}
+	return core.FailIf(found == refusedChange || isRequested && found == someDifference)
+}
+
+func (f *planFlags) plan(ctx context.Context, args []string, streams core.Streams) (found difference, err error) {
+	if err := f.component.Check(&f.Release); err != nil {
+		return noDifference, err
+	}
+	newRef := args[len(args)-1]
+	oldRef := cmp.Or(f.component.Into, args[0])
+	if len(args) == 2 {
+		oldRef = args[0]
+	}
+	switch {
+	case f.Release.UpdatingFrom != "":
+		return noDifference, core.Misusef("--updating-from: a plan updates from OLD: with --capabilities, capabilities of OLD stay enabled")
+	case filepath.Clean(oldRef) == filepath.Clean(newRef):
+		return noDifference, core.Misusef("OLD and NEW are both %s: name two releases", newRef)
+	}
+	view := show.Printer{From: oldRef, To: newRef, All: f.all, Command: f.command}
+	var old, next *payload.Payload
+	if f.component.Into != "" {
+		old, next, err = f.place(ctx, args, &view, streams.Err)
+	} else {
+		old, next, err = f.read(ctx, oldRef, newRef, streams.Err)
+	}
+	if err != nil {
+		return noDifference, err
+	}
+	p := plan.Compare(old, next)
+	if p.Update == plan.Downgrade {
+		fmt.Fprintf(streams.Err, "warning: OLD %s is version %s, and NEW %s is %s, which is older: are the two swapped?\n",
+			oldRef, old.Version, newRef, next.Version)
+	}
+	view.Plan = p
+	if err := f.print(streams.Out, view); err != nil || f.tombstones == "" {
+		return differenceOf(p, false), err
+	}
+	return differenceOf(p, false), writeTombstones(f.tombstones, view, streams.Err)
+}
+
+// commandLine returns the command that shows the same as text: other filters would show another
+// plan, or none.
+func commandLine(command *cobra.Command, args []string) string {
+	words := append([]string{"runlevel", command.Name()}, args...)
+	command.Flags().Visit(func(flag *pflag.Flag) {
+		switch flag.Name {
+		case "output", "all", "exit-code", "verbosity":
+			return
+		}
+		values := []string{flag.Value.String()}
+		if list, isList := flag.Value.(pflag.SliceValue); isList {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			words = append(words, "--"+flag.Name+"="+value)
+		}
+	})
+	for i, word := range words {
+		if strings.ContainsAny(word, " \t\n\"'\\$&;|<>()*?`#~!") {
+			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func (f *planFlags) print(out io.Writer, view show.Printer) error {
+	write := view.Text
+	if f.format == Markdown {
+		write = view.Markdown
+	}
+	return f.format.PrintWhole(out, view.Plan, write)
+}
+
+// read reads both releases. It returns the errors of both.
+func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io.Writer) (old, next *payload.Payload, err error) {
+	if _, err := f.Release.Options(progress); err != nil { // the same for both
+		return nil, nil, err
+	}
+	if err := core.CheckVersion("previous-version", f.previousVersion); err != nil {
+		return nil, nil, err
+	}
+	before, after := f.Release, f.Release
+	before.Version, before.Image = f.previousVersion, f.previousImage
+	old, _, oldErr := before.LoadAs(ctx, "the old release", oldRef, progress)
+	switch {
+	case ctx.Err() != nil && oldErr != nil: // do not read the other release
+		return nil, nil, oldErr
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
+	}
+	if f.Release.Capabilities != "" {
+		after.Before = old
+	}
+	next, problems, newErr := after.LoadAs(ctx, "the new release", newRef, progress)
+	if err := errors.Join(oldErr, newErr); err != nil {
+		return nil, nil, err
+	}
+	core.Warn(progress, core.ProblemLines(problems)) // the old release can no longer be fixed
+	core.WarnIfEmpty(progress, next)
+	return old, next, f.Release.CheckFilters(old, next)
+}
+
+// completeSources completes two releases with files; one release with --cluster.
+func (f *planFlags) completeSources(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	most := 2
+	if f.ofCluster {
+		most = 1
+	}
+	return core.CompletePaths(most, cobra.ShellCompDirectiveDefault)(command, args, toComplete)
+}

@@ -1,0 +1,47 @@
+package review
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/review/plan/show"
+)
+
+// Flags that require --cluster, and flags that exclude it.
+var (
+	flagsOfCluster  = []string{"kubeconfig", "context", "record-namespace", "mode", "unknown-fields", "adopt-from"}
+	flagsOfReleases = []string{"previous-version", "previous-image", "component", "into", "write-tombstones"}
+)
+
+// checkFlags refuses flags that have no effect, with or without --cluster.
+func (f *planFlags) checkFlags(flags *pflag.FlagSet) error {
+	useless, why := flagsOfCluster, "it is for --cluster, and this compares two releases"
+	if f.ofCluster {
+		useless, why = flagsOfReleases, "it is for two releases, and --cluster compares one with the cluster"
+	}
+	var wrong error
+	flags.Visit(func(flag *pflag.Flag) {
+		if wrong == nil && slices.Contains(useless, flag.Name) {
+			wrong = core.Misusef("--%s: %s", flag.Name, why)
+		}
+	})
+	return wrong
+}
+
+// planCluster prints the plan of an apply to a cluster.
+func (f *planFlags) planCluster(ctx context.Context, args []string, streams core.Streams) (difference, error) {
+	preview, err := f.Preview(ctx, args[0], ready.Full, streams.Err)
+	if err != nil {
+		return noDifference, err
+	}
+	p, err := preview.Plan(ctx, streams.Err)
+	if err != nil {
+		return noDifference, err
+	}
+	dropWholeObjects(p)
+	return differenceOf(p, preview.IsRefused()), f.print(streams.Out, show.Printer{Plan: p, To: args[0], All: f.all, Command: f.command})
+}

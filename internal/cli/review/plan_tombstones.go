@@ -1,0 +1,120 @@
+package review
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/review/plan/show"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// contentOf returns what a delete of an object also deletes and no manifest restores; "" for most kinds.
+func contentOf(id kinds.ID) string {
+	return map[schema.GroupKind]string{
+		{Kind: "Namespace"}:             "all objects in it",
+		{Kind: "PersistentVolume"}:      "the data on it",
+		{Kind: "PersistentVolumeClaim"}: "the data behind it",
+		kinds.CustomResourceDefinition:  "all objects of its kind",
+	}[schema.GroupKind{Group: id.Group, Kind: id.Kind}]
+}
+
+// A tombstoneFile is a file to write, with the tombstones of objects that stood in one file of the old release.
+type tombstoneFile struct {
+	count int
+	text  strings.Builder
+}
+
+// writeTombstones writes the tombstones of a plan to new files of a folder. If one can't be written, none is left.
+func writeTombstones(folder string, view show.Printer, progress io.Writer) error {
+	files := map[string]*tombstoneFile{}
+	for _, object := range view.Plan.Absent {
+		if object.Tombstone == "" || object.CoveredBy != nil {
+			continue
+		}
+		if content := contentOf(object.ID); content != "" {
+			fmt.Fprintln(progress, printable.Line(fmt.Sprintf("not written: a tombstone of %s would delete %s: copy it from the plan if that is meant", object.ID, content)))
+			continue
+		}
+		old := object.Old.File
+		if view.PathOf != nil {
+			old = view.PathOf(old)
+		}
+		name, err := tombstoneName(folder, path.Base(old))
+		if err != nil {
+			return err
+		}
+		if files[name] == nil {
+			files[name] = &tombstoneFile{}
+		} else if path.Ext(name) != ".json" { // documents in JSON need no separator
+			files[name].text.WriteString("---\n")
+		}
+		files[name].count++
+		files[name].text.WriteString(object.Tombstone)
+	}
+	return writeTombstoneFiles(files, progress)
+}
+
+// tombstoneName returns the file for tombstones: of the same name as the file of the objects, or of one that is sorted
+// after it where that still exists.
+func tombstoneName(folder, old string) (string, error) {
+	extension := path.Ext(old)
+	beside := strings.TrimSuffix(old, extension) + "_tombstones" + extension
+	for _, name := range []string{old, beside} {
+		name = filepath.Join(folder, name)
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			return name, nil
+		} else if err != nil {
+			return "", err
+		}
+	}
+	return "", core.Misusef("%s has files %s and %s already: move the latter, or name another folder", folder, old, beside)
+}
+
+// writeTombstoneFiles writes new files, and removes them again if one can't be written.
+func writeTombstoneFiles(files map[string]*tombstoneFile, progress io.Writer) error {
+	names := slices.Sorted(maps.Keys(files))
+	for i, name := range names {
+		err := writeNew(name, "", []byte(files[name].text.String()))
+		if err == nil {
+			continue
+		}
+		unfinished := names[:i]
+		if !errors.Is(err, fs.ErrExist) {
+			unfinished = names[:i+1]
+		}
+		for _, name := range unfinished {
+			_ = os.Remove(name) // the last one may not exist
+		}
+		return err
+	}
+	for _, name := range names {
+		fmt.Fprintln(progress, printable.Line(fmt.Sprintf("wrote %s to %s", printable.Count(files[name].count, "tombstone"), name)))
+	}
+	if len(names) == 0 {
+		fmt.Fprintln(progress, "no tombstones to write")
+	}
+	return nil
+}
+
+// checkTombstonesFlag returns an error if the folder does not exist.
+func (f *planFlags) checkTombstonesFlag() error {
+	if f.tombstones == "" {
+		return nil
+	}
+	if info, err := os.Stat(f.tombstones); err != nil || !info.IsDir() {
+		return core.Misusef("--write-tombstones %s: name an existing folder", printable.Line(f.tombstones))
+	}
+	return nil
+}

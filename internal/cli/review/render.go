@@ -1,0 +1,277 @@
+// Package review is the verbs that show what a release has and what it changes, before it is applied: render,
+// graph, plan and diff.
+//
+// It reads releases, and prints them, their order or their difference. With a cluster, it asks it by dry runs;
+// nothing is written.
+//
+// NewRender and its siblings are the calls to start from: each returns a verb.
+package review
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+	"runtime"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+
+	yaml "go.yaml.in/yaml/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// renderFlags are the flags of runlevel render.
+type renderFlags struct {
+	release      core.ReleaseFlags
+	format       core.Output
+	folder       string
+	explain      bool
+	onlyExcluded bool
+	showSecrets  bool
+}
+
+// NewRender returns the verb render.
+func NewRender(streams core.Streams) *cobra.Command {
+	var f renderFlags
+	command := &cobra.Command{
+		Use:   "render SOURCE",
+		Short: "Print the manifests of a release as they would be applied",
+		Long: `Print the manifests of a release as they would be applied: filtered, templates
+rendered, images substituted, in the order of the files. The same release always
+gives the same text, so that two can be compared with diff.
+
+Without any filter everything is taken. If that leaves an object there twice, the
+release can't be applied, and the error names the flag that chooses.
+
+The values of Secrets, and of env in hooks of Deployments, are printed as ***, so that what
+is printed can be shown around. A masked object stands below "masked:", and so is no
+manifest: kubectl refuses it, and asterisks never become a password. To apply what is
+printed, use --show-secrets.
+
+` + core.SourceHelp,
+		Example: `  # What would be applied to a cluster of this profile?
+  runlevel render ./release --profile self-managed-high-availability
+
+  # Why is my manifest not there?
+  runlevel render ./release --profile single-node-developer --explain
+
+  # What changes between two releases? See runlevel plan; or, letter by letter:
+  diff <(runlevel render ./4.20) <(runlevel render ./4.21)
+
+  # One file each
+  runlevel render ./release --output-dir rendered`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: core.CompleteSource,
+		RunE: func(command *cobra.Command, args []string) error {
+			if err := f.check(command.Flags().Changed("output-dir")); err != nil {
+				return err
+			}
+			release, err := f.release.Load(command.Context(), args[0], streams.Err)
+			if err != nil {
+				return err
+			}
+			core.WarnIfEmpty(streams.Err, release)
+			return f.render(streams, release)
+		},
+	}
+	core.AddReleaseFlags(command, &f.release)
+	core.AddOutput(command, &f.format, core.YAML, core.JSON)
+	flags := command.Flags()
+	flags.StringVar(&f.folder, "output-dir", "", "write the manifests to files of this new folder, to read and compare (it is no release: templates are rendered)")
+	flags.BoolVar(&f.explain, "explain", false, "print of every manifest whether it is in or out, and why, instead of the manifest")
+	flags.BoolVar(&f.onlyExcluded, "only-excluded", false, "take what the filters leave out instead of what they let in")
+	flags.BoolVar(&f.showSecrets, "show-secrets", false, "print the values of Secrets")
+	_ = command.MarkFlagDirname("output-dir")
+	return command
+}
+
+// check refuses flags that contradict each other.
+func (f *renderFlags) check(hasFolder bool) error {
+	switch {
+	case hasFolder && f.folder == "":
+		return core.Misusef("--output-dir is empty: name a new folder")
+	case hasFolder && (f.explain || f.format != core.YAML):
+		return core.Misusef("--output-dir writes the manifests as YAML: it does not go with --explain or -o json")
+	case f.explain && f.showSecrets:
+		return core.Misusef("--explain prints no manifests: --show-secrets does not go with it")
+	}
+	return nil
+}
+
+func (f *renderFlags) render(streams core.Streams, release *payload.Payload) error {
+	manifests := f.choose(release)
+	f.warnOfMasks(streams.Err, manifests)
+	switch {
+	case f.format == core.JSON:
+		return f.format.Print(streams.Out, f.info(release, manifests), nil)
+	case f.explain:
+		return explain(streams.Out, manifests)
+	case f.folder != "":
+		return writeFolder(f.folder, manifests, documents(release), streams.Err)
+	default:
+		return writeStream(streams.Out, manifests)
+	}
+}
+
+// warnOfMasks warns that some objects are not printed as manifests.
+func (f *renderFlags) warnOfMasks(out io.Writer, manifests []rendered) {
+	if !f.explain && slices.ContainsFunc(manifests, func(m rendered) bool { return m.isMasked }) {
+		fmt.Fprintln(out, "warning: values of Secrets or of env in hooks are printed as ***, in objects below \"masked:\" that can't be applied: --show-secrets prints the manifests")
+	}
+}
+
+// documents counts the documents of each file of a release.
+func documents(release *payload.Payload) map[string]int {
+	count := map[string]int{}
+	for _, m := range release.Manifests {
+		count[m.Path] = max(count[m.Path], m.Document)
+	}
+	for _, left := range release.Excluded {
+		count[left.Manifest.Path] = max(count[left.Manifest.Path], left.Manifest.Document)
+	}
+	return count
+}
+
+// A rendered is a manifest to print, and why it is excluded, if it is.
+type rendered struct {
+	*payload.Manifest
+	object    map[string]any // to print, perhaps masked
+	isMasked  bool
+	exclusion *payload.Exclusion
+}
+
+// rendered returns a manifest to print, with its secrets masked unless they are to be shown.
+func (f *renderFlags) rendered(m *payload.Manifest, exclusion *payload.Exclusion) rendered {
+	r := rendered{Manifest: m, object: m.Object().Object, exclusion: exclusion}
+	if !f.showSecrets {
+		r.object = fields.Mask(r.object)
+		r.isMasked = !reflect.DeepEqual(r.object, m.Object().Object)
+	}
+	return r
+}
+
+// YAML returns the document to print, with sorted keys.
+func (m rendered) YAML() ([]byte, error) {
+	object := m.object
+	if m.isMasked {
+		object = fields.AsMasked(object)
+	}
+	text, err := yaml.Marshal(object)
+	if err == nil && !printable.IsHarmless(text) {
+		return printable.IndentedJSON(object) // which is YAML as well
+	}
+	return text, err
+}
+
+// choose returns the manifests to print, in the order of the release.
+func (f *renderFlags) choose(release *payload.Payload) []rendered {
+	var chosen []rendered
+	if !f.onlyExcluded {
+		for _, m := range release.Manifests {
+			chosen = append(chosen, f.rendered(m, nil))
+		}
+	}
+	if f.onlyExcluded || f.explain {
+		for i, left := range release.Excluded {
+			chosen = append(chosen, f.rendered(left.Manifest, &release.Excluded[i]))
+		}
+	}
+	slices.SortStableFunc(chosen, func(a, b rendered) int { return payload.InOrder(a.Manifest, b.Manifest) })
+	return chosen
+}
+
+// explain prints for each manifest whether it is included.
+func explain(out io.Writer, manifests []rendered) error {
+	for _, m := range manifests {
+		verdict, why := "in ", ""
+		if m.exclusion != nil {
+			verdict, why = "out", "  ("+m.exclusion.Why()+")"
+		}
+		if _, err := fmt.Fprintf(out, "%s  %s:%d  %s%s\n", verdict, printable.Line(m.Path), m.Line, m.ID(), why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// texts returns the YAML of manifests, rendered in parallel: a release has megabytes of it.
+func texts(manifests []rendered) ([][]byte, error) {
+	made := make([][]byte, len(manifests))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, m := range manifests {
+		group.Go(func() (err error) {
+			made[i], err = m.YAML()
+			return err
+		})
+	}
+	return made, group.Wait()
+}
+
+// writeStream prints manifests as one stream of documents.
+func writeStream(out io.Writer, manifests []rendered) error {
+	bodies, err := texts(manifests)
+	if err != nil {
+		return err
+	}
+	for i, m := range manifests {
+		if _, err := fmt.Fprintf(out, "---\n%s%s", m.comment(), bodies[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// comment returns the file of a manifest, and why it is excluded, if it is.
+func (m rendered) comment() string {
+	text := fmt.Sprintf("# %s, document %d\n", printable.Line(m.Path), m.Document)
+	if m.exclusion != nil {
+		text += fmt.Sprintf("# left out by %s\n", m.exclusion.Why())
+	}
+	return text
+}
+
+// RenderInfo is a rendered release in JSON.
+type RenderInfo struct {
+	Name      string         `json:"name,omitempty"`
+	Version   string         `json:"version,omitempty"`
+	Hash      string         `json:"hash"`
+	Manifests []manifestInfo `json:"manifests"`
+}
+
+type manifestInfo struct {
+	taskInfo
+	Excluded *exclusionInfo `json:"excluded,omitempty"`
+	Manifest map[string]any `json:"manifest,omitempty"` // not with --explain
+	Masked   map[string]any `json:"masked,omitempty"`   // instead of the manifest, if values in it are masked
+}
+
+type exclusionInfo struct {
+	Filter payload.FilterName `json:"filter"`
+	Reason string             `json:"reason"`
+}
+
+func (f *renderFlags) info(release *payload.Payload, manifests []rendered) RenderInfo {
+	info := RenderInfo{Name: release.Name, Version: release.Version, Hash: release.Hash, Manifests: []manifestInfo{}}
+	for _, m := range manifests {
+		entry := manifestInfo{taskInfo: newTaskInfo(m.Manifest)}
+		if m.exclusion != nil {
+			entry.Excluded = &exclusionInfo{Filter: m.exclusion.Filter, Reason: m.exclusion.Reason}
+		}
+		switch {
+		case f.explain:
+		case m.isMasked:
+			entry.Masked = m.object
+		default:
+			entry.Manifest = m.object
+		}
+		info.Manifests = append(info.Manifests, entry)
+	}
+	return info
+}

@@ -1,0 +1,101 @@
+package review
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+)
+
+// writeFolder writes each manifest to a file in a new folder. The folder is renamed
+// when it is complete, so that it never exists in part. The names of the files
+// depend on the number of documents in each file of the release.
+func writeFolder(folder string, manifests []rendered, documents map[string]int, progress io.Writer) (err error) {
+	folder = filepath.Clean(folder)
+	if err := checkFree(folder); err != nil {
+		return core.Misusef("--output-dir: %w", err)
+	}
+	bodies, err := texts(manifests)
+	if err != nil {
+		return err
+	}
+	unfinished, err := os.MkdirTemp(filepath.Dir(folder), "."+filepath.Base(folder)+"-")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", folder, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("write %s: %w", folder, err), os.RemoveAll(unfinished))
+		}
+	}()
+	names := fileNames(manifests, documents)
+	for i, m := range manifests {
+		if err := writeNew(filepath.Join(unfinished, filepath.FromSlash(names[i])), m.comment(), bodies[i]); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(unfinished, 0o755); err != nil {
+		return err
+	}
+	if err := os.Rename(unfinished, folder); err != nil {
+		return err
+	}
+	fmt.Fprintf(progress, "wrote %d manifests to %s\n", len(manifests), folder)
+	return nil
+}
+
+// writeNew writes a new file. It returns an error if the file exists.
+func writeNew(path, comment string, body []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append([]byte(comment), body...))
+	return errors.Join(err, file.Close())
+}
+
+// checkFree returns an error if the folder exists, or its parent does not.
+func checkFree(folder string) error {
+	switch _, err := os.Lstat(folder); {
+	case err == nil:
+		return fmt.Errorf("%s is there already: name a new folder", folder)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if above, err := os.Stat(filepath.Dir(folder)); err != nil || !above.IsDir() {
+		return fmt.Errorf("there is no folder %s to make %s in", filepath.Dir(folder), filepath.Base(folder))
+	}
+	return nil
+}
+
+// fileNames returns a file name for each manifest. A file with one manifest keeps its
+// name. Filters don't change names, so that filtered folders can be compared.
+func fileNames(manifests []rendered, documents map[string]int) []string {
+	taken := map[string]bool{} // in lower case, as some file systems see it
+	names := make([]string, len(manifests))
+	for i, m := range manifests {
+		name := m.Path
+		switch {
+		case documents[m.Path] > 1:
+			digits := len(strconv.Itoa(documents[m.Path]))
+			name = fmt.Sprintf("%s.%0*d.yaml", m.Path, digits, m.Document)
+		case filepath.Ext(m.Path) == ".json":
+			name = m.Path + ".yaml"
+		}
+		for taken[strings.ToLower(name)] {
+			name += ".yaml"
+		}
+		taken[strings.ToLower(name)] = true
+		names[i] = name
+	}
+	return names
+}

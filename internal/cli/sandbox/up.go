@@ -1,0 +1,216 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/sandbox"
+)
+
+// startFlags are the flags of the commands that start a sandbox.
+type startFlags struct {
+	nodes       int
+	realNodes   int
+	images      []string
+	controllers []string
+	offline     bool
+	gates       map[string]string
+	auditPolicy string
+	crds        []string
+}
+
+func addStartFlags(command *cobra.Command, f *startFlags) {
+	flags := command.Flags()
+	flags.IntVar(&f.nodes, "nodes", 1, "how many simulated nodes; with 0 there is no scheduler either")
+	flags.IntVar(&f.realNodes, "real-nodes", 0, "how many nodes that run containers, instead of simulated ones (Linux, as root)")
+	flags.StringArrayVar(&f.images, "image", nil, "image for real nodes: an archive, an OCI image layout or a folder of files, as PATH or PATH=NAME (repeatable)")
+	flags.BoolVar(&f.offline, "offline", false, "real nodes pull no image from registries beyond this machine")
+	flags.StringSliceVar(&f.controllers, "controllers", nil, "which controllers run, as kube-controller-manager's flag (default: its own)")
+	flags.StringToStringVar(&f.gates, "feature-gates", nil, "feature gates of Kubernetes, as NAME=true,NAME=false")
+	flags.StringVar(&f.auditPolicy, "audit-policy", "", "file with an audit policy; the log is audit.log beside the others")
+	flags.StringSliceVar(&f.crds, "crds", nil, "files and folders of CustomResourceDefinitions to start with")
+}
+
+// options returns the options of the flags for package sandbox.
+func (f *startFlags) options(progress io.Writer) (sandbox.Options, error) {
+	o := sandbox.Options{Nodes: f.nodes, Controllers: f.controllers, CRDs: f.crds, Progress: progress}
+	o.RealNodes, o.Images, o.Offline = f.realNodes, f.images, f.offline
+	switch {
+	case f.realNodes > 0:
+		o.Nodes = 0
+	case f.nodes < 0:
+		return o, core.Misusef("--nodes %d: use 0 or more", f.nodes)
+	case f.nodes == 0:
+		o.Nodes = sandbox.NoNodes
+	}
+	for name, value := range f.gates {
+		if value != "true" && value != "false" {
+			return o, core.Misusef("--feature-gates %s=%s: use %[1]s=true or %[1]s=false", name, value)
+		}
+		if o.FeatureGates == nil {
+			o.FeatureGates = map[string]bool{}
+		}
+		o.FeatureGates[name] = value == "true"
+	}
+	if f.auditPolicy == "" {
+		return o, nil
+	}
+	policy, err := os.ReadFile(f.auditPolicy)
+	if err != nil {
+		return o, core.Misusef("--audit-policy: %w", err)
+	}
+	o.AuditPolicy = string(policy)
+	return o, nil
+}
+
+func newSandboxUp(streams core.Streams) *cobra.Command {
+	var flags startFlags
+	var name string
+	var detach bool
+	var format core.Output
+	command := &cobra.Command{
+		Use:   "up",
+		Short: "Start a sandbox and keep it until Ctrl-C",
+		Long: `Start a sandbox, print its status, and keep it until Ctrl-C. With --detach it
+stays until "runlevel sandbox down".`,
+		Example: `  runlevel sandbox up
+  runlevel sandbox up --detach --name other --nodes 3
+  runlevel sandbox up --real-nodes 2 --image app.tar
+  runlevel sandbox up --crds ./crds --audit-policy audit.yaml`,
+		RunE: func(command *cobra.Command, _ []string) error {
+			o, err := flags.options(streams.Err)
+			if err != nil {
+				return err
+			}
+			o.Name = name
+			if detach && os.Getenv(ownerEnv) == "" {
+				return upDetached(command.Context(), o, format, streams)
+			}
+			return up(command.Context(), o, format, streams)
+		},
+	}
+	command.Flags().StringVar(&name, "name", defaultSandbox, "what to call it; sandboxes of different names run side by side")
+	command.Flags().BoolVarP(&detach, "detach", "d", false, "return when it is ready, and leave it running")
+	addStartFlags(command, &flags)
+	core.AddOutput(command, &format)
+	return command
+}
+
+// up runs a sandbox in the foreground.
+func up(ctx context.Context, o sandbox.Options, format core.Output, streams core.Streams) (err error) {
+	s, err := sandbox.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	if err := printReady(streams.Out, s.Name, format); err != nil {
+		return err
+	}
+	fmt.Fprintln(streams.Err, "Ctrl-C stops it.")
+	select {
+	case <-ctx.Done():
+		return nil // the way to stop it
+	case err := <-s.Died():
+		return err
+	}
+}
+
+// ownerEnv marks the process that "up --detach" starts to own the sandbox.
+const ownerEnv = "RUNLEVEL_SANDBOX_OWNER"
+
+// upDetached starts a process that runs the sandbox in the foreground, and
+// waits until the sandbox is ready.
+func upDetached(ctx context.Context, o sandbox.Options, format core.Output, streams core.Streams) error {
+	// Slow steps run here, where the user sees their progress.
+	if err := sandbox.Prepare(ctx, o); err != nil {
+		return err
+	}
+	log, err := os.CreateTemp("", "runlevel-sandbox-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(log.Name())
+	defer log.Close()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	owner := exec.Command(self, os.Args[1:]...)
+	owner.Env = append(os.Environ(), ownerEnv+"=1")
+	owner.Stdout, owner.Stderr = log, log
+	owner.SysProcAttr = sandbox.Detached()
+	if err := owner.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- owner.Wait() }()
+	if err := awaitReady(ctx, o.Name, owner.Process, ended); err != nil {
+		return detachError(log.Name(), err)
+	}
+	return printReady(streams.Out, o.Name, format)
+}
+
+// awaitReady waits until the sandbox of an owner is ready. If it returns an error,
+// the owner has ended.
+func awaitReady(ctx context.Context, name string, owner *os.Process, ended <-chan error) error {
+	tick := time.NewTicker(logInterval)
+	defer tick.Stop()
+	for {
+		state, err := sandbox.Find(name)
+		if err == nil && state.Ready && state.PID == owner.Pid {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			end(owner, ended)
+			return ctx.Err()
+		case err := <-ended:
+			return errors.Join(errOwnerEnded, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// ownerTimeout is how long the owner of a sandbox may take to stop it.
+const ownerTimeout = 10 * time.Second
+
+// end terminates the owner, and kills it after ownerTimeout.
+func end(owner *os.Process, ended <-chan error) {
+	_ = owner.Signal(syscall.SIGTERM) // it may just have ended
+	select {
+	case <-ended:
+	case <-time.After(ownerTimeout):
+		_ = owner.Kill()
+		<-ended
+	}
+}
+
+var errOwnerEnded = errors.New("the sandbox ended before it was ready")
+
+// detachError returns the error that the owner has logged.
+func detachError(path string, err error) error {
+	log, _ := os.ReadFile(path)
+	text := strings.TrimPrefix(strings.TrimSpace(string(log)), "runlevel: ")
+	if !errors.Is(err, errOwnerEnded) || text == "" {
+		return err
+	}
+	return errors.New(text)
+}
+
+func printReady(out io.Writer, name string, format core.Output) error {
+	state, err := sandbox.Find(name)
+	if err != nil {
+		return err
+	}
+	return format.Print(out, state, func(out io.Writer) error { return printState(out, state) })
+}

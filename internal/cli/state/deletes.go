@@ -1,0 +1,115 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/state"
+)
+
+// deletesFlags are the flags of runlevel deletes.
+type deletesFlags struct {
+	cluster core.ClusterFlags
+	format  core.Output
+	name    string
+	watch   bool
+}
+
+// NewDeletes returns the verb deletes.
+func NewDeletes(streams core.Streams) *cobra.Command {
+	var f deletesFlags
+	command := &cobra.Command{
+		Use:   "deletes",
+		Short: "List pending deletes, and what holds them",
+		Long: `List the deletes that any version of a release has requested and that are not done, and the
+objects of releases that are terminating, deleted by any client: since when, and what holds
+each. While there are any, the gate blocks the next minor update. Deletes that an update
+should have requested and has not, because it ended before, are listed and block as well.
+
+The record has the deletes that were requested; their state is read from the objects.`,
+		Example: `  runlevel deletes
+  runlevel deletes --watch          # until all are done
+  runlevel deletes -o json | jq -r '.[].object.name'`,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return f.run(command.Context(), streams)
+		},
+	}
+	core.AddClusterFlags(command, &f.cluster)
+	core.AddOutput(command, &f.format)
+	command.Flags().StringVar(&f.name, "name", "", "only those of this release")
+	command.Flags().BoolVarP(&f.watch, "watch", "w", false, "print each again when it changes, until all are done")
+	_ = command.RegisterFlagCompletionFunc("name", f.cluster.CompleteReleases)
+	return command
+}
+
+func (f *deletesFlags) run(ctx context.Context, streams core.Streams) error {
+	if f.watch && f.format != core.Text {
+		return core.Misusef("--watch prints lines: it does not go with -o")
+	}
+	reader, err := connect(ctx, &f.cluster)
+	if err != nil {
+		return err
+	}
+	records, broken := f.records(ctx, reader)
+	if len(records) == 0 && broken != nil {
+		return broken
+	}
+	if len(records) == 0 {
+		return f.format.Print(streams.Out, []state.PendingDelete{}, func(out io.Writer) error { return core.PrintLines(out, reader.NotAppliedLines(ctx)) })
+	}
+	if f.watch {
+		return errors.Join(follow(ctx, reader, records, streams.Out), broken)
+	}
+	pending := []state.PendingDelete{}
+	for _, record := range records {
+		requested, err := reader.RequestedDeletes(ctx, record)
+		if err != nil {
+			return err
+		}
+		for _, shown := range reader.PendingDeletes(ctx, requested) {
+			shown.Release = record.Release
+			pending = append(pending, shown)
+		}
+	}
+	return errors.Join(f.format.Print(streams.Out, pending, func(out io.Writer) error { return printDeletes(out, pending) }), broken)
+}
+
+// records returns the records of the requested releases.
+func (f *deletesFlags) records(ctx context.Context, reader *state.Reader) ([]*record.Record, error) {
+	records, err := reader.Records(ctx, f.name)
+	if f.name != "" && len(records) == 0 && err == nil {
+		err = reader.NoRecord(f.name)
+	}
+	return records, err
+}
+
+// follow prints pending deletes whenever one of them changes, until none is left.
+func follow(ctx context.Context, reader *state.Reader, records []*record.Record, out io.Writer) error {
+	requested, err := reader.RequestedDeletes(ctx, records...)
+	if err != nil {
+		return err
+	}
+	if len(requested) == 0 {
+		return printDeletes(out, nil)
+	}
+	return reader.FollowDeletes(ctx, requested, func(id kinds.ID, state string) { fmt.Fprintf(out, "%s: %s\n", id, state) })
+}
+
+func printDeletes(out io.Writer, pending []state.PendingDelete) error {
+	if len(pending) == 0 {
+		_, err := fmt.Fprintln(out, "no delete is pending")
+		return err
+	}
+	rows := []string{"RELEASE\tOBJECT\tREQUESTED BY\tSTATE"}
+	for _, item := range pending {
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s", item.Release, item.Object, item.Version, item.Message))
+	}
+	return core.PrintLines(out, core.Align(rows))
+}

@@ -1,0 +1,138 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/state"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// NewHistory returns the verb history.
+func NewHistory(streams core.Streams) *cobra.Command {
+	var f deletesFlags
+	command := &cobra.Command{
+		Use:   "history",
+		Short: "Print what was applied to a cluster, and when",
+		Long: `Print what was applied to a cluster, and when: for each release its versions, newest
+first, whether they were completed, which gates were overridden, and which lifecycle
+hooks a user has skipped or run again. For a version that was not completed, it also shows
+when and why its last apply ended, and what failed first, unless the apply was killed.
+While an apply runs, it also shows what the apply waits for.`,
+		Example: `  runlevel history
+  runlevel history --name shop -o json | jq -r '.[0].history[0].version'`,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return f.history(command.Context(), streams)
+		},
+	}
+	core.AddClusterFlags(command, &f.cluster)
+	core.AddOutput(command, &f.format)
+	command.Flags().StringVar(&f.name, "name", "", "only that of this release")
+	_ = command.RegisterFlagCompletionFunc("name", f.cluster.CompleteReleases)
+	return command
+}
+
+func (f *deletesFlags) history(ctx context.Context, streams core.Streams) error {
+	reader, err := connect(ctx, &f.cluster)
+	if err != nil {
+		return err
+	}
+	records, broken := f.records(ctx, reader)
+	if len(records) == 0 && broken != nil {
+		return broken
+	}
+	err = f.format.Print(streams.Out, records, func(out io.Writer) error {
+		if len(records) == 0 {
+			return core.PrintLines(out, reader.NotAppliedLines(ctx))
+		}
+		for _, record := range records {
+			if err := printHistory(out, record, reader.Cluster.Now()); err != nil {
+				return err
+			}
+			printOpen(ctx, reader, record, out)
+		}
+		return nil
+	})
+	return errors.Join(err, broken)
+}
+
+// printHistory prints the record of one release.
+func printHistory(out io.Writer, of *record.Record, now time.Time) error {
+	fmt.Fprintf(out, "release %s\n", printable.Line(of.Release))
+	rows := []string{"  VERSION\tSTATE\tMODE\tSTARTED\tTOOK\tFORCED\tSOURCE"}
+	for _, entry := range of.History {
+		took := ""
+		switch {
+		case entry.Completed != nil:
+			took = max(entry.Completed.Sub(entry.Started.Time), 0).String()
+		case entry.End != nil:
+			took = max(entry.End.Time.Sub(entry.Started.Time), 0).String()
+		}
+		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s\t%s\t%s\t%s\t%s", printable.Line(cmp.Or(entry.Version, "-")), entry.State, printable.Line(entry.Mode),
+			entry.Started.UTC().Format(time.RFC3339), took, printable.Line(strings.Join(entry.Forced, ",")), printable.Line(entry.Source)))
+	}
+	if err := core.PrintLines(out, core.Align(rows)); err != nil {
+		return err
+	}
+	for i, entry := range of.History {
+		for _, hookOverride := range entry.Hooks {
+			fmt.Fprintf(out, "  %s: the %s at %s\n", printable.Line(cmp.Or(entry.Version, "-")), hookOverride, hookOverride.Time.UTC().Format(time.RFC3339))
+		}
+		if entry.End != nil {
+			printEnd(out, entry, i == 0)
+		}
+	}
+	for _, wait := range of.Waits {
+		fmt.Fprintf(out, "  waits for %s: %s, for %s\n", wait.OrHook(wait.Hook), printable.Line(wait.For), printable.Age(now, wait.Since.Time))
+	}
+	return nil
+}
+
+// printOpen prints whether the newest update is being applied, if it has no end yet.
+func printOpen(ctx context.Context, reader *state.Reader, of *record.Record, out io.Writer) {
+	newest := of.Newest()
+	if newest == nil || newest.State != record.Partial || newest.End != nil {
+		return
+	}
+	version := printable.Line(cmp.Or(newest.Version, "-"))
+	held, err := reader.Lock(of.Release).Holder(ctx)
+	switch {
+	case err != nil:
+	case held != nil && !held.IsDead(reader.Cluster.Now()):
+		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name), printable.Age(reader.Cluster.Now(), held.Since))
+	default:
+		remedy := why.Remedy(of.Run, nil)
+		if notKept, _ := why.ExplainNotKept(ctx, reader.Cluster, reader.Lock(of.Release)); notKept != nil && notKept.Operator != nil {
+			remedy = notKept.String()
+		}
+		fmt.Fprintf(out, "  %s is not completed: its apply did not record how it ended, so it was killed or has lost the lock; %s\n", version, remedy)
+	}
+}
+
+// printEnd prints why an update was not completed, and the first failures of the newest.
+func printEnd(out io.Writer, entry record.HistoryEntry, isNewest bool) {
+	why := printable.Line(entry.End.Message)
+	if entry.End.Reason != "" {
+		why = printable.Line(entry.End.Reason) + ": " + why
+	}
+	fmt.Fprintf(out, "  %s is not completed: its apply ended at %s: %s\n", printable.Line(cmp.Or(entry.Version, "-")), entry.End.Time.UTC().Format(time.RFC3339), why)
+	if !isNewest {
+		return
+	}
+	for _, failed := range entry.End.Failures {
+		fmt.Fprintf(out, "    %s (%s): %s\n", failed.OrHook(failed.Hook), printable.Line(failed.File), printable.Line(failed.Message))
+	}
+	if entry.End.More > 0 {
+		fmt.Fprintf(out, "    and %d more\n", entry.End.More)
+	}
+}

@@ -1,0 +1,28 @@
+package state
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+)
+
+// A record is text that any user may have edited who may write its ConfigMap.
+func TestHistoryEscapesWhatARecordSays(t *testing.T) {
+	const hostile = "1.0\x1b[31m\u202e\u2066\nfaked line\tx"
+	of := &record.Record{
+		Release: hostile,
+		History: []record.HistoryEntry{{State: record.Completed, Version: hostile, Mode: hostile, Source: hostile, Forced: []string{hostile}}},
+		Waits:   []record.ObjectWait{{ID: kinds.ID{Kind: hostile, Name: hostile}, For: hostile}},
+	}
+	var out bytes.Buffer
+	if err := printHistory(&out, of, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(out.String(), "\x1b\u202e\u2066\t") || strings.Contains(out.String(), "\nfaked") {
+		t.Errorf("it prints %q", out.String())
+	}
+}

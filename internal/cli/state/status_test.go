@@ -1,0 +1,48 @@
+package state
+
+import (
+	"testing"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/state"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// TestAStatusThatOnlyGetsOlderIsNoOther looks at what a watch would print again.
+func TestAStatusThatOnlyGetsOlderIsNoOther(t *testing.T) {
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(after time.Duration, change func(*state.ReleaseStatus)) *state.ReleaseStatus {
+		now := began.Add(after)
+		s := &state.ReleaseStatus{Time: now, Release: "shop", State: record.Partial, Mode: "update", Version: "1.1.0", Previous: "1.0.0", Messages: []why.Message{{Text: "it is applied, for " + printable.Age(now, began)}}}
+		s.Gates = []state.ReleaseGate{{Reason: "AdminAck", Message: "no", Since: &began}}
+		change(s)
+		return s
+	}
+	same := func(*state.ReleaseStatus) {}
+	for name, c := range map[string]struct {
+		change  func(*state.ReleaseStatus)
+		isOther bool
+	}{
+		"older":                 {same, false},
+		"another version":       {func(s *state.ReleaseStatus) { s.Version = "1.2.0" }, true},
+		"further":               {func(s *state.ReleaseStatus) { s.Percent = new(40) }, true},
+		"what holds it is gone": {func(s *state.ReleaseStatus) { s.Gates = nil }, true},
+		"the cluster is away":   {func(s *state.ReleaseStatus) { s.Unreachable = "connection refused" }, true},
+	} {
+		for _, format := range []core.Output{core.Text, core.JSON, core.YAML} {
+			before := statusText{at(time.Second, same)}.content(format)
+			if got := (statusText{at(time.Hour, c.change)}).content(format) != before; got != c.isOther {
+				t.Errorf("%s, as %s: it is another one: %t", name, format, got)
+			}
+		}
+	}
+	away := func(port string) *state.ReleaseStatus {
+		return at(time.Second, func(s *state.ReleaseStatus) { s.Unreachable = "read 127.0.0.1:" + port })
+	}
+	if (statusText{away("1")}).content(core.Text) != (statusText{away("2")}).content(core.Text) {
+		t.Error("an outage is told of for each attempt")
+	}
+}

@@ -1,0 +1,130 @@
+package state
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/cli/live"
+	"github.com/runlevel/runlevel/internal/session/state"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// statusInterval is the shortest interval at which a watched status is read.
+const statusInterval = 2 * time.Second
+
+// A statusScreen shows a status, and updates of it.
+type statusScreen struct {
+	flags *statusFlags
+	out   io.Writer
+	area  *live.Area // nil where there is no terminal
+	shown string     // the content of the last status
+	last  *state.ReleaseStatus
+}
+
+func newStatusScreen(f *statusFlags, streams core.Streams) *statusScreen {
+	return &statusScreen{flags: f, out: streams.Out, area: core.AreaOn(streams.Out, f.format)}
+}
+
+// follow shows a status again whenever it has changed, until the context ends.
+func (s *statusScreen) follow(ctx context.Context, reader *state.Reader, first *state.ReleaseStatus) error {
+	if first.History != nil {
+		s.flags.name = first.Release // also when there are other releases later
+	}
+	read := func(ctx context.Context) (*state.ReleaseStatus, error) { return readAgain(ctx, reader, s.flags.name) }
+	poller := core.Poll[*state.ReleaseStatus]{Cluster: reader.Cluster, Interval: statusInterval, Read: read, Show: s.update}
+	if err := poller.Run(ctx, first); err != nil {
+		return err
+	}
+	return core.FailIf(!s.last.Done)
+}
+
+// readAgain returns the current status, or an error of core.Outage if the cluster does not respond.
+func readAgain(ctx context.Context, reader *state.Reader, name string) (*state.ReleaseStatus, error) {
+	if err := core.Reach(ctx, reader.Cluster); err != nil {
+		return nil, err
+	}
+	next, err := reader.Status(ctx, name)
+	if err == nil && len(next.Unknown) > 0 { // perhaps the cluster does not respond any more
+		err = core.Reach(ctx, reader.Cluster)
+	}
+	return next, err
+}
+
+// update shows a status if it has changed. On a terminal, it always updates the ages.
+func (s *statusScreen) update(status *state.ReleaseStatus, outage error) error {
+	if outage != nil {
+		unreached := *status
+		unreached.Unreachable, unreached.Done = printable.Line(outage.Error()), false
+		status = &unreached
+	}
+	s.last = status
+	if s.area != nil {
+		return s.area.Draw(statusText{status}.lines)
+	}
+	content := statusText{status}.content(s.flags.format)
+	if content == s.shown {
+		return nil
+	}
+	isFirst := s.shown == ""
+	s.shown = content
+	if s.flags.format != core.Text {
+		return s.flags.format.PrintNext(s.out, status)
+	}
+	if !isFirst {
+		fmt.Fprintln(s.out)
+	}
+	fmt.Fprintln(s.out, status.Time.Format(time.RFC3339))
+	return s.show(status)
+}
+
+// show prints a status.
+func (s *statusScreen) show(status *state.ReleaseStatus) error {
+	return s.flags.format.PrintWhole(s.out, status, func(out io.Writer) error {
+		width, isPlain := statusWidth, true
+		if s.area != nil {
+			width, _ = s.area.Size()
+			isPlain = os.Getenv("NO_COLOR") != ""
+		}
+		var text bytes.Buffer
+		for _, line := range (statusText{status}).lines(width, statusLevels) {
+			if isPlain {
+				line = live.Plain(line)
+			}
+			text.WriteString(strings.TrimRight(line, " ") + "\n")
+		}
+		_, err := text.WriteTo(out)
+		return err
+	})
+}
+
+// passing matches an age in a text.
+var passing = regexp.MustCompile(`\b(\d+[smhdy])+\b`)
+
+// content returns what a format shows, without ages: it is the same as long as only the time changes.
+func (s statusText) content(format core.Output) string {
+	timeless := *s.ReleaseStatus
+	timeless.Time = time.Time{}
+	if s.Unreachable != "" { // its text has the port of the connection
+		timeless.Unreachable = "for one reason or another"
+	}
+	if s.Progress != nil {
+		progress := *s.Progress
+		progress.Now = time.Time{}
+		timeless.Progress = &progress
+	}
+	if format == core.Text {
+		timeless.Time = s.Time // ages are computed from it
+		text := strings.Join(statusText{&timeless}.lines(statusWidth, statusLevels), "\n")
+		return passing.ReplaceAllString(strings.ReplaceAll(text, s.Time.Format(time.RFC3339), ""), "")
+	}
+	text, _ := json.Marshal(timeless) // all these values can be encoded
+	return string(passing.ReplaceAll(text, nil))
+}

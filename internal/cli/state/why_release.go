@@ -1,0 +1,149 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/session/state"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// The number of lines in text: a screenful, and a part of it for each object.
+const (
+	mostLines  = 40
+	mostOfEach = 8
+)
+
+// releases prints the state of releases as a whole.
+func (f *whyFlags) releases(ctx context.Context, streams core.Streams) error {
+	if f.namespace != "" {
+		return core.Misusef("--namespace is that of an object: name one, or leave it out")
+	}
+	if _, err := f.release.Options(streams.Err); err != nil {
+		return err
+	}
+	reader, err := connect(ctx, &f.cluster)
+	if err != nil {
+		return err
+	}
+	records, unread := reader.KnownRecords(ctx, f.release.Name)
+	if unread != "" || len(records) == 0 {
+		return f.noReleases(ctx, reader, streams.Out, unread)
+	}
+	answers := []*why.ReleaseAnswer{}
+	for _, record := range records {
+		answers = append(answers, why.ExplainRelease(ctx, reader.Cluster, record, reader.Namespace))
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := f.format.PrintWhole(streams.Out, answers, func(out io.Writer) error { return printReleases(out, answers) }); err != nil {
+		return err
+	}
+	return core.FailIf(slices.ContainsFunc(answers, func(w *why.ReleaseAnswer) bool { return !w.Done }))
+}
+
+// noReleases prints that there is no record of a release, or why that is not known.
+func (f *whyFlags) noReleases(ctx context.Context, reader *state.Reader, out io.Writer, unread string) error {
+	answer := &why.ReleaseAnswer{Release: cmp.Or(f.release.Name, payload.DefaultName), Messages: []why.Message{}, Objects: []*why.Answer{}}
+	lines := []string{"not known: " + unread}
+	if unread != "" {
+		answer.Unknown = []string{unread}
+	} else {
+		none := reader.NotAppliedMessage(f.release.Name)
+		lost, err := reader.FindLost(ctx, f.release.Name)
+		if err != nil {
+			return err
+		}
+		answer.Messages = append(answer.Messages, why.Message{Text: none})
+		for _, lostRelease := range lost {
+			answer.Messages = append(answer.Messages, why.Message{Text: "release " + lostRelease.Title() + ": " + lostRelease.String()})
+		}
+		if answer.NotKept, answer.Unknown = why.ExplainNotKept(ctx, reader.Cluster, reader.Lock(answer.Release)); answer.NotKept != nil {
+			answer.Messages = append(answer.Messages, answer.NotKept.Sentence())
+		}
+		lines = append([]string{none}, messageLines(answer.Messages[1:], answer.Unknown)...)
+	}
+	if err := f.format.Print(out, []*why.ReleaseAnswer{answer}, func(out io.Writer) error { return core.PrintLines(out, lines) }); err != nil {
+		return err
+	}
+	return core.FailIf(true)
+}
+
+// printReleases prints releases as text, a screenful at most.
+func printReleases(out io.Writer, answers []*why.ReleaseAnswer) error {
+	var lines []string
+	for i, answer := range answers {
+		own := append([]string{titleOfRelease(answer)}, messageLines(answer.Messages, answer.Unknown)...)
+		rest := mostLines - len(lines) - len(own) - (len(answers)-i-1)*2
+		lines = append(lines, append(own, objectLinesOf(answer.Objects, rest)...)...)
+	}
+	return core.PrintLines(out, lines)
+}
+
+// titleOfRelease returns the state of a release in one line.
+func titleOfRelease(w *why.ReleaseAnswer) string {
+	title := "release " + w.Release
+	if w.Version != "" {
+		title += " " + w.Version
+	}
+	if w.Done {
+		return printable.Line(title + ": all of it is there and ready")
+	}
+	var counts []string
+	for _, state := range []why.ObjectState{why.Absent, why.NotReady, why.Outdated, why.Changed, why.Terminating, why.Kept, why.Unknown, why.Blocked} {
+		if n := w.Counts[state]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, state.Text()))
+		}
+	}
+	if len(counts) == 0 && w.NotKept != nil && len(w.Unknown) == 0 {
+		counts = []string{"no process keeps it in place"}
+	}
+	if len(counts) == 0 {
+		counts = []string{"it is not known whether all of it is there and ready"}
+	}
+	return printable.Line(title + ": " + strings.Join(counts, "; "))
+}
+
+// objectLinesOf returns lines on the objects of a release, about as many as there is room for.
+// Objects with the same cause are folded.
+func objectLinesOf(objects []*why.Answer, room int) []string {
+	var lines []string
+	shown := 0
+	for _, answers := range core.Fold(objects, answerCause) {
+		first, more := answers.First, len(answers.Others)
+		own := messageLines(first.Messages, nil)
+		if len(own) > mostOfEach {
+			own = append(own[:mostOfEach-1], "    …")
+		}
+		if first.State == why.Blocked || len(lines) > 0 && len(lines)+len(own)+1 > room {
+			break
+		}
+		name := first.Object.String()
+		if more > 0 {
+			name += fmt.Sprintf(" and %d more", more)
+		}
+		lines = append(lines, printable.Line(name+": "+first.State.Text()))
+		lines = append(lines, own...)
+		shown += 1 + more
+	}
+	if rest := len(objects) - shown; rest > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more: -o json has them all", rest))
+	}
+	for i := range lines {
+		lines[i] = "  " + lines[i]
+	}
+	return lines
+}
+
+// answerCause returns the state and the messages of an object, without its name.
+func answerCause(a *why.Answer) string {
+	return string(a.State) + "\n" + a.Object.Without(strings.Join(messageLines(a.Messages, nil), "\n"))
+}

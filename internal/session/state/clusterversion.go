@@ -1,0 +1,240 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	configv1 "github.com/openshift/api/config/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// The types of conditions of a ClusterVersion that OpenShift's API has no constants for.
+const (
+	failing         = "Failing"
+	invalid         = "Invalid"
+	releaseAccepted = "ReleaseAccepted"
+)
+
+// healthyStatuses are the healthy statuses of conditions. Other conditions are ignored.
+var healthyStatuses = map[string]string{
+	string(configv1.OperatorAvailable): "True", string(configv1.OperatorProgressing): "False", string(configv1.OperatorDegraded): "False",
+	string(configv1.OperatorUpgradeable): "True", failing: "False", releaseAccepted: "True", invalid: "False",
+}
+
+// isHealthy reports whether a condition has its healthy status.
+func (c StatusCondition) isHealthy() bool {
+	wanted := healthyStatuses[c.Type]
+	return wanted == "" || c.Status == wanted
+}
+
+// Problems returns the conditions that are not healthy, except those that are gates, and that the updates are outdated.
+func (v *VersionStatus) Problems() []StatusCondition {
+	var problems []StatusCondition
+	for _, condition := range v.Conditions {
+		isOutdated := condition.Type == string(configv1.RetrievedUpdates) && condition.Status == "False" && len(v.Updates) > 0
+		isGate := condition.Type == releaseAccepted || condition.Type == string(configv1.OperatorUpgradeable)
+		if isOutdated || !condition.isHealthy() && !isGate {
+			problems = append(problems, condition)
+		}
+	}
+	return problems
+}
+
+// conditionsOf converts conditions.
+func conditionsOf(all []configv1.ClusterOperatorStatusCondition) []StatusCondition {
+	shown := []StatusCondition{}
+	for _, condition := range all {
+		shown = append(shown, StatusCondition{Type: string(condition.Type), Status: string(condition.Status), Reason: condition.Reason, Message: condition.Message, Since: condition.LastTransitionTime.UTC()})
+	}
+	return shown
+}
+
+// updatesOf returns the updates of a ClusterVersion, the recommended ones first.
+func updatesOf(listed configv1.ClusterVersionStatus) []StatusUpdate {
+	var all []StatusUpdate
+	for _, release := range listed.AvailableUpdates {
+		all = append(all, StatusUpdate{Version: release.Version, Image: release.Image, Recommended: "True"})
+	}
+	for _, update := range listed.ConditionalUpdates {
+		c := meta.FindStatusCondition(update.Conditions, "Recommended")
+		if c != nil && c.Status != metav1.ConditionTrue {
+			all = append(all, StatusUpdate{Version: update.Release.Version, Image: update.Release.Image, Recommended: string(c.Status), Reason: c.Reason})
+		}
+	}
+	return all
+}
+
+// addClusterVersion adds the status of the ClusterVersion, if it exists and is about this release.
+func (r *Reader) addClusterVersion(ctx context.Context, s *ReleaseStatus) {
+	if s.Release != payload.DefaultName {
+		return
+	}
+	in, err := r.Cluster.FindKind(ctx, kinds.ClusterVersion)
+	if err != nil {
+		s.notKnown("the status of the ClusterVersion", err)
+		return
+	}
+	found, err := r.Cluster.In(in, "").Get(ctx, kinds.ClusterVersionName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	of := &configv1.ClusterVersion{}
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, of)
+	}
+	if err != nil {
+		s.notKnown("the status of the ClusterVersion", err)
+		return
+	}
+	s.setVersion(of)
+	r.addEvents(ctx, s)
+}
+
+// setVersion sets the status of the ClusterVersion. If there is no record, it also sets the version of the release.
+func (s *ReleaseStatus) setVersion(of *configv1.ClusterVersion) {
+	s.ClusterVersion = &VersionStatus{
+		Version: of.Status.Desired.Version, Image: of.Status.Desired.Image, Conditions: conditionsOf(of.Status.Conditions), Updates: updatesOf(of.Status),
+	}
+	if desired := of.Spec.DesiredUpdate; desired != nil && (desired.Image != "" && desired.Image != of.Status.Desired.Image || desired.Image == "" && desired.Version != of.Status.Desired.Version) {
+		s.ClusterVersion.Requested = cmp.Or(desired.Version, desired.Image)
+	}
+	for _, condition := range s.ClusterVersion.Conditions {
+		isRequested := condition.Type == releaseAccepted
+		if (isRequested || condition.Type == string(configv1.OperatorUpgradeable)) && condition.Status == "False" {
+			s.Gates = append(s.Gates, ReleaseGate{Reason: condition.Reason, Message: condition.Message, Since: &condition.Since, Requested: isRequested})
+		}
+	}
+	if s.History != nil || s.Lost != nil || len(of.Status.History) == 0 {
+		return
+	}
+	newest := of.Status.History[0]
+	s.State, s.Version = record.UpdateState(newest.State), newest.Version
+	for _, earlier := range of.Status.History[1:] {
+		if earlier.State == configv1.CompletedUpdate {
+			s.Previous = earlier.Version
+			break
+		}
+	}
+	s.Done = newest.State == configv1.CompletedUpdate
+	s.addMessage("it is only in ClusterVersion %s: it has no record here", kinds.ClusterVersionName)
+}
+
+// openShiftNamespace is where the cluster-version operator writes events.
+const openShiftNamespace = "openshift-cluster-version"
+
+// mostEvents is how many of the latest events are shown.
+const mostEvents = 5
+
+// addEvents adds the latest events on the ClusterVersion.
+func (r *Reader) addEvents(ctx context.Context, s *ReleaseStatus) {
+	about := fields.Set{"involvedObject.kind": kinds.ClusterVersion.Kind, "involvedObject.name": kinds.ClusterVersionName}
+	found, err := r.Cluster.Client.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: about.String()})
+	if apierrors.IsForbidden(err) {
+		return // events are optional
+	}
+	s.notKnown("the events on the ClusterVersion", err)
+	if err != nil {
+		return
+	}
+	for _, event := range found.Items {
+		if !slices.Contains([]string{metav1.NamespaceDefault, r.Namespace, openShiftNamespace}, event.Namespace) {
+			continue // an administrator of that namespace may have created it
+		}
+		at := event.LastTimestamp.Time
+		if at.IsZero() {
+			at = event.EventTime.Time
+		}
+		s.Events = append(s.Events, StatusEvent{Time: at.UTC(), Reason: event.Reason, Message: event.Message, Warning: event.Type == "Warning"})
+	}
+	slices.SortStableFunc(s.Events, func(a, b StatusEvent) int { return b.Time.Compare(a.Time) })
+	s.Events = s.Events[:min(mostEvents, len(s.Events))]
+}
+
+// addOperators adds the ClusterOperators of the release that are not healthy: those with its label; for the
+// operator's release also those without a label.
+func (r *Reader) addOperators(ctx context.Context, s *ReleaseStatus) {
+	in, err := r.Cluster.FindKind(ctx, kinds.ClusterOperator)
+	if err != nil {
+		s.notKnown("the status of the ClusterOperators", err)
+		return
+	}
+	found, err := r.Cluster.In(in, "").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		s.notKnown("the status of the ClusterOperators", err)
+		return
+	}
+	for _, item := range found.Items {
+		of := &configv1.ClusterOperator{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, of); err != nil {
+			s.notKnown("the status of ClusterOperator "+item.GetName(), err)
+			continue
+		}
+		if owner := of.Labels[objectmeta.ReleaseLabel]; cmp.Or(owner, payload.DefaultName) == s.Release {
+			s.addOperator(of)
+		}
+	}
+	slices.SortStableFunc(s.Operators, func(a, b OperatorStatus) int { return cmp.Compare(a.rank(), b.rank()) })
+}
+
+// addOperator adds a ClusterOperator, unless it is healthy.
+func (s *ReleaseStatus) addOperator(of *configv1.ClusterOperator) {
+	shown := OperatorStatus{Name: of.Name, Conditions: conditionsOf(of.Status.Conditions)}
+	for _, version := range of.Status.Versions {
+		if version.Name == "operator" {
+			shown.Version = version.Version
+		}
+	}
+	isAvailable := func(c StatusCondition) bool { return c.Type == string(configv1.OperatorAvailable) }
+	if !slices.ContainsFunc(shown.Conditions, isAvailable) {
+		shown.Conditions = append(shown.Conditions, StatusCondition{Type: string(configv1.OperatorAvailable), Status: "Unknown", Message: "it does not report whether it is available"})
+	}
+	shown.Conditions = slices.DeleteFunc(shown.Conditions, StatusCondition.isHealthy)
+	if len(shown.Conditions) > 0 {
+		s.Operators = append(s.Operators, shown)
+	}
+}
+
+// The ranks of ClusterOperators, the most severe first.
+const (
+	unavailableRank = iota
+	degradedRank
+	otherRank
+)
+
+// rank returns the severity. From otherRank on, nothing is wrong.
+func (o OperatorStatus) rank() int {
+	has := func(kind configv1.ClusterStatusConditionType) bool {
+		return slices.ContainsFunc(o.Conditions, func(c StatusCondition) bool { return c.Type == string(kind) })
+	}
+	switch {
+	case has(configv1.OperatorAvailable):
+		return unavailableRank
+	case has(configv1.OperatorDegraded):
+		return degradedRank
+	default:
+		return otherRank
+	}
+}
+
+// isHealthy reports whether the ClusterVersion and the ClusterOperators are healthy, and no other version is
+// requested. A block of the next minor version does not count.
+func (s *ReleaseStatus) isHealthy() bool {
+	if slices.ContainsFunc(s.Operators, func(o OperatorStatus) bool { return o.rank() < otherRank }) {
+		return false
+	}
+	if s.requestedVersion() != "" {
+		return false
+	}
+	isWrong := func(c StatusCondition) bool { return c.Type != string(configv1.OperatorUpgradeable) && !c.isHealthy() }
+	return s.ClusterVersion == nil || !slices.ContainsFunc(s.ClusterVersion.Conditions, isWrong)
+}

@@ -1,0 +1,97 @@
+package state
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/cluster/inventory"
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// A PendingDelete is a delete that is not done.
+type PendingDelete struct {
+	Release     string                `json:"release,omitempty"`
+	Object      kinds.ID              `json:"object"`
+	UID         string                `json:"uid,omitempty"`
+	Version     string                `json:"version,omitempty"` // that requested it
+	RequestedAt time.Time             `json:"requestedAt"`
+	Sent        bool                  `json:"sent"` // the request was sent, as far as is known
+	State       tombstone.DeleteState `json:"state"`
+	Message     string                `json:"message"` // the state as text
+	Since       *time.Time            `json:"since,omitempty"`
+	Finalizers  []string              `json:"finalizers,omitempty"`
+	Remaining   []string              `json:"remaining,omitempty"`
+}
+
+// PendingDeletes returns the deletes that are not done.
+func PendingDeletes(deletes []precondition.Delete, now time.Time) []PendingDelete {
+	var pending []PendingDelete
+	for _, item := range deletes {
+		if item.Seen.State == tombstone.Absent {
+			continue
+		}
+		shown := PendingDelete{
+			Object: item.ID, UID: string(item.UID), Version: item.Version, RequestedAt: item.RequestedAt.Time, Sent: item.WasSent(),
+			State: item.Seen.State, Message: item.Describe(now), Finalizers: item.Seen.Finalizers, Remaining: item.Seen.Remains,
+		}
+		if !item.Seen.Since.IsZero() {
+			shown.Since = &item.Seen.Since
+		}
+		if shown.RequestedAt.IsZero() { // not requested by the release
+			shown.RequestedAt = item.Seen.Since
+		}
+		pending = append(pending, shown)
+	}
+	return pending
+}
+
+// RequestedDeletes returns the deletes of releases that may not be done: those in their records, and their
+// objects that are terminating.
+func (r *Reader) RequestedDeletes(ctx context.Context, releases ...*record.Record) ([]record.Tombstone, error) {
+	var requested []record.Tombstone
+	for _, of := range releases {
+		before, err := inventory.TakeRelease(ctx, r.Cluster, of.Release, of.GroupKinds())
+		if err != nil {
+			return nil, err
+		}
+		requested = append(requested, precondition.Pending(of, before)...)
+	}
+	return requested, nil
+}
+
+// PendingDeletes returns those of the requested deletes that are not done.
+func (r *Reader) PendingDeletes(ctx context.Context, requested []record.Tombstone) []PendingDelete {
+	return PendingDeletes(precondition.ObserveDeletes(ctx, r.Cluster, requested), r.Cluster.Now())
+}
+
+// FollowDeletes reports pending deletes with their state as text, each again when it has changed, until none is left.
+func (r *Reader) FollowDeletes(ctx context.Context, requested []record.Tombstone, report func(id kinds.ID, state string)) error {
+	var objects []kinds.ID
+	for _, item := range requested {
+		objects = append(objects, item.ID)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	printed := map[kinds.ID]string{}
+	for range tombstone.Watch(ctx, r.Cluster, objects) {
+		requested = slices.DeleteFunc(requested, func(item record.Tombstone) bool {
+			pending := precondition.Delete{Tombstone: item, Seen: tombstone.Observe(ctx, r.Cluster, item.ID, item.UID)}
+			if ctx.Err() != nil {
+				return false
+			}
+			if state := pending.Seen.DescribeSince(); state != printed[item.ID] {
+				printed[item.ID] = state
+				report(item.ID, pending.Describe(r.Cluster.Now()))
+			}
+			return !pending.Seen.IsPending()
+		})
+		if len(requested) == 0 {
+			return nil
+		}
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,336 @@
+package state
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// The kinds of Kubernetes' API that an inspection reads.
+var (
+	configMapKind = schema.GroupKind{Kind: "ConfigMap"}
+	leaseKind     = schema.GroupKind{Group: "coordination.k8s.io", Kind: "Lease"}
+	eventKind     = schema.GroupKind{Kind: "Event"}
+	podKind       = schema.GroupKind{Kind: "Pod"}
+)
+
+// Bounds of what an inspection writes.
+const (
+	mostObjects  = 200    // that are not ready, per release
+	mostLogLines = 20_000 // per container
+
+	requestTimeout = 30 * time.Second // which a slow kubelet may need for a log
+)
+
+// operatorName is the name of the operator's Deployment, and the label of its pods.
+const operatorName = "runlevel-operator"
+
+// An Inspection is what an inspector writes, and where.
+type Inspection struct {
+	Folder   string                        // an existing one
+	Version  any                           // of this program
+	Progress io.Writer                     // what is being read
+	Text     func(*ReleaseStatus) []string // the status as text
+}
+
+// An inspector writes the state of the releases of a cluster into a folder. Its methods return an error only if a file can't
+// be written, or the context ends: objects that can't be read are noted.
+type inspector struct {
+	*Reader
+	of     Inspection
+	report InspectReport
+
+	namespaces map[string]bool // whose events are written
+}
+
+// Inspect writes the state of the releases of the cluster into a folder. Its error means that the folder is not complete.
+func (r *Reader) Inspect(ctx context.Context, of Inspection) (*InspectReport, error) {
+	i := &inspector{Reader: r, of: of, report: InspectReport{Folder: of.Folder, Files: []InspectedFile{}}}
+	return &i.report, i.inspect(ctx)
+}
+
+// inspect writes all files.
+func (i *inspector) inspect(ctx context.Context) error {
+	i.namespaces = map[string]bool{i.Namespace: true, metav1.NamespaceDefault: true} // of events on cluster-scoped objects
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"the versions", i.versions},
+		{"the releases", i.releases},
+		{"the ClusterVersion and ClusterOperators", i.clusterVersion},
+		{"the operator", i.operator},
+		{"events", i.events},
+	} {
+		fmt.Fprintf(i.of.Progress, "reading %s\n", step.what)
+		if err := errors.Join(step.do(ctx), ctx.Err()); err != nil {
+			return err
+		}
+	}
+	i.report.Time = i.Cluster.Now().UTC().Truncate(time.Second)
+	return nil
+}
+
+// note notes an object that could not be read. It ignores objects that do not exist, and kinds that are not served.
+func (i *inspector) note(what string, err error) {
+	if err == nil || apierrors.IsNotFound(err) || errors.Is(err, cluster.ErrNotServed) {
+		return
+	}
+	i.noteText(what + ": " + err.Error())
+}
+
+func (i *inspector) noteText(text string) {
+	if text = printable.Line(text); !slices.Contains(i.report.Unreadable, text) {
+		i.report.Unreadable = append(i.report.Unreadable, text)
+	}
+}
+
+// list returns the objects of a kind in a namespace; none if they can't be read.
+func (i *inspector) list(ctx context.Context, kind schema.GroupKind, namespace, selector string) []unstructured.Unstructured {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	in, err := i.Cluster.FindKind(ctx, kind)
+	var found *unstructured.UnstructuredList
+	if err == nil {
+		found, err = i.Cluster.In(in, namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	}
+	if err != nil {
+		i.note(kind.String(), err)
+		return nil
+	}
+	return found.Items
+}
+
+// get returns an object; none if it can't be read.
+func (i *inspector) get(ctx context.Context, id kinds.ID) []unstructured.Unstructured {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	in, err := i.Cluster.FindKind(ctx, id.GroupKind())
+	var found *unstructured.Unstructured
+	if err == nil {
+		found, err = i.Cluster.In(in, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+	}
+	if err != nil {
+		i.note(id.String(), err)
+		return nil
+	}
+	return []unstructured.Unstructured{*found}
+}
+
+// versions writes the versions of Runlevel and of Kubernetes.
+func (i *inspector) versions(context.Context) error {
+	server, err := i.Cluster.Client.Discovery().ServerVersion()
+	i.note("the version of Kubernetes", err)
+	return i.writeJSON("versions.json", "the versions of this program and of the cluster", map[string]any{"runlevel": i.of.Version, "cluster": server})
+}
+
+// releases writes records, locks, and the status of the releases.
+func (i *inspector) releases(ctx context.Context) error {
+	names := map[string]bool{}
+	for _, object := range i.list(ctx, configMapKind, i.Namespace, lock.Label) {
+		name := lock.ReleaseOf(object.GetName())
+		if object.GetName() != lock.Name(name) { // not a record: its contents are unknown
+			continue
+		}
+		names[name] = true
+		text, err := printable.YAML(withoutCopy(object.Object))
+		if err == nil {
+			err = i.write("releases/"+name+"/record.yaml", "what was applied, the history, the last run, and hashes", text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, object := range i.list(ctx, leaseKind, i.Namespace, lock.Label) {
+		name := lock.ReleaseOf(object.GetName())
+		names[name] = true
+		if err := i.writeObjects("releases/"+name+"/lease.yaml", "the lock, and its copy of the record", object); err != nil {
+			return err
+		}
+	}
+	if len(names) == 0 {
+		names[payload.DefaultName] = true // which a ClusterVersion may be about
+	}
+	i.report.Releases = slices.Sorted(maps.Keys(names))
+	for _, name := range i.report.Releases {
+		if err := i.release(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release writes the status of a release, and its objects.
+func (i *inspector) release(ctx context.Context, name string) error {
+	status, err := i.Status(ctx, name)
+	if err != nil {
+		return err
+	}
+	for _, unknown := range status.Unknown {
+		i.noteText(unknown)
+	}
+	folder := "releases/" + name + "/"
+	err = i.writeLines(folder+"status.txt", "how the release stands", i.of.Text(status))
+	if err == nil {
+		err = i.writeJSON(folder+"status.json", "the same for programs, with all objects", status)
+	}
+	if err == nil {
+		err = i.objects(ctx, folder, name)
+	}
+	if err != nil {
+		return err
+	}
+	return i.failing(ctx, folder, status.Objects)
+}
+
+// objects writes a list of the objects that a release has on the cluster.
+func (i *inspector) objects(ctx context.Context, folder, release string) error {
+	known, found, err := record.NewStore(i.Cluster.Client, i.Namespace, release).Load(ctx)
+	if err != nil || !found && len(known.Kinds) == 0 {
+		return ctx.Err() // the status has the error
+	}
+	var lines []string
+	for _, kind := range known.GroupKinds() {
+		in, err := i.Cluster.FindKind(ctx, kind)
+		if err == nil {
+			err = i.Cluster.EachMetadata(ctx, in, "", metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + release}, func(m *metav1.PartialObjectMetadata) {
+				lines = append(lines, objectLine(kind, m))
+			})
+		}
+		i.note(kind.String()+" of release "+release, err)
+	}
+	slices.Sort(lines)
+	return i.writeLines(folder+"objects.txt", "the objects of the release on the cluster, and who has written them when", lines)
+}
+
+// objectLine returns the name, the versions and the managers of an object.
+func objectLine(kind schema.GroupKind, m *metav1.PartialObjectMetadata) string {
+	id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.Namespace, Name: m.Name}
+	line := fmt.Sprintf("%s uid=%s generation=%d resourceVersion=%s created=%s", id, m.UID, m.Generation, m.ResourceVersion, m.CreationTimestamp.UTC().Format(time.RFC3339))
+	if m.DeletionTimestamp != nil {
+		line += fmt.Sprintf(" deleted=%s finalizers=%s", m.DeletionTimestamp.UTC().Format(time.RFC3339), strings.Join(m.Finalizers, ","))
+	}
+	for _, entry := range m.ManagedFields {
+		if entry.Time != nil {
+			line += " " + strings.TrimSuffix(entry.Manager+"/"+entry.Subresource, "/") + "=" + entry.Time.UTC().Format(time.RFC3339)
+		}
+	}
+	return line
+}
+
+// failing writes the objects of a release that are not ready.
+func (i *inspector) failing(ctx context.Context, folder string, answers []*why.Answer) error {
+	for _, answer := range answers[:min(mostObjects, len(answers))] {
+		id := answer.Object
+		path := folder + "objects/" + cmp.Or(id.Namespace, "no-namespace") + "/" + id.GroupKind().String() + "/" + id.Name + ".yaml"
+		if err := i.writeObjects(path, id.String()+": "+answer.State.Text(), i.get(ctx, id)...); err != nil {
+			return err
+		}
+		if id.Namespace != "" {
+			i.namespaces[id.Namespace] = true
+		}
+	}
+	return ctx.Err()
+}
+
+// clusterVersion writes the objects of OpenShift's API: the ClusterVersion and the ClusterOperators.
+func (i *inspector) clusterVersion(ctx context.Context) error {
+	err := i.writeObjects("clusterversion.yaml", "the ClusterVersion", i.list(ctx, kinds.ClusterVersion, "", "")...)
+	if err != nil {
+		return err
+	}
+	return i.writeObjects("clusteroperators.yaml", "all ClusterOperators", i.list(ctx, kinds.ClusterOperator, "", "")...)
+}
+
+// operator writes the operator's Deployment, pods and logs.
+func (i *inspector) operator(ctx context.Context) error {
+	deployment := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: i.Namespace, Name: operatorName}
+	if err := i.writeObjects("operator/deployment.yaml", "the operator's Deployment", i.get(ctx, deployment)...); err != nil {
+		return err
+	}
+	pods := i.list(ctx, podKind, i.Namespace, "app.kubernetes.io/name="+operatorName)
+	if err := i.writeObjects("operator/pods.yaml", "its pods", pods...); err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		containers, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
+		for _, value := range containers {
+			status, _ := value.(map[string]any)
+			container, _ := status["name"].(string)
+			restarts, _ := status["restartCount"].(int64)
+			err := i.log(ctx, pod.GetName(), container, false)
+			if err == nil && restarts > 0 {
+				err = i.log(ctx, pod.GetName(), container, true)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// log writes the end of the log of a container, or of its previous run.
+func (i *inspector) log(ctx context.Context, pod, container string, previous bool) error {
+	path, has := "operator/"+pod+"."+container+".log", "the log of pod "+pod
+	if previous {
+		path, has = "operator/"+pod+"."+container+".previous.log", "its log before it was restarted"
+	}
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	options := &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: new(int64(mostLogLines))}
+	text, err := i.Cluster.Client.CoreV1().Pods(i.Namespace).GetLogs(pod, options).DoRaw(limited)
+	if err != nil {
+		i.noteText(has + ": " + err.Error())
+		return nil
+	}
+	return i.writeLines(path, has, strings.Split(string(bytes.TrimRight(text, "\n")), "\n"))
+}
+
+// events writes the events of the namespaces of the inspection.
+func (i *inspector) events(ctx context.Context) error {
+	for _, namespace := range slices.Sorted(maps.Keys(i.namespaces)) {
+		if err := i.writeObjects("events/"+namespace+".yaml", "the events in namespace "+namespace, i.list(ctx, eventKind, namespace, "")...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// An InspectReport lists the files of an inspection. It is the output of -o json.
+type InspectReport struct {
+	Folder     string          `json:"folder"`
+	Time       time.Time       `json:"time"` // by the cluster's clock
+	Releases   []string        `json:"releases,omitempty"`
+	Files      []InspectedFile `json:"files"`
+	Unreadable []string        `json:"unreadable,omitempty"` // with the reasons
+}
+
+// An InspectedFile is a file of an inspection.
+type InspectedFile struct {
+	Path     string `json:"path"` // in the folder
+	Contents string `json:"contents"`
+	Bytes    int    `json:"bytes"`
+}

@@ -1,0 +1,102 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// urlPassword is the password in a URL, such as that of a proxy.
+var urlPassword = regexp.MustCompile(`(://[^/\s:@]*):[^/\s@]+@`)
+
+// write writes a file of the report.
+func (i *inspector) write(path, has string, text []byte) error {
+	text = urlPassword.ReplaceAll(text, []byte("$1:***@"))
+	file := filepath.Join(i.report.Folder, filepath.FromSlash(path))
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return err
+	}
+	i.report.Files = append(i.report.Files, InspectedFile{path, has, len(text)})
+	return nil
+}
+
+// writeJSON writes a value.
+func (i *inspector) writeJSON(path, has string, value any) error {
+	text, err := printable.IndentedJSON(value)
+	if err != nil {
+		return err
+	}
+	return i.write(path, has, text)
+}
+
+// writeLines writes lines, without control characters.
+func (i *inspector) writeLines(path, has string, lines []string) error {
+	var text strings.Builder
+	for _, line := range lines {
+		fmt.Fprintln(&text, printable.Line(line))
+	}
+	return i.write(path, has, []byte(text.String()))
+}
+
+// writeObjects writes objects as the documents of a file, without values of Secrets; no file if there are no objects.
+func (i *inspector) writeObjects(path, has string, objects ...unstructured.Unstructured) error {
+	var text []byte
+	for at := range objects {
+		document, err := inspected(objects[at].Object)
+		if err != nil {
+			return err
+		}
+		text = append(append(text, "---\n"...), document...)
+	}
+	if len(objects) == 0 {
+		return nil
+	}
+	return i.write(path, has, text)
+}
+
+// inspected returns the document of an object, without kubectl's copy. A document with masked values is not a manifest.
+func inspected(object map[string]any) ([]byte, error) {
+	shown := redacted(object)
+	document, err := printable.YAML(withoutCopy(shown))
+	if isMasked := urlPassword.Match(document) || !reflect.DeepEqual(shown, object); isMasked {
+		return printable.YAML(fields.AsMasked(withoutCopy(shown)))
+	}
+	return document, err
+}
+
+// redacted returns an object without values of Secrets and ConfigMaps.
+func redacted(object map[string]any) map[string]any {
+	if object["kind"] == "ConfigMap" && object["apiVersion"] == "v1" { // masked like a Secret
+		object = maps.Clone(object)
+		object["kind"] = "Secret"
+		object = maps.Clone(fields.Mask(object))
+		object["kind"] = "ConfigMap"
+	}
+	return fields.Mask(object)
+}
+
+// withoutCopy returns an object without the copy that kubectl apply keeps in an annotation.
+func withoutCopy(object map[string]any) map[string]any {
+	metadata, _ := object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	if annotations[corev1.LastAppliedConfigAnnotation] == nil {
+		return object
+	}
+	object, metadata, annotations = maps.Clone(object), maps.Clone(metadata), maps.Clone(annotations)
+	delete(annotations, corev1.LastAppliedConfigAnnotation)
+	metadata["annotations"], object["metadata"] = annotations, metadata
+	return object
+}

@@ -1,0 +1,106 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// An UnrecordedRelease is a release that has objects on the cluster, and no record in the namespace of records.
+type UnrecordedRelease struct {
+	Name      string   `json:"-"`
+	Objects   int      `json:"objects"`             // of the kinds that are searched
+	Elsewhere []string `json:"elsewhere,omitempty"` // the namespaces that have its record
+
+	newest    *record.HistoryEntry // from the annotations of the objects; nil if they have no version
+	namespace string
+}
+
+// FindLost returns the release of a name that has objects on the cluster, or all such releases if the name is empty. It is
+// called if there is no record.
+func (r *Reader) FindLost(ctx context.Context, name string) ([]UnrecordedRelease, error) {
+	found, err := session.FindLost(ctx, r.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	var lost []UnrecordedRelease
+	for _, release := range found {
+		if name != "" && release.Name != name {
+			continue
+		}
+		elsewhere, err := record.Namespaces(ctx, r.Cluster.Client, release.Name)
+		if err != nil {
+			return nil, err
+		}
+		lost = append(lost, UnrecordedRelease{Name: release.Name, Objects: release.Objects, Elsewhere: elsewhere, newest: release.Newest, namespace: r.Namespace})
+	}
+	return lost, nil
+}
+
+// Title returns the version of the release on the cluster, and the namespace of its record.
+func (l *UnrecordedRelease) Title() string {
+	text := l.Name
+	if l.newest != nil {
+		text += named(l.newest.Version)
+	}
+	if len(l.Elsewhere) > 0 {
+		return text + ": applied, and its record is in namespace " + l.Elsewhere[0]
+	}
+	return text + ": applied, and its record is lost"
+}
+
+// String returns the state of the objects, and the next command.
+func (l *UnrecordedRelease) String() string {
+	count := printable.Count(l.Objects, "object")
+	if len(l.Elsewhere) > 0 {
+		return printable.Line(fmt.Sprintf("%s of it on the cluster, and its record is in namespace %s: see --record-namespace %s", count, strings.Join(l.Elsewhere, ", "), l.Elsewhere[0]))
+	}
+	text := fmt.Sprintf("%s of it on the cluster, and namespace %s has neither its record nor the copy in its Lease: ", count, l.namespace)
+	if l.newest == nil {
+		return text + "apply it again, in the version that it has or a newer one, to have its objects adopted by a new record"
+	}
+	return printable.Line(fmt.Sprintf("%stheir annotation %s is %s; apply that version again, or a newer one, to have its objects adopted by a new record",
+		text, objectmeta.VersionAnnotation, l.newest.Version))
+}
+
+// NotAppliedLines returns the message that there is no record, and the releases that have objects nevertheless.
+func (r *Reader) NotAppliedLines(ctx context.Context) []string {
+	lines := []string{r.NotAppliedMessage("")}
+	lost, err := r.FindLost(ctx, "")
+	if err != nil {
+		return append(lines, "not known: whether objects of a release are on the cluster: "+printable.Line(err.Error()))
+	}
+	for _, lostRelease := range lost {
+		lines = append(lines, "release "+lostRelease.Title(), "  "+lostRelease.String())
+	}
+	return lines
+}
+
+// addLost adds the state of a release that has objects and no record. Without a name, it is the only such release.
+func (r *Reader) addLost(ctx context.Context, s *ReleaseStatus, name string) {
+	lost, err := r.FindLost(ctx, name)
+	s.notKnown("whether objects of the release are on the cluster", err)
+	at := slices.IndexFunc(lost, func(l UnrecordedRelease) bool { return l.Name == s.Release })
+	if at < 0 && len(lost) == 1 {
+		at = 0
+	}
+	for i, release := range lost {
+		if i != at {
+			s.Others = append(s.Others, release.Name)
+		}
+	}
+	if at < 0 {
+		return
+	}
+	s.Lost, s.Release = &lost[at], lost[at].Name
+	if newest := lost[at].newest; newest != nil {
+		s.State, s.Version = newest.State, newest.Version
+	}
+	s.addMessage("%s", s.Lost)
+}

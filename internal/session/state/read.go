@@ -1,0 +1,186 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/progress"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// Status returns the status of a release; without a name, of the only one, or of that of the operator. What can't be read is
+// listed as unknown in it. If there are several releases without that one, it returns a SeveralError.
+func (r *Reader) Status(ctx context.Context, name string) (*ReleaseStatus, error) {
+	s := &ReleaseStatus{Messages: []why.Message{}}
+	records, unread := r.KnownRecords(ctx, name)
+	if unread != "" {
+		s.Unknown = append(s.Unknown, unread)
+	}
+	wanted := cmp.Or(name, payload.DefaultName)
+	of, others, err := choose(records, wanted)
+	if err != nil {
+		return nil, err
+	}
+	s.Release, s.Others = wanted, others
+	if of != nil {
+		s.Release = of.Release
+		r.addRecord(ctx, s, of)
+	} else if unread == "" {
+		r.addLost(ctx, s, name)
+	}
+	r.addLock(ctx, s)
+	r.addClusterVersion(ctx, s)
+	r.addOperators(ctx, s)
+	s.Time = r.Cluster.Now().UTC().Truncate(time.Second)
+	if of == nil && unread == "" {
+		r.addNotKept(ctx, s)
+	}
+	if of == nil && s.ClusterVersion == nil && s.Lost == nil && unread == "" {
+		s.addMessage("%s", r.NotAppliedMessage(name))
+		if s.Lock != nil && !s.Lock.Expired {
+			s.addMessage("%s is about to apply it, and has held the lock for %s", s.Lock.Holder, printable.Age(s.Time, s.Lock.Since))
+		}
+	}
+	s.Gates = append(s.Gates, s.gates()...)
+	s.Done = s.Done && len(s.Unknown) == 0 && s.isHealthy()
+	return s, ctx.Err()
+}
+
+func (s *ReleaseStatus) addMessage(format string, args ...any) {
+	s.Messages = append(s.Messages, why.Message{Text: fmt.Sprintf(format, args...)})
+}
+
+// notKnown adds an error to the unknown facts, unless the kind is not served.
+func (s *ReleaseStatus) notKnown(what string, err error) {
+	if err == nil || errors.Is(err, cluster.ErrNotServed) {
+		return
+	}
+	if text := printable.Line(what + ": " + err.Error()); !slices.Contains(s.Unknown, text) {
+		s.Unknown = append(s.Unknown, text)
+	}
+}
+
+// addRecord adds the contents of the record, and the state of the objects of the release.
+func (r *Reader) addRecord(ctx context.Context, s *ReleaseStatus, of *record.Record) {
+	answer := why.ExplainRelease(ctx, r.Cluster, of, r.Namespace)
+	s.Done, s.Messages, s.Objects, s.Missing, s.Unknown = answer.Done, answer.Messages, answer.Objects, answer.Missing, append(s.Unknown, answer.Unknown...)
+	s.NotKept = answer.NotKept
+	s.addHistory(of)
+	s.Repairs, s.Hooks = of.Repairs, why.HookStatuses(of)
+	if of.Run != nil {
+		s.addRun(of)
+	}
+	if s.State == record.Partial || of.Run != nil {
+		s.LastSeconds = of.Durations[s.Mode].All
+	}
+	requested, err := r.RequestedDeletes(ctx, of)
+	s.notKnown("which deletes are pending", err)
+	s.Deletes = r.PendingDeletes(ctx, requested)
+}
+
+// addNotKept adds why the operator does not keep a release without a record in place.
+func (r *Reader) addNotKept(ctx context.Context, s *ReleaseStatus) {
+	notKept, unknown := why.ExplainNotKept(ctx, r.Cluster, r.Lock(s.Release))
+	s.Unknown = append(s.Unknown, unknown...)
+	if s.NotKept = notKept; notKept != nil {
+		s.Done = false
+		s.Messages = append(s.Messages, notKept.Sentence())
+	}
+}
+
+// addHistory adds the version, and the version that was completed before.
+func (s *ReleaseStatus) addHistory(of *record.Record) {
+	newest := of.Newest()
+	if newest == nil {
+		return
+	}
+	s.History, s.State, s.Version, s.Mode = newest, newest.State, newest.Version, newest.Mode
+	for _, earlier := range of.History[1:] {
+		if earlier.State == record.Completed {
+			s.Previous = earlier.Version
+			break
+		}
+	}
+	if s.State == record.Completed && of.Run == nil {
+		s.Percent = new(100)
+	}
+}
+
+// addRun adds the progress of an apply that is not done.
+func (s *ReleaseStatus) addRun(of *record.Record) {
+	p := progress.FromRun(of.Run)
+	s.Mode, s.Progress = of.Run.Mode, &p
+	if of.Run.Total > 0 {
+		s.Percent = new(p.Done * 100 / p.Total)
+	}
+	p.Title = s.Title()
+	if newest := of.Newest(); newest != nil {
+		p.Began = newest.Started.Time
+	}
+}
+
+// addLock adds the holder of the lock.
+func (r *Reader) addLock(ctx context.Context, s *ReleaseStatus) {
+	held, err := r.Lock(s.Release).Holder(ctx)
+	if err != nil && s.History == nil { // else addRecord has added the error
+		s.notKnown("the holder of the lock", err)
+	}
+	if held != nil {
+		s.Lock = &LockStatus{Holder: held.Name, Since: held.Since, Watching: held.Keeps(), Expired: held.IsDead(r.Cluster.Now())}
+	}
+}
+
+// gates returns what blocks the next minor version, as far as that is known without its payload. If the
+// ClusterVersion has such gates, they are complete.
+func (s *ReleaseStatus) gates() []ReleaseGate {
+	if slices.ContainsFunc(s.Gates, func(g ReleaseGate) bool { return !g.Requested }) {
+		return nil
+	}
+	var gates []ReleaseGate
+	for _, pendingDelete := range s.pending() {
+		text := "the delete of " + pendingDelete.Object.String() + " is pending: " + pendingDelete.Message
+		since := pendingDelete.RequestedAt
+		if pendingDelete.Since != nil {
+			since = *pendingDelete.Since
+		}
+		gates = append(gates, ReleaseGate{Reason: precondition.PendingDelete, Message: text, Since: &since})
+	}
+	return gates
+}
+
+// A SeveralError is returned for a cluster with several releases, none of which was named.
+type SeveralError struct{ Releases []string }
+
+// Error names the releases.
+func (e *SeveralError) Error() string {
+	return "there are several releases: " + strings.Join(e.Releases, ", ")
+}
+
+// choose returns the record of the release, and the names of the other releases; nil if there is no record.
+func choose(records []*record.Record, name string) (*record.Record, []string, error) {
+	var names []string
+	for _, item := range records {
+		names = append(names, item.Release)
+	}
+	at := slices.Index(names, name)
+	switch {
+	case at >= 0:
+	case len(records) == 0:
+		return nil, nil, nil
+	case len(records) == 1:
+		at = 0
+	default:
+		return nil, nil, &SeveralError{names}
+	}
+	return records[at], slices.Delete(names, at, at+1), nil
+}

@@ -1,0 +1,111 @@
+package state
+
+import (
+	"time"
+
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/progress"
+	"github.com/runlevel/runlevel/internal/session/why"
+)
+
+// A ReleaseStatus is the status of a release on a cluster. It is the output of -o json.
+type ReleaseStatus struct {
+	Time     time.Time          `json:"time"` // by the cluster's clock
+	Release  string             `json:"release"`
+	Done     bool               `json:"done"`               // the release is complete, and nothing is wrong
+	State    record.UpdateState `json:"state,omitempty"`    // of its newest version; empty if none was applied
+	Mode     string             `json:"mode,omitempty"`     // of the apply that runs or was the last: install, update or reconcile
+	Lost     *UnrecordedRelease `json:"lost,omitempty"`     // it has objects on the cluster, and no record
+	Previous string             `json:"previous,omitempty"` // the version that was completed before
+	Version  string             `json:"version,omitempty"`
+	Percent  *int               `json:"percent,omitempty"` // of its objects that are applied and ready; absent if it is not known
+
+	Messages    []why.Message      `json:"messages"`              // who applies it, or when it was last applied
+	Progress    *progress.Progress `json:"progress,omitempty"`    // of an apply that is not done, as last reported
+	LastSeconds float64            `json:"lastSeconds,omitempty"` // how many seconds the last apply in this mode took
+	Objects     []*why.Answer      `json:"objects,omitempty"`     // that are not ready, the most severe first
+	Missing     int                `json:"missing,omitempty"`     // objects that were deleted since it was complete
+	Deletes     []PendingDelete    `json:"deletes,omitempty"`
+	Gates       []ReleaseGate      `json:"gates,omitempty"`   // what blocks the next minor version, or the requested one
+	Lock        *LockStatus        `json:"lock,omitempty"`    // absent while the lock is free
+	NotKept     *why.NotKept       `json:"notKept,omitempty"` // why no process keeps it in place, though one should
+	Repairs     *record.Repairs    `json:"repairs,omitempty"`
+	Hooks       []why.HookStatus   `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not succeeded
+
+	ClusterVersion *VersionStatus       `json:"clusterVersion,omitempty"`
+	Operators      []OperatorStatus     `json:"operators,omitempty"`   // ClusterOperators that are unavailable, degraded, progressing or not upgradeable
+	Events         []StatusEvent        `json:"events,omitempty"`      // the latest on the ClusterVersion, the newest first
+	History        *record.HistoryEntry `json:"history,omitempty"`     // the newest
+	Others         []string             `json:"others,omitempty"`      // releases on the same cluster
+	Unknown        []string             `json:"unknown,omitempty"`     // what could not be read
+	Unreachable    string               `json:"unreachable,omitempty"` // why the cluster does not respond: the other fields are from the last read
+}
+
+// A ReleaseGate is a reason why an update is blocked.
+type ReleaseGate struct {
+	Reason    string     `json:"reason"`
+	Message   string     `json:"message"`
+	Since     *time.Time `json:"since,omitempty"`
+	Requested bool       `json:"requested,omitempty"` // it blocks the requested version, not every next minor version
+}
+
+// A LockStatus is the holder of the lock of a release.
+type LockStatus struct {
+	Holder   string    `json:"holder"`
+	Since    time.Time `json:"since"`
+	Watching bool      `json:"watching"` // the holder keeps the release in place
+	Expired  bool      `json:"expired"`  // it no longer renews the lock
+}
+
+// A VersionStatus is the status of the ClusterVersion.
+type VersionStatus struct {
+	Version    string            `json:"version,omitempty"` // that the operator applies or has applied
+	Image      string            `json:"image,omitempty"`
+	Requested  string            `json:"requested,omitempty"` // the version or image of spec.desiredUpdate, if that is another one
+	Conditions []StatusCondition `json:"conditions"`
+	Updates    []StatusUpdate    `json:"updates,omitempty"` // that the update service offers
+}
+
+// A StatusUpdate is an update that a ClusterVersion lists.
+type StatusUpdate struct {
+	Version     string `json:"version"`
+	Image       string `json:"image"`
+	Recommended string `json:"recommended"` // True, False or Unknown
+	Reason      string `json:"reason,omitempty"`
+}
+
+// A StatusCondition is a condition of a ClusterVersion or a ClusterOperator.
+type StatusCondition struct {
+	Type    string    `json:"type"`
+	Status  string    `json:"status"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// An OperatorStatus is a ClusterOperator, with the conditions that are not healthy.
+type OperatorStatus struct {
+	Name       string            `json:"name"`
+	Version    string            `json:"version,omitempty"`
+	Conditions []StatusCondition `json:"conditions"`
+}
+
+// A StatusEvent is an event of Kubernetes.
+type StatusEvent struct {
+	Time    time.Time `json:"time"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Warning bool      `json:"warning,omitempty"`
+}
+
+// pending returns the deletes that hold back the next minor version.
+func (s *ReleaseStatus) pending() []PendingDelete {
+	var pending []PendingDelete
+	for _, item := range s.Deletes {
+		if item.State != tombstone.Reappeared && (item.State != tombstone.Present || item.UID != "") {
+			pending = append(pending, item)
+		}
+	}
+	return pending
+}
