@@ -9,16 +9,21 @@ import (
 
 // A WalkStep is one action of a run, as the walk sees it.
 type WalkStep interface {
-	// ID names the step: events, changes, waits and failures go by it.
-	ID() StepID
-	// Needs returns the tasks whose objects must be ready before this step begins, by their places in the order. It is
-	// called when the step may begin, and whenever the run reports its progress.
-	Needs() []int
+	StepPlace
 	// Do tries the step once. The context ends with the run, by its deadline or by Ctrl-C; requests that may complete
 	// after that have the context of Requests.
 	Do(context.Context) TryResult
 	// Preview returns the change that the step would make.
 	Preview(*Previewer) (Change, error)
+}
+
+// A StepPlace is the place of a step in a run.
+type StepPlace interface {
+	// ID names the step: events, changes, waits and failures go by it.
+	ID() StepID
+	// Needs returns the tasks whose objects must be ready before this step begins, by their places in the order. It is
+	// called when the step may begin, and whenever the run reports its progress.
+	Needs() []int
 }
 
 // A TryResult is the result of one try of a step.
