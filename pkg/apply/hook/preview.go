@@ -26,24 +26,21 @@ type preview struct {
 func (s *stageStep) Preview(*object.Previewer) (object.Change, error) {
 	p := &s.previewed
 	p.once.Do(func() { p.err = p.find(s.Requests, s.runner) })
-	isRetryable := func(err error) bool { return s.Applier.IsRetryable(s.manifest, err) }
-	refused := p.refused[s.stage]
+	err := p.err
+	if err == nil {
+		err = p.refused[s.stage]
+	}
 	switch {
-	case errors.As(p.err, new(*refusal)): // the step of the Deployment reports it
+	case errors.As(err, new(*refusal)): // the step of the Deployment reports it
 		return object.Change{Action: object.NotChecked, Message: WhyRefused}, nil
-	case p.err != nil && !isRetryable(p.err):
-		return object.Change{}, p.err
-	case p.err != nil:
-		return object.Change{Action: object.NotChecked, Message: printable.Line(p.err.Error())}, nil
+	case err != nil && s.Applier.IsRetryable(s.manifest, err): // the release may bring what the pod lacks
+		return object.Change{Action: object.NotChecked, Message: printable.Line(err.Error())}, nil
+	case err != nil:
+		return object.Change{}, err
 	case !slices.Contains(p.stages, s.stage):
 		return object.Change{Action: object.NotNeeded}, nil
-	case refused != nil && isRetryable(refused): // the release may bring what the pod lacks
-		return object.Change{Action: object.NotChecked, Message: printable.Line(refused.Error())}, nil
-	case refused != nil:
-		return object.Change{}, refused
-	default:
-		return object.Change{Action: object.Ran}, nil
 	}
+	return object.Change{Action: object.Ran}, nil
 }
 
 // find finds out which hooks an apply would run, and tries their pods by dry runs.

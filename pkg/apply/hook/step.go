@@ -18,17 +18,13 @@ func (s Settings) Steps(task int, m *payload.Manifest, needs []int) (steps []obj
 	if r == nil {
 		return nil
 	}
-	next := func() []int {
-		first := needs
-		needs = nil
-		return first
-	}
 	for _, stage := range []deploymenthook.Stage{deploymenthook.Pre, deploymenthook.Mid} {
 		if r.rollout.Hooks.Of(stage) != nil {
-			steps = append(steps, &stageStep{object.StepBase{Name: r.nameOf(stage), After: next()}, r, stage})
+			steps = append(steps, &stageStep{object.StepBase{Name: r.nameOf(stage), After: needs}, r, stage})
+			needs = nil
 		}
 	}
-	steps = append(steps, &applyStep{StepBase: object.StepBase{Name: object.StepOf(m), After: next()}, runner: r})
+	steps = append(steps, &applyStep{StepBase: object.StepBase{Name: object.StepOf(m), After: needs}, runner: r})
 	if r.rollout.Hooks.Of(deploymenthook.Post) != nil {
 		steps = append(steps, &stageStep{object.StepBase{Name: r.nameOf(deploymenthook.Post), After: []int{task}}, r, deploymenthook.Post})
 	}
