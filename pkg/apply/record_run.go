@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"context"
 	"path"
 	"slices"
 	"strings"
@@ -119,5 +118,5 @@ func short(text string) string { return printable.Truncate(text, mostText) }
 func firstLine(err error) string {
 	first, _, _ := strings.Cut(err.Error(), "\n")
 	first = strings.TrimSuffix(first, ":") // the errors followed the colon
-	return short(printable.Line(strings.ReplaceAll(first, context.Canceled.Error(), "interrupted")))
+	return short(printable.Line(first))
 }

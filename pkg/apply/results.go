@@ -232,12 +232,23 @@ func (r *results) err(ctx context.Context, waits []Wait) error {
 	}
 }
 
+// errInterrupted is the error of a run that was interrupted, by a signal for example.
+var errInterrupted error = interrupted{}
+
+type interrupted struct{}
+
+func (interrupted) Error() string { return "interrupted" }
+func (interrupted) Unwrap() error { return context.Canceled }
+
 // whyEnded returns why a run has ended early: the cause, if it is the timeout or has a reason, such as the loss of the
-// lock. Signals are reported as context.Canceled.
+// lock.
 func whyEnded(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrTimeout) || errors.As(cause, new(*reason.Error)) {
 		return cause
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return errInterrupted
 	}
 	return ctx.Err()
 }

@@ -170,7 +170,7 @@ func TestAWaitingStepEndsWithTheRun(t *testing.T) {
 		timeout time.Duration
 		says    string
 	}{
-		"Ctrl-C":       {patience, "context canceled: 2 objects not applied, 2 hooks not done"},
+		"Ctrl-C":       {patience, "interrupted: 2 objects not applied, 2 hooks not done"},
 		"the deadline": {5 * time.Second, "the time is up after 5s: 2 objects not applied, 2 hooks not done"},
 	} {
 		t.Run(name, func(t *testing.T) {

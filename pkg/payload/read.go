@@ -354,8 +354,11 @@ func (c chunk) decode() ([]decoded, error) {
 		}
 	}
 	d, err := c.decodeYAML() // YAML may begin with a brace, too
-	if err != nil {
-		return nil, cmp.Or(jsonErr, err)
+	switch {
+	case err != nil && jsonErr != nil:
+		return nil, jsonErr
+	case err != nil:
+		return nil, err
 	}
 	d.text = c
 	return []decoded{d}, nil
