@@ -25,6 +25,7 @@ import (
 // places.
 type decoder struct {
 	places    *yamltext.FieldPlaces
+	lines     int // of the text: YAML may count more
 	problems  []HookProblem
 	isRefused bool
 }
@@ -36,7 +37,7 @@ func (d *decoder) decode(written string) *Hooks {
 		d.invalidText(wrong)
 		return nil
 	}
-	d.places = yamltext.NewPlaces(root)
+	d.places, d.lines = yamltext.NewPlaces(root), 1+strings.Count(written, "\n")
 	encoded, err := kyaml.YAMLToJSON([]byte(written))
 	var value any
 	if err == nil {
@@ -131,7 +132,7 @@ func (d *decoder) add(rule HookRule, wrong *field.Error) {
 	if wrong.Field == "" {
 		message = wrong.ErrorBody()
 	}
-	problem := HookProblem{Rule: rule, Path: annotationPath(Annotation), Line: line, Column: column, Message: printable.Line(message)}
+	problem := HookProblem{Rule: rule, Path: annotationPath(Annotation), Line: min(line, d.lines), Column: column, Message: printable.Line(message)}
 	isFirstError := !problem.IsWarning() && !d.isRefused // kept behind any number of warnings
 	d.isRefused = d.isRefused || isFirstError
 	if len(d.problems) < maxProblems || isFirstError {
