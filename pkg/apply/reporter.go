@@ -31,8 +31,8 @@ type reporter struct {
 	explainAt    time.Time // when the reasons of waits are asked for again
 	known        []Wait    // the last waits with reasons
 
-	notes  *time.Timer
-	lastly *record.Run // as the record has it
+	notes    *time.Timer
+	recorded *record.Run // as the record has it
 
 	states     *time.Ticker // nil if no one follows the state
 	hasChanged bool         // the state has, since it was published
@@ -153,7 +153,7 @@ func (r *reporter) withReasons(all []Wait) []Wait {
 func (r *reporter) note() {
 	waits, _ := r.run.allWaits()
 	standing := r.run.state(waits).Record()
-	if standing.Same(r.lastly) {
+	if standing.Same(r.recorded) {
 		r.notes.Reset(noteEvery)
 		return
 	}
@@ -163,7 +163,7 @@ func (r *reporter) note() {
 // hasNoted notes that a state of the run was written.
 func (r *reporter) hasNoted(n *noted) {
 	if n.err == nil {
-		r.lastly = n.run
+		r.recorded = n.run
 	}
 	r.notes.Reset(noteEvery)
 }
