@@ -53,7 +53,7 @@ func TestHooks(t *testing.T) {
 		"mid-succeeds":    {stage: "mid", policy: "Abort", command: `[/program, exit, "0"]`, output: []string{"ran         mid hook"}},
 		"post-succeeds":   {stage: "post", policy: "Retry", command: `[/program, exit, "0"]`, output: []string{"ran         post hook"}},
 		"keep":            {stage: "pre", policy: "Abort", fields: "keep: Always", command: `[/program, exit, "0"]`, output: []string{"ran         pre hook"}, podsLeft: 1},
-		"abort":           {stage: "pre", policy: "Abort", command: `[/program, exit, "3", no, table]`, code: 1, output: []string{"exit code 3", "exit 3 no table"}, podsLeft: 1},
+		"abort":           {stage: "pre", policy: "Abort", command: `[/program, exit, "3", "no", table]`, code: 1, output: []string{"exit code 3", "exit 3 no table"}, podsLeft: 1},
 		"ignore":          {stage: "pre", policy: "Ignore", command: `[/program, exit, "3"]`, output: []string{"exit code 3", "configured  Deployment"}, podsLeft: 1},
 		"retry":           {stage: "pre", policy: "Retry", fields: "backoffLimit: 1", command: `[/program, exit, "3"]`, code: 1, output: []string{"exit code 3"}, podsLeft: 2},
 		"mid-abort":       {stage: "mid", policy: "Abort", command: `[/program, exit, "3"]`, code: 1, output: []string{"exit code 3"}, podsLeft: 1},
