@@ -61,7 +61,7 @@ func (f *film) after(d time.Duration, waits ...apply.Event) *film {
 	return f
 }
 
-// tell has the model see an event, and the state after it.
+// tell adds an event, and changes the state by it.
 func (f *film) tell(event apply.Event) {
 	event.Time = f.now
 	f.Event(event)
