@@ -89,7 +89,6 @@ func (r *results) retrying(i int, failure *object.Failure, attempt int, next tim
 	text := textOf(failure)
 	wait := waitOf(failure.StepID)
 	wait.For, wait.Since, wait.Reason, wait.Effect, wait.IsRetry = text, began.UTC(), failure.Reason, failure.Effect(), true
-	wait.Tries, wait.Next = attempt, r.events.now().Add(next)
 	r.waits[i] = wait
 	r.events.about(failure.StepID, Event{
 		Type: Retrying, Reason: failure.Reason, Effect: failure.Effect(), Failure: text,

@@ -25,9 +25,6 @@ type Wait struct {
 	Effect  reason.Effect `json:"effect,omitempty"`
 	IsRetry bool          `json:"retrying,omitempty"` // the step has failed, and is tried again
 
-	Tries int       `json:"-"` // of a retry: that have failed
-	Next  time.Time `json:"-"` // when it is tried again, by the server's clock
-
 	Line      int  `json:"-"` // of the manifest in its file
 	IsOfStep  bool `json:"-"` // the step itself waits, and is not done
 	HasFailed bool `json:"-"` // the object has, and is waited for all the same: it may recover
