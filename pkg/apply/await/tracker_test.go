@@ -186,6 +186,31 @@ func TestNobodyHasWaitedBeforeSomebodyWaits(t *testing.T) {
 	}
 }
 
+// TestAFailureEndsAWait although another object is not ready yet, and a wait that was cancelled has no end.
+func TestAFailureEndsAWait(t *testing.T) {
+	tr, manifests, s := fleet(t, 2)
+	ids := []kinds.ID{manifests[0].ID(), manifests[1].ID()}
+	for i, m := range manifests {
+		tr.Applied(m, deployment(m, i+1, 0))
+	}
+	w, cancelled := tr.Await(ids, false), tr.Await(ids, false)
+	tr.Cancel(cancelled)
+	failed := deployment(manifests[1], 5, 0)
+	failed.Object["status"].(map[string]any)["conditions"] = []any{map[string]any{
+		"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "lastTransitionTime": "2026-01-01T00:00:00Z",
+	}}
+	s.seen(failed, true)
+	var ended []Event
+	for _, event := range tr.Events() {
+		if event.Type == Ended {
+			ended = append(ended, event)
+		}
+	}
+	if len(ended) != 1 || ended[0].Wait != w || len(ended[0].Failed) != 1 || ended[0].Failed[0].Manifest != manifests[1] {
+		t.Errorf("the ends of waits: %+v", ended)
+	}
+}
+
 // A rollout that was given up before gets its own deadline again, also if nothing waits yet.
 func TestWhatWasGivenUpHasItsOwnDeadline(t *testing.T) {
 	tr, manifests, s := fleet(t, 1)
