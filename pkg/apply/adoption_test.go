@@ -209,6 +209,32 @@ func TestAdoptionThatLosesARaceIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestAnObjectThatAnotherReleaseTakesMeanwhile is left to it, though it was this release's when the apply looked.
+func TestAnObjectThatAnotherReleaseTakesMeanwhile(t *testing.T) {
+	t.Parallel()
+	namespace, other := test.Namespace(t), act(t, "kubectl-edit")
+	if did := run(t, t.Context(), load(t, namespace, namespace, settings), apply.Options{Mode: graph.Install}); did.Err != nil {
+		t.Fatal(did.Err)
+	}
+	take := sync.OnceFunc(func() {
+		other.merge("ConfigMap", namespace+"/settings", `{metadata: {labels: {runlevel.dev/release: other}}, data: {colour: red}}`)
+	})
+	c := connectThrough(t, func(request *http.Request) error {
+		if request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/configmaps/settings") {
+			take()
+		}
+		return nil
+	})
+	changed := strings.Replace(settings, "blue", "green", 1)
+	did := runOn(t, t.Context(), c, load(t, namespace, namespace, changed), apply.Options{})
+	if did.Err == nil || !strings.Contains(did.Err.Error(), "it is of release other") {
+		t.Error(did.Err)
+	}
+	if colour := other.field("ConfigMap", namespace+"/settings", "data", "colour"); colour != `"red"` {
+		t.Errorf("the colour of the other release is %s now", colour)
+	}
+}
+
 // Nothing of another release's object is touched, not even who owns its fields.
 func TestNothingOfAnotherReleaseIsAdopted(t *testing.T) {
 	t.Parallel()
