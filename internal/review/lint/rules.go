@@ -17,6 +17,7 @@ func Rules() []Rule {
 		objectRules(),
 		hookRules(),
 		schemaRules(),
+		refusingRules(),
 		ignoringRules(),
 	)
 }
