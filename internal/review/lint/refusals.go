@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/validation"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // These rules are about what an API server refuses of Kubernetes' own kinds. Its own code validates each object once;
@@ -87,7 +88,7 @@ func (s *subject) findRefusals() [][]validation.Refusal {
 	for i, m := range s.normal {
 		group.Go(func() error {
 			found[i] = validation.Check(ctx, m.Object())
-			if m.LinesAreRendered() { // with nothing for an image that is not known yet
+			if s.isImageless(m) {
 				found[i] = slices.DeleteFunc(found[i], validation.Refusal.IsMissingImage)
 			}
 			return ctx.Err()
@@ -95,6 +96,11 @@ func (s *subject) findRefusals() [][]validation.Refusal {
 	}
 	_ = group.Wait() // the rules end with the context
 	return found
+}
+
+// isImageless reports whether a manifest is of a template with the release's own image, which is not known here.
+func (s *subject) isImageless(m *manifest) bool {
+	return slices.ContainsFunc(s.problems, func(p payload.Problem) bool { return p.Cause == payload.Imageless && p.File == m.Path })
 }
 
 // checkInvalidWebhook checks admission webhooks for what an API server requires of them.
