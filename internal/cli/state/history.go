@@ -105,15 +105,15 @@ func printOpen(ctx context.Context, reader *state.Reader, of *record.Record, out
 		return
 	}
 	version := printable.Line(cmp.Or(newest.Version, "-"))
-	held, err := reader.Lock(of.Release).Holder(ctx)
-	switch {
-	case err != nil:
-	case held != nil && !held.IsDead(reader.Cluster.Now()):
-		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name), printable.Age(reader.Cluster.Now(), held.Since))
+	facts := why.GatherKeeper(ctx, reader.Cluster, reader.Lock(of.Release), of)
+	switch held := facts.Held; {
+	case !facts.IsHeldKnown:
+	case held != nil && !held.IsDead(facts.Now):
+		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name), printable.Age(facts.Now, held.Since))
 	default:
-		remedy := why.Remedy(of.Run, nil)
-		if notKept, _ := why.ExplainNotKept(ctx, reader.Cluster, reader.Lock(of.Release)); notKept != nil && notKept.Operator != nil {
-			remedy = notKept.String()
+		remedy := why.Remedy(facts.Run, nil)
+		if facts.NotKept != nil && facts.NotKept.Operator != nil {
+			remedy = facts.NotKept.String()
 		}
 		fmt.Fprintf(out, "  %s is not completed: its apply did not record how it ended, so it was killed or has lost the lock; %s\n", version, remedy)
 	}

@@ -66,7 +66,8 @@ func (f *whyFlags) noReleases(ctx context.Context, reader *state.Reader, out io.
 		for _, lostRelease := range lost {
 			answer.Messages = append(answer.Messages, why.Message{Text: "release " + lostRelease.Title() + ": " + lostRelease.String()})
 		}
-		if answer.NotKept, answer.Unknown = why.ExplainNotKept(ctx, reader.Cluster, reader.Lock(answer.Release)); answer.NotKept != nil {
+		facts := why.GatherKeeper(ctx, reader.Cluster, reader.Lock(answer.Release), nil)
+		if answer.NotKept, answer.Unknown = facts.NotKept, facts.Unknown; answer.NotKept != nil {
 			answer.Messages = append(answer.Messages, answer.NotKept.Sentence())
 		}
 		lines = append([]string{none}, messageLines(answer.Messages[1:], answer.Unknown)...)

@@ -111,27 +111,16 @@ func (i *inspector) noteText(text string) {
 func (i *inspector) list(ctx context.Context, kind schema.GroupKind, namespace, selector string) []unstructured.Unstructured {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	in, err := i.Cluster.FindKind(ctx, kind)
-	var found *unstructured.UnstructuredList
-	if err == nil {
-		found, err = i.Cluster.In(in, namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
-	}
-	if err != nil {
-		i.note(kind.String(), err)
-		return nil
-	}
-	return found.Items
+	found, err := i.Cluster.List(ctx, kind, namespace, selector)
+	i.note(kind.String(), err)
+	return found
 }
 
 // get returns an object; none if it can't be read.
 func (i *inspector) get(ctx context.Context, id kinds.ID) []unstructured.Unstructured {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	in, err := i.Cluster.FindKind(ctx, id.GroupKind())
-	var found *unstructured.Unstructured
-	if err == nil {
-		found, err = i.Cluster.In(in, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
-	}
+	found, err := i.Cluster.Get(ctx, id)
 	if err != nil {
 		i.note(id.String(), err)
 		return nil

@@ -47,10 +47,10 @@ func (g *gatherer) drift(ctx context.Context) {
 // recordedUntil returns the time until which the record knows all applies. A running apply writes it only from time to
 // time.
 func (g *gatherer) recordedUntil() time.Time {
-	newest, run := g.facts.Record.Newest(), g.facts.Record.Run
+	newest, run := g.facts.Record.Newest(), g.facts.Run
 	switch {
 	case run != nil:
-		return run.ReportedAt.Time
+		return run.Now
 	case newest != nil && newest.State == record.Partial:
 		return newest.Started.Time
 	default:
