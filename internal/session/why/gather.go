@@ -53,8 +53,9 @@ type gatherer struct {
 }
 
 // Gather reads everything that the answer needs. A failed request is a fact, too.
-func Gather(ctx context.Context, c *cluster.Cluster, q ObjectQuery) *ObjectFacts {
-	g := &gatherer{reader: newReader(c), ObjectQuery: q, facts: &ObjectFacts{Object: q.Object, Deletes: q.Deletes, Pending: map[kinds.ID][]string{}}}
+func Gather(ctx context.Context, c *cluster.Cluster, q ObjectQuery, object NamedObject) *ObjectFacts {
+	facts := &ObjectFacts{Object: object.ID, Deletes: object.Deletes, Pending: map[kinds.ID][]string{}}
+	g := &gatherer{reader: newReader(c), ObjectQuery: q, facts: facts}
 	g.plan()
 	g.findTombstone()
 	g.object(ctx)
@@ -70,7 +71,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, q ObjectQuery) *ObjectFacts
 // findTombstone looks for a pending delete of the object.
 func (g *gatherer) findTombstone() {
 	for _, item := range g.Records {
-		at := slices.IndexFunc(item.Tombstones, func(t record.Tombstone) bool { return t.ID == g.Object })
+		at := slices.IndexFunc(item.Tombstones, func(t record.Tombstone) bool { return t.ID == g.facts.Object })
 		if at >= 0 {
 			g.facts.PendingDelete, g.facts.Record = &item.Tombstones[at], item
 			return
@@ -84,20 +85,20 @@ func (g *gatherer) object(ctx context.Context) {
 	if g.facts.PendingDelete != nil {
 		uid = g.facts.PendingDelete.UID
 	}
-	g.facts.Seen = tombstone.Observe(ctx, g.cluster, g.Object, uid)
+	g.facts.Seen = tombstone.Observe(ctx, g.cluster, g.facts.Object, uid)
 	if seen := g.facts.Seen.State; seen == tombstone.Absent || seen == tombstone.Unknown {
 		return
 	}
-	live, err := g.cluster.Get(ctx, g.Object)
+	live, err := g.cluster.Get(ctx, g.facts.Object)
 	switch {
 	case apierrors.IsNotFound(err): // it was deleted after it was observed
 		g.facts.Seen = tombstone.Observation{State: tombstone.Absent}
 		return
 	case err != nil:
-		g.unknown("get "+g.Object.String(), err)
+		g.unknown("get "+g.facts.Object.String(), err)
 		return
 	}
-	in, _ := g.cluster.FindKind(ctx, g.Object.GroupKind()) // which Get has found
+	in, _ := g.cluster.FindKind(ctx, g.facts.Object.GroupKind()) // which Get has found
 	g.facts.Live, g.head = live, objectmeta.Of(in, live)
 	if g.head.IsOf(g.head.Release) && g.head.Release != "" {
 		g.facts.Owner, g.facts.Applied = g.head.Release, g.head.Entry.Since
@@ -139,12 +140,12 @@ func (g *gatherer) pickRecord() *record.Record {
 	if of := first(func(r *record.Record) bool { return r.Release == g.facts.Owner }); of != nil {
 		return of
 	}
-	hasIt := func(r *record.Record) bool { return fingerprint.Read(r.Fingerprints).Has(g.Object) }
+	hasIt := func(r *record.Record) bool { return fingerprint.Read(r.Fingerprints).Has(g.facts.Object) }
 	if of := first(hasIt); of != nil {
 		return of
 	}
 	isInRun := func(r *record.Record) bool {
-		_, _, found := apply.StateOf(r.Run).Find(g.Object)
+		_, _, found := apply.StateOf(r.Run).Find(g.facts.Object)
 		return found
 	}
 	if of := first(isInRun); of != nil {
@@ -167,7 +168,7 @@ func (g *gatherer) checkReady(ctx context.Context) {
 	}
 	g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, around)
 	_, step, isLeft := g.facts.step()
-	isOperator := g.Object.GroupKind() == kinds.ClusterOperator
+	isOperator := g.facts.Object.GroupKind() == kinds.ClusterOperator
 	if isOperator && around.Manifest == nil { // its manifest has the versions to report
 		g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, ready.Related{Manifest: anyVersion})
 		if isLeft && step.Phase == apply.InWait && g.facts.Verdict.State == ready.Ready {
@@ -229,9 +230,9 @@ func (g *gatherer) surroundings(ctx context.Context) {
 	if g.facts.Live != nil {
 		return
 	}
-	if _, err := g.cluster.FindKind(ctx, g.Object.GroupKind()); errors.Is(err, cluster.ErrNotServed) {
+	if _, err := g.cluster.FindKind(ctx, g.facts.Object.GroupKind()); errors.Is(err, cluster.ErrNotServed) {
 		g.facts.Unserved = &UnservedKind{}
-		definition, err := g.cluster.Definition(ctx, g.Object.GroupKind())
+		definition, err := g.cluster.Definition(ctx, g.facts.Object.GroupKind())
 		if err != nil {
 			g.unknown("list customresourcedefinitions", err)
 		}
@@ -240,12 +241,12 @@ func (g *gatherer) surroundings(ctx context.Context) {
 			g.facts.Unserved.Verdict = ready.Check(definition, ready.Full, ready.Related{})
 		}
 	}
-	if g.Object.Namespace == "" {
+	if g.facts.Object.Namespace == "" {
 		return
 	}
-	home := tombstone.Observe(ctx, g.cluster, kinds.ID{Kind: kinds.Namespace.Kind, Name: g.Object.Namespace}, "")
+	home := tombstone.Observe(ctx, g.cluster, kinds.ID{Kind: kinds.Namespace.Kind, Name: g.facts.Object.Namespace}, "")
 	if home.State == tombstone.Unknown {
-		g.note("whether namespace " + g.Object.Namespace + " is there: " + home.Why)
+		g.note("whether namespace " + g.facts.Object.Namespace + " is there: " + home.Why)
 	} else if home.State != tombstone.Present {
 		g.facts.ObjectNamespace = &home
 	}
@@ -260,7 +261,7 @@ func (g *gatherer) explainBlockers(ctx context.Context) {
 	left := mostExplained
 	for _, node := range g.facts.roots() {
 		for _, step := range g.facts.Run.Nodes[node].Steps {
-			if !step.IsTried() || step.Deletes || left == 0 || step.ID == g.Object || step.Hook != "" {
+			if !step.IsTried() || step.Deletes || left == 0 || step.ID == g.facts.Object || step.Hook != "" {
 				continue
 			}
 			if step.Phase == apply.InRetry {

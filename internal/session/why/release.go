@@ -41,6 +41,8 @@ type ReleaseAnswer struct {
 	Objects  []*Answer           `json:"objects"`           // that are not in their wanted state, the worst first
 	NotKept  *NotKept            `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
 	Unknown  []string            `json:"unknown,omitempty"`
+
+	IsUnrecorded bool `json:"-"` // no record of it can be read: the first message is about that
 }
 
 // ReleaseFacts are what is known of a release.
@@ -76,7 +78,7 @@ func (f *ReleaseFacts) Explain(ctx context.Context, c *cluster.Cluster, namespac
 	group.SetLimit(atOnce)
 	for i, id := range f.Suspects {
 		group.Go(func() error {
-			facts := Gather(ctx, c, ObjectQuery{Object: id, Records: []*record.Record{f.Record}, Namespace: namespace, known: f})
+			facts := Gather(ctx, c, ObjectQuery{Records: []*record.Record{f.Record}, Namespace: namespace, known: f}, NamedObject{ID: id})
 			answers[i] = judge(facts, ofObject)
 			return nil
 		})

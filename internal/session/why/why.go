@@ -25,13 +25,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// An ObjectQuery is about one object.
+// An ObjectQuery is what is known before the cluster is asked about objects.
 type ObjectQuery struct {
-	Object    kinds.ID
-	Deletes   bool             // the caller knows that it is to be deleted
-	Records   []*record.Record // of the releases that may have it
-	Namespace string           // where those are
-	Release   *payload.Payload // the release that is to have it; nil if it is not named
+	Records   []*record.Record // of the releases that may have the objects
+	Unread    string           // why other records can't be read; "" if all were
+	Namespace string           // of the records
+	Release   *payload.Payload // that is to have the objects; nil if it is not named
 
 	known *ReleaseFacts // on the release; nil if they were not gathered
 }
@@ -41,7 +40,7 @@ type ObjectFacts struct {
 	ReleaseFacts // on the release that has the object, or is to
 
 	Object  kinds.ID
-	Deletes bool // the caller knows that it is to be deleted
+	Deletes bool // the user knows that it is to be deleted
 
 	Seen            tombstone.Observation
 	Live            *unstructured.Unstructured // nil if it does not exist, or can't be read
