@@ -13,6 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/release/loader"
+	"github.com/runlevel/runlevel/internal/session/state"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -107,27 +108,18 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams core.Streams)
 	if err != nil {
 		return err
 	}
-	var release *payload.Payload
-	if len(args) > 1 {
-		if release, err = f.release.Load(ctx, args[1], streams.Err); err != nil {
-			return err
-		}
-	} else if _, err := f.release.Options(streams.Err); err != nil {
+	release, err := f.load(ctx, args[1:], streams.Err)
+	if err != nil {
 		return err
 	}
 	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
 		return err
 	}
-	name := f.release.Name
-	if release != nil {
-		name = release.Name
+	query, err := f.query(ctx, reader, release)
+	if err != nil {
+		return err
 	}
-	records, unread := reader.KnownRecords(ctx, name)
-	if f.release.Name != "" && release == nil && len(records) == 0 && unread == "" {
-		return reader.NoRecord(f.release.Name)
-	}
-	query := why.ObjectQuery{Records: records, Unread: unread, Namespace: reader.Namespace, Release: release}
 	resolver := &why.Resolver{Cluster: reader.Cluster, Query: query, Namespace: f.namespace, Default: f.cluster.DefaultNamespace()}
 	objects, err := resolve(ctx, resolver, args[0], meant)
 	if err != nil {
@@ -141,6 +133,29 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams core.Streams)
 		return err
 	}
 	return core.FailIf(slices.ContainsFunc(answers, func(a *why.Answer) bool { return !a.Done }))
+}
+
+// load loads the release of the argument SOURCE; nil if there is none.
+func (f *whyFlags) load(ctx context.Context, sources []string, progress io.Writer) (*payload.Payload, error) {
+	if len(sources) == 0 {
+		_, err := f.release.Options(progress)
+		return nil, err
+	}
+	return f.release.Load(ctx, sources[0], progress)
+}
+
+// query returns what is known of a release, or of the release of --name, or of all.
+func (f *whyFlags) query(ctx context.Context, reader *state.Reader, release *payload.Payload) (why.ObjectQuery, error) {
+	q := why.ObjectQuery{Namespace: reader.Namespace, Release: release}
+	name := f.release.Name
+	if release != nil {
+		name = release.Name
+	}
+	q.Records, q.Unread = reader.KnownRecords(ctx, name)
+	if f.release.Name != "" && release == nil && len(q.Records) == 0 && q.Unread == "" {
+		return q, reader.NoRecord(f.release.Name)
+	}
+	return q, nil
 }
 
 // parseObject reads an argument that is an object or a file, before connecting to the cluster. It returns the parts of the

@@ -44,17 +44,23 @@ func (f *whyFlags) releases(ctx context.Context, streams core.Streams) error {
 func printReleases(out io.Writer, answers []*why.ReleaseAnswer) error {
 	var lines []string
 	for i, answer := range answers {
-		own := append([]string{titleOfRelease(answer)}, messageLines(answer.Messages, answer.Unknown)...)
-		switch {
-		case answer.IsUnrecorded && len(answer.Messages) == 0:
-			own = []string{"not known: " + answer.Unknown[0]}
-		case answer.IsUnrecorded:
-			own = append([]string{answer.Messages[0].Text}, messageLines(answer.Messages[1:], answer.Unknown)...)
-		}
+		own := headOf(answer)
 		rest := mostLines - len(lines) - len(own) - (len(answers)-i-1)*2
 		lines = append(lines, append(own, objectLinesOf(answer.Objects, rest)...)...)
 	}
 	return core.PrintLines(out, lines)
+}
+
+// headOf returns lines on a release, without its objects.
+func headOf(w *why.ReleaseAnswer) []string {
+	switch {
+	case w.IsUnrecorded && len(w.Messages) == 0:
+		return []string{"not known: " + w.Unknown[0]}
+	case w.IsUnrecorded:
+		return append([]string{w.Messages[0].Text}, messageLines(w.Messages[1:], w.Unknown)...)
+	default:
+		return append([]string{titleOfRelease(w)}, messageLines(w.Messages, w.Unknown)...)
+	}
 }
 
 // titleOfRelease returns the state of a release in one line.

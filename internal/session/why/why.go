@@ -6,8 +6,9 @@
 // It changes nothing, and waits for nothing. A request that fails is reported, and the rest
 // is answered all the same.
 //
-// GatherRelease reads the facts on a release, and Gather those on one object, each once; Judge makes an answer of them, without
-// a cluster. ExplainRelease does both for all objects of a release.
+// Explain is the call to start from, with objects that a Resolver has found. GatherRelease reads the facts on a release, and
+// Gather those on one object, each once; Judge makes an answer of them, without a cluster. ExplainRelease does both for all
+// objects of a release.
 package why
 
 import (
