@@ -11,6 +11,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/progress"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -32,14 +33,17 @@ func (r *Reader) Status(ctx context.Context, name string) (*ReleaseStatus, error
 		return nil, err
 	}
 	s.Release, s.Others = wanted, others
-	if of != nil {
+	switch {
+	case of != nil:
 		s.Release = of.Release
 		r.addRecord(ctx, s, of)
-	} else {
-		if unread == "" {
-			r.addLost(ctx, s, name)
-		}
-		r.addKeeper(ctx, s, unread == "")
+	case unread == "":
+		r.addLost(ctx, s, name)
+		r.addKeeper(ctx, s)
+	default:
+		held, err := r.Lock(s.Release).Holder(ctx)
+		s.notKnown("the holder of the lock", err)
+		s.setLock(held, r.Cluster.Now())
 	}
 	r.addClusterVersion(ctx, s)
 	r.addOperators(ctx, s)
@@ -78,7 +82,7 @@ func (r *Reader) addRecord(ctx context.Context, s *ReleaseStatus, of *record.Rec
 	facts := why.GatherRelease(ctx, r.Cluster, of, r.Namespace)
 	answer := facts.Explain(ctx, r.Cluster, r.Namespace)
 	s.Done, s.Messages, s.Objects, s.Missing, s.Unknown = answer.Done, answer.Messages, answer.Objects, answer.Missing, append(s.Unknown, answer.Unknown...)
-	s.setLock(facts)
+	s.setLock(facts.Held, facts.Now)
 	s.NotKept = answer.NotKept
 	s.addHistory(of)
 	s.Repairs, s.Hooks = of.Repairs, why.HookStatuses(of)
@@ -93,19 +97,16 @@ func (r *Reader) addRecord(ctx context.Context, s *ReleaseStatus, of *record.Rec
 }
 
 // addKeeper adds the holder of the lock of a release without a record, and why the operator does not keep it in place.
-func (r *Reader) addKeeper(ctx context.Context, s *ReleaseStatus, isUnrecorded bool) {
+func (r *Reader) addKeeper(ctx context.Context, s *ReleaseStatus) {
 	facts := why.GatherKeeper(ctx, r.Cluster, r.Lock(s.Release), nil)
-	s.Unknown = append(s.Unknown, facts.Unknown...)
-	s.setLock(facts)
-	if isUnrecorded {
-		s.NotKept = facts.NotKept
-	}
+	s.NotKept, s.Unknown = facts.NotKept, append(s.Unknown, facts.Unknown...)
+	s.setLock(facts.Held, facts.Now)
 }
 
-// setLock sets the holder of the lock.
-func (s *ReleaseStatus) setLock(facts *why.ReleaseFacts) {
-	if held := facts.Held; held != nil {
-		s.Lock = &LockStatus{Holder: held.Name, Since: held.Since, Watching: held.Keeps(), Expired: held.IsDead(facts.Now)}
+// setLock sets the holder of the lock; nil is none.
+func (s *ReleaseStatus) setLock(held *lock.Holder, now time.Time) {
+	if held != nil {
+		s.Lock = &LockStatus{Holder: held.Name, Since: held.Since, Watching: held.Keeps(), Expired: held.IsDead(now)}
 	}
 }
 
