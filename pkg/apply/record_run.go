@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ func (s *RunState) Record() *record.Run {
 		}
 		kept := left[:min(room, len(left))]
 		room -= len(kept)
-		recorded.More += len(byManifest(left)) - len(byManifest(kept))
+		recorded.More += manifestsIn(left) - manifestsIn(kept)
 		places[i] = len(recorded.Nodes)
 		recorded.Nodes = append(recorded.Nodes, record.RunNode{Name: node.Name, State: string(node.State)})
 		for _, step := range kept {
@@ -104,14 +105,26 @@ func stepOf(of record.RunStep) RunStepState {
 }
 
 // byManifest returns the steps of each manifest, which are adjacent.
-func byManifest(steps []RunStepState) (groups [][]RunStepState) {
-	for from, i := 0, 1; i <= len(steps); i++ {
-		if i == len(steps) || steps[i].ID != steps[from].ID || steps[i].File != steps[from].File {
-			groups = append(groups, steps[from:i])
+func byManifest(steps []RunStepState) iter.Seq[[]RunStepState] {
+	return func(yield func([]RunStepState) bool) {
+		for from, i := 0, 1; i <= len(steps); i++ {
+			if i < len(steps) && steps[i].ID == steps[from].ID && steps[i].File == steps[from].File {
+				continue
+			}
+			if !yield(steps[from:i]) {
+				return
+			}
 			from = i
 		}
 	}
-	return groups
+}
+
+// manifestsIn returns how many manifests have some steps.
+func manifestsIn(steps []RunStepState) (count int) {
+	for range byManifest(steps) {
+		count++
+	}
+	return count
 }
 
 // record returns a step for the record.

@@ -85,7 +85,7 @@ func (s *RunState) Manifests() iter.Seq2[int, []RunStepState] {
 			return
 		}
 		for i, node := range s.Nodes {
-			for _, steps := range byManifest(node.Steps) {
+			for steps := range byManifest(node.Steps) {
 				if !yield(i, steps) {
 					return
 				}
@@ -151,7 +151,7 @@ func (s *RunState) Levels() []record.RunLevel {
 			levels[at].Left++
 		}
 	}
-	slices.SortFunc(levels, func(a, b record.RunLevel) int { return graph.CompareLevels(a.Name, b.Name) })
+	slices.SortStableFunc(levels, func(a, b record.RunLevel) int { return graph.CompareLevels(a.Name, b.Name) })
 	return levels
 }
 
