@@ -27,7 +27,7 @@ const (
 // Record returns the compact form of a state for the record, which has only what is not done.
 func (s *RunState) Record() *record.Run {
 	recorded := &record.Run{
-		Version: s.Version, Mode: string(s.Mode), ReportedAt: metav1.NewTime(s.Now.UTC().Truncate(time.Second)), Error: s.Error, Ended: s.IsOver,
+		Version: s.Version, Mode: string(s.Mode), ReportedAt: metav1.NewTime(s.Now.UTC().Truncate(time.Second)), Error: s.Error, Ended: s.IsOver, More: s.More,
 	}
 	recorded.Total, _ = s.Count()
 	places, room := map[int]int{}, mostSteps
@@ -50,7 +50,7 @@ func (s *RunState) Record() *record.Run {
 		for _, blocker := range after[:min(mostBefore, len(after))] {
 			at.After = append(at.After, places[blocker])
 		}
-		at.More = len(after) - len(at.After)
+		at.More = s.Nodes[i].More + len(after) - len(at.After)
 	}
 	if levels := s.Levels(); len(levels) <= mostLevels {
 		recorded.Levels = levels
