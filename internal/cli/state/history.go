@@ -71,15 +71,7 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 	fmt.Fprintf(out, "release %s\n", printable.Line(of.Release))
 	rows := []string{"  VERSION\tSTATE\tMODE\tSTARTED\tTOOK\tFORCED\tSOURCE"}
 	for _, entry := range of.History {
-		took := ""
-		switch {
-		case entry.Completed != nil:
-			took = max(entry.Completed.Sub(entry.Started.Time), 0).String()
-		case entry.End != nil:
-			took = max(entry.End.Time.Sub(entry.Started.Time), 0).String()
-		}
-		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s\t%s\t%s\t%s\t%s", printable.Line(cmp.Or(entry.Version, "-")), entry.State, printable.Line(entry.Mode),
-			entry.Started.UTC().Format(time.RFC3339), took, printable.Line(strings.Join(entry.Forced, ",")), printable.Line(entry.Source)))
+		rows = append(rows, historyRow(entry))
 	}
 	if err := core.PrintLines(out, core.Align(rows)); err != nil {
 		return err
@@ -96,6 +88,19 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 		fmt.Fprintf(out, "  waits for %s: %s, for %s\n", wait.OrHook(wait.Hook), printable.Line(wait.For), printable.Age(now, wait.Since.Time))
 	}
 	return nil
+}
+
+// historyRow returns the row of an update in the table of a release.
+func historyRow(entry record.HistoryEntry) string {
+	took := ""
+	switch {
+	case entry.Completed != nil:
+		took = max(entry.Completed.Sub(entry.Started.Time), 0).String()
+	case entry.End != nil:
+		took = max(entry.End.Time.Sub(entry.Started.Time), 0).String()
+	}
+	return fmt.Sprintf("  %s\t%s\t%s\t%s\t%s\t%s\t%s", printable.Line(cmp.Or(entry.Version, "-")), entry.State, printable.Line(entry.Mode),
+		entry.Started.UTC().Format(time.RFC3339), took, printable.Line(strings.Join(entry.Forced, ",")), printable.Line(entry.Source))
 }
 
 // printOpen prints whether the newest update is being applied, if it has no end yet.

@@ -57,14 +57,7 @@ output in either case.
 
 `
 
-// NewWhy returns the verb why.
-func NewWhy(streams core.Streams) *cobra.Command {
-	var f whyFlags
-	command := &cobra.Command{
-		Use:   "why [OBJECT|FILE [SOURCE]]",
-		Short: "Explain why an object is missing, not ready or not deleted",
-		Long:  whyHelp + core.SourceHelp,
-		Example: `  # What of all that was applied is not as it is to be?
+const whyExamples = `  # What of all that was applied is not as it is to be?
   runlevel why
 
   # In the middle of an update: what does my Deployment wait for?
@@ -86,7 +79,16 @@ func NewWhy(streams core.Streams) *cobra.Command {
   until runlevel why deployment/web -n shop ./4.21; do sleep 5; done
 
   # What holds it up, in the end?
-  runlevel why deployment/web -n shop -o json | jq -r '.[].holds[]? | "\(.object.kind) \(.object.name): \(.for)"'`,
+  runlevel why deployment/web -n shop -o json | jq -r '.[].holds[]? | "\(.object.kind) \(.object.name): \(.for)"'`
+
+// NewWhy returns the verb why.
+func NewWhy(streams core.Streams) *cobra.Command {
+	var f whyFlags
+	command := &cobra.Command{
+		Use:               "why [OBJECT|FILE [SOURCE]]",
+		Short:             "Explain why an object is missing, not ready or not deleted",
+		Long:              whyHelp + core.SourceHelp,
+		Example:           whyExamples,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: core.CompletePaths(2, cobra.ShellCompDirectiveDefault),
 		RunE: func(command *cobra.Command, args []string) error {
