@@ -55,7 +55,7 @@ func newReporter(ctx context.Context, r *run) *reporter {
 	return reporter
 }
 
-// ticks tell when waits are to be reported, the state to be noted in the record, and to be published.
+// ticks returns the channels with the times to report waits, to note the state in the record, and to publish it.
 func (r *reporter) ticks() (reports, notes, states <-chan time.Time) {
 	switch {
 	case r == nil:
