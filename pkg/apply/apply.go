@@ -8,7 +8,8 @@
 // object.WalkStep, and packages object and hook have the kinds of steps. The order of steps is in order.go, and the
 // walk through them in walk.go: one loop that hands out steps to workers, and parks those that wait, in parking.go.
 // Package await tracks readiness. The results of steps are in results.go and report.go; progress is reported by
-// events.go, components.go, waits.go and why.go, and written to the record by record_run.go.
+// events.go, components.go, waits.go and why.go. The state of a run is in state.go; record_run.go writes it to the record,
+// and reads it from there.
 //
 // Preview returns what Run would do: see preview.go.
 //

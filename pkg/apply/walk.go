@@ -77,6 +77,7 @@ func (w *walk) do() (isDone bool) {
 // loop runs until nothing is left to do, or the walk was interrupted and the running steps have ended.
 func (w *walk) loop() {
 	ended := w.ctx.Done()
+	reports, notes, states := w.reporter.ticks()
 	for {
 		for w.handleEvents() { // which may cause others
 		}
@@ -92,11 +93,11 @@ func (w *walk) loop() {
 		case <-w.run.inbox.signal:
 		case <-w.run.tracker.Signal():
 			w.reporter.change()
-		case <-w.reporter.reportTicks():
+		case <-reports:
 			w.reporter.reportWaits()
-		case <-w.reporter.noteTicks():
+		case <-notes:
 			w.reporter.note()
-		case <-w.reporter.publishTicks():
+		case <-states:
 			w.reporter.publish()
 		case <-ended:
 		}

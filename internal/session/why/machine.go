@@ -1,22 +1,18 @@
-package state
+package why
 
 import (
 	"context"
 	"errors"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/machines/overview"
-	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // explainMachines adds to each answer on a machine what holds it, before all other messages.
-func explainMachines(ctx context.Context, c *cluster.Cluster, answers []*why.Answer) {
+func explainMachines(ctx context.Context, c *cluster.Cluster, answers []*Answer) {
 	for _, answer := range answers {
-		if !isMachine(answer.Object) {
+		if kind := answer.Object.GroupKind(); kind != overview.Kind && kind != overview.ClusterAPIKind {
 			continue
 		}
 		machine, err := overview.Explain(ctx, c, answer.Object)
@@ -30,17 +26,12 @@ func explainMachines(ctx context.Context, c *cluster.Cluster, answers []*why.Ans
 	}
 }
 
-func isMachine(id kinds.ID) bool {
-	kind := schema.GroupKind{Group: id.Group, Kind: id.Kind}
-	return kind == overview.Kind || kind == overview.ClusterAPIKind
-}
-
 // explainMachine adds the explanation of a machine to an answer. The machine is ready if it runs, whether it belongs to
 // a release or not.
-func explainMachine(answer *why.Answer, machine *overview.MachineExplanation) {
-	var messages []why.Message
+func explainMachine(answer *Answer, machine *overview.MachineExplanation) {
+	var messages []Message
 	for _, statement := range machine.Statements {
-		messages = append(messages, why.Message{Text: statement.Text, Details: statement.Details})
+		messages = append(messages, Message{Text: statement.Text, Details: statement.Details})
 	}
 	answer.Messages = append(messages, answer.Messages...)
 	answer.Unknown = append(answer.Unknown, machine.Unknown...)
@@ -50,8 +41,8 @@ func explainMachine(answer *why.Answer, machine *overview.MachineExplanation) {
 	answer.Done = false
 	switch {
 	case machine.Stage != "":
-		answer.State = why.Terminating
-	case answer.State == why.Ready || answer.State == why.Changed || answer.State == why.Unknown:
-		answer.State = why.NotReady
+		answer.State = Terminating
+	case answer.State == Ready || answer.State == Changed || answer.State == Unknown:
+		answer.State = NotReady
 	}
 }
