@@ -25,7 +25,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	p := &preview{results: newResults(newEmitter(c.Now, options.OnEvent)), inbox: newInbox()}
 	p.requests, p.cut = context.WithCancel(ctx)
 	defer p.cut()
-	applier := object.New(p.requests, c, before, options.objects(release.Manifests), p.inbox.handler(nil))
+	applier := object.New(p.requests, c, before, options.objects(release.Manifests), p.inbox.handler(object.Untracked))
 	p.previewer = object.NewPreviewer(applier, release)
 	hooks := options.hooks(p.requests, c, applier)
 	hooks.IsPreview = true

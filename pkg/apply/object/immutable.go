@@ -45,12 +45,7 @@ func immutableFields(err error) []string {
 }
 
 // cannotChange returns which fields can't be changed.
-func cannotChange(fixed []string) string {
-	if len(fixed) == 1 {
-		return fixed[0] + " can't be changed"
-	}
-	return strings.Join(fixed, ", ") + " can't be changed"
-}
+func cannotChange(fixed []string) string { return strings.Join(fixed, ", ") + " can't be changed" }
 
 // wayOut returns what to do about fields that can't be changed.
 func wayOut(kind schema.GroupKind) string {
@@ -104,7 +99,7 @@ func (a *Applier) recreate(o *liveObject, fixed []string) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	applied, err := a.sender.send(o, draft, cluster.Force)
+	applied, err := a.send(o, draft, cluster.Force)
 	if err != nil {
 		return Change{}, err
 	}

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
@@ -29,7 +26,9 @@ type Repairer struct {
 func NewRepairer(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Repairer {
 	requests, cut := Requests(ctx, options.Lock)
 	options.Manifests = release.Manifests
-	a := New(requests, c, &inventory.Inventory{}, options, Handler{})
+	a := New(requests, c, &inventory.Inventory{}, options, Handler{
+		Readiness: Untracked, Warned: func(*payload.Manifest, []string) {}, Adopted: func(*payload.Manifest, []string) {},
+	})
 	a.isRepairing, a.scaling.validFor = true, time.Second
 	a.scaling.find()
 	return &Repairer{a, cut}
@@ -59,7 +58,7 @@ func (r *Repairer) IsUntouched(manifest *payload.Manifest, head objectmeta.LiveM
 		_, isKnown := u.definitions.versionOf(head.Resource)
 		return isKnown
 	}
-	return u.isUntouched(manifest, head, u.current)
+	return u.isUntouched(manifest, head, u.options.Fingerprints)
 }
 
 // Redefine notes the present version of a definition, and reports whether it has changed: then
@@ -129,11 +128,9 @@ func (r *Repairer) NoteFinished(job *payload.Manifest) error {
 	if err != nil {
 		return err
 	}
-	object, err := a.cluster.In(resource, job.ID().Namespace).Get(a.requests, job.ID().Name, metav1.GetOptions{})
+	object, err := a.read(resource, job.ID())
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
+	case object == nil:
 		return err
 	case !ready.HasSucceeded(object) || object.GetLabels()[objectmeta.ReleaseLabel] != a.options.Release:
 		return nil
