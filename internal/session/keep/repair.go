@@ -47,19 +47,18 @@ func (k *Keeper) repair(o *kept) {
 	if mayBeDone && k.ctx.Err() == nil {
 		k.noteDone(o)
 	}
-	found := wasInSync
+	wasMissed := false
 	if isDue && k.ctx.Err() == nil {
 		repaired, err := k.repairer.Repair(o.manifest, seen)
-		switch {
-		case err != nil:
-			found = k.repairFailed(o, repaired, err)
-		case k.repairSucceeded(o, observations, repaired) && !mayDiffer:
-			found = wasMissed
+		if err != nil {
+			k.repairFailed(o, repaired, err)
+		} else {
+			wasMissed = k.repairSucceeded(o, observations, repaired) && !mayDiffer
 		}
 	}
 	k.endProblem(o)
 	if checked != nil {
-		checked <- found
+		checked <- wasMissed
 	}
 }
 
@@ -85,7 +84,7 @@ func (k *Keeper) isBlocked(o *kept) bool {
 const reportAfter = 4
 
 // repairFailed records that an object could not be repaired.
-func (k *Keeper) repairFailed(o *kept, found object.Repaired, err error) finding {
+func (k *Keeper) repairFailed(o *kept, found object.Repaired, err error) {
 	event := Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Message: printable.Line(err.Error())}
 	var failure *object.Failure
 	if errors.As(err, &failure) {
@@ -106,7 +105,6 @@ func (k *Keeper) repairFailed(o *kept, found object.Repaired, err error) finding
 	if isNew {
 		k.report(o, event)
 	}
-	return wasBroken
 }
 
 // repairSucceeded records the result of a repair, and reports whether the object had to be changed. Observations is how many
