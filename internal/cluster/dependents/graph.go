@@ -46,10 +46,10 @@ func newObject(in *cluster.Resource, metadata *metav1.PartialObjectMetadata) *ob
 }
 
 func containerName(in *cluster.Resource, name string) string {
-	if kind := in.GroupKind(); kind != kinds.Namespace && kind != kinds.CustomResourceDefinition {
-		return ""
+	if kinds.IsContainer(in.GroupKind()) {
+		return name
 	}
-	return name
+	return ""
 }
 
 // contains reports whether another object is in this one, and so is deleted with it.

@@ -1,7 +1,6 @@
 package keep
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -49,9 +48,9 @@ func (k *Keeper) repair(o *kept) {
 	}
 	wasMissed := false
 	if isDue && k.ctx.Err() == nil {
-		repaired, err := k.repairer.Repair(o.manifest, seen)
-		if err != nil {
-			k.repairFailed(o, repaired, err)
+		repaired := k.repairer.Repair(o.manifest, seen)
+		if repaired.Err != nil {
+			k.repairFailed(o, repaired)
 		} else {
 			wasMissed = k.repairSucceeded(o, observations, repaired) && !mayDiffer
 		}
@@ -84,12 +83,7 @@ func (k *Keeper) isBlocked(o *kept) bool {
 const reportAfter = 4
 
 // repairFailed records that an object could not be repaired.
-func (k *Keeper) repairFailed(o *kept, found object.Repaired, err error) {
-	event := Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Message: printable.Line(err.Error())}
-	var failure *object.Failure
-	if errors.As(err, &failure) {
-		event.Message, event.Reason = printable.Line(failure.Err.Error()), failure.Reason
-	}
+func (k *Keeper) repairFailed(o *kept, found object.Repaired) {
 	k.mu.Lock()
 	wasMissing := o.isMissing()
 	k.failing[o], o.mayDiffer, o.exists = true, true, !wasMissing
@@ -103,7 +97,7 @@ func (k *Keeper) repairFailed(o *kept, found object.Repaired, err error) {
 	isNew := (o.problem == nil || o.problem.Type != Failing) && k.queue.NumRequeues(o) >= reportAfter
 	k.mu.Unlock()
 	if isNew {
-		k.report(o, event)
+		k.report(o, Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Reason: found.Err.Reason, Message: printable.Line(found.Err.Err.Error())})
 	}
 }
 
@@ -179,6 +173,5 @@ func (k *Keeper) retry(o *kept) {
 
 // isPrerequisite reports whether other objects need an object in order to exist.
 func isPrerequisite(id kinds.ID) bool {
-	kind := id.GroupKind()
-	return kind == kinds.Namespace || kind == kinds.CustomResourceDefinition || kind == kinds.APIService
+	return id.GroupKind() == kinds.Namespace || kinds.Extends(id.GroupKind())
 }

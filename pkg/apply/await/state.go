@@ -60,10 +60,11 @@ func (o *tracked) assume() {
 }
 
 // startWatching watches an object with the first wait for it. A trusted object is taken for ready until the run changes
-// an object, which may break any other except those that stay ready.
+// an object, which may break any other except for Namespaces and definitions: all objects in them wait for those, and to watch
+// them again would make thousands wait.
 func (t *Tracker) startWatching(o *tracked) {
 	switch {
-	case o.watch != nil || o.state == trusted && (!t.hasChanges || staysReady(o)):
+	case o.watch != nil || o.state == trusted && (!t.hasChanges || kinds.IsContainer(o.Resource.GroupKind())):
 	case o.state == applied || o.state == unconfirmed:
 		if o.Verdict.State != ready.Ready {
 			o.state, o.Since = unconfirmed, time.Now() // the wait begins now
@@ -84,13 +85,6 @@ func (t *Tracker) startWatching(o *tracked) {
 func isAlwaysWatched(o *tracked) bool {
 	kind := o.Resource.GroupKind()
 	return kinds.Extends(kind) || kind == kinds.Job
-}
-
-// staysReady reports whether a ready object stays ready until it is written. All objects in a Namespace, or of
-// a definition, wait for it: to watch it again would make thousands wait.
-func staysReady(o *tracked) bool {
-	kind := o.Resource.GroupKind()
-	return kind == kinds.Namespace || kind == kinds.CustomResourceDefinition
 }
 
 // observeFirst observes an object for the first time since it was applied or assumed.

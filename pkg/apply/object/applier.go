@@ -75,11 +75,6 @@ func (a *Applier) Begin() {
 	a.scaling.find()
 }
 
-// IsPrerequisite reports whether other objects can't exist without objects of a kind.
-func IsPrerequisite(kind schema.GroupKind) bool {
-	return kind == kinds.CustomResourceDefinition || kind == kinds.Namespace
-}
-
 // Exists reports whether the cluster has the object of a manifest.
 func (a *Applier) Exists(m *payload.Manifest) (bool, error) {
 	if _, found := a.before.Find(m.ID()); found {

@@ -43,7 +43,7 @@ func (d *deleter) delete(m *payload.Manifest) (Change, error) {
 		return d.isBack(m.ID(), f.seen), nil
 	default:
 		if what == leaveForUpdate && f.mode == graph.Install {
-			d.options.Journal.leave(m.ID(), f.seen.UID)
+			d.options.Journal.edit(func(known *record.Record) { known.Leave(record.Leftover{ID: m.ID(), UID: f.seen.UID}) })
 		}
 		return left(what, f), nil
 	}
@@ -84,7 +84,7 @@ func (d *deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isB
 	if err := d.recordRequest(m, seen.UID); err != nil {
 		return Change{}, err
 	}
-	d.options.Journal.send(id, seen.UID)
+	d.options.Journal.edit(func(known *record.Record) { known.MarkSent(id, seen.UID) })
 	isHit, err := d.request(id, seen.UID)
 	if err != nil {
 		return Change{}, err
@@ -108,7 +108,7 @@ func (d *deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isB
 // isGone notes that a delete is done.
 func (d *deleter) isGone(id kinds.ID, uid types.UID) (Change, error) {
 	d.report(id, uid, tombstone.ReasonDeleted, "it is gone")
-	d.options.Journal.forget(id, uid)
+	d.options.Journal.edit(func(known *record.Record) { known.ForgetDelete(id, uid) })
 	return Change{Action: Deleted}, nil
 }
 
@@ -135,7 +135,7 @@ func (d *deleter) pending(m *payload.Manifest, seen tombstone.Observation) (Chan
 	if err := d.recordRequest(m, seen.UID); err != nil {
 		return change, err
 	}
-	d.options.Journal.send(m.ID(), seen.UID) // perhaps another client has sent it
+	d.options.Journal.edit(func(known *record.Record) { known.MarkSent(m.ID(), seen.UID) }) // perhaps another client has sent it
 	return change, nil
 }
 

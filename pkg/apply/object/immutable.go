@@ -10,6 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -58,7 +59,7 @@ func wayOut(kind schema.GroupKind) string {
 
 // isPrecious reports whether objects of a kind hold others, or data, that would be lost.
 func isPrecious(kind schema.GroupKind) bool {
-	return IsPrerequisite(kind) || kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
+	return kinds.IsContainer(kind) || kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
 }
 
 // mayRecreate returns an error if an object with changed immutable fields must not be deleted and created again: which

@@ -69,29 +69,26 @@ func (r *Repairer) Redefine(definition objectmeta.LiveMetadata) bool {
 
 // Repaired is the result of a repair.
 type Repaired struct {
-	Change
+	Change                              // with an error if the repair has failed
 	Before, Now objectmeta.LiveMetadata // empty if the object did not exist, or does not
 	IsLooked    bool                    // Before is known
 }
 
-// Repair applies the manifest of an object again. If known is nil, it requests the metadata of the object. The
-// failure names the object without quoting Secrets; the state before is returned with it.
-func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMetadata) (Repaired, error) {
-	a := r.applier
-	o := &liveObject{Manifest: manifest}
-	isLooked, err := r.look(o, known)
-	var change Change
-	if err == nil {
-		change, err = a.reconcile(o)
+// Repair applies the manifest of an object again. If known is nil, it requests the metadata of the object.
+func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMetadata) (repaired Repaired) {
+	o, err := &liveObject{Manifest: manifest}, error(nil)
+	if repaired.IsLooked, err = r.look(o, known); err == nil {
+		repaired.Change, err = r.applier.reconcile(o)
 	}
 	if errors.Is(err, cluster.ErrNotServed) {
-		a.cluster.Refresh() // the next try may find the kind
+		r.applier.cluster.Refresh() // the next try may find the kind
 	}
+	repaired.Before = o.head
 	if err != nil {
-		return Repaired{Before: o.head, IsLooked: isLooked}, NewFailure(manifest, err)
+		repaired.Err = NewFailure(manifest, err)
+		return repaired
 	}
-	change.StepID = StepOf(manifest)
-	repaired := Repaired{Change: change, Before: o.head, Now: o.head, IsLooked: true}
+	repaired.Now = o.head
 	if o.now != nil {
 		repaired.Now = objectmeta.Of(o.resource, o.now)
 		repaired.Lost = taken(o, repaired)
@@ -100,7 +97,7 @@ func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMeta
 	if repaired.Action == Configured && isSame && len(repaired.Lost)+len(o.added) == 0 {
 		repaired.Action = Unchanged // another client has written it, and none of our fields
 	}
-	return repaired, nil
+	return repaired
 }
 
 // look finds the object to repair, and its metadata if they are not known.

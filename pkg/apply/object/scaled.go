@@ -85,7 +85,7 @@ func (s *scaling) ask() error {
 	for _, m := range s.options.Manifests { // the payload may add or delete autoscalers
 		switch {
 		case m.IsTombstone() && s.options.Mode == graph.Update: // no other mode deletes
-			scaled.Remove(m.ID())
+			delete(scaled, m.ID())
 		case !m.IsTombstone():
 			scaled.Add(m.Object())
 		}
