@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -176,7 +177,7 @@ func (e *explainer) ofService(ctx context.Context, name types.NamespacedName, po
 		return nil
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		return serviceLine("it stands for %s, outside of the cluster", printable.Line(service.Spec.ExternalName))
-	case port != 0 && !hasPort(service, port):
+	case port != 0 && !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return int64(p.Port) == port }):
 		return serviceLine("it has no port %d", port)
 	}
 	endpoints, err := ReadyEndpoints(ctx, e.Client, name)
@@ -190,15 +191,6 @@ func (e *explainer) ofService(ctx context.Context, name types.NamespacedName, po
 		return serviceLine("it has no endpoints, and no selector that would find some")
 	}
 	return e.ofSelected(ctx, serviceLine, labels.Set(service.Spec.Selector))
-}
-
-func hasPort(service *corev1.Service, port int64) bool {
-	for _, p := range service.Spec.Ports {
-		if int64(p.Port) == port {
-			return true
-		}
-	}
-	return false
 }
 
 // ReadyEndpoints returns how many endpoints of a Service are ready.

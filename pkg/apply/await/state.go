@@ -156,7 +156,10 @@ func (t *Tracker) judge(o *tracked) {
 	switch {
 	case before.State == o.Verdict.State:
 	case o.Verdict.State == ready.Ready:
-		o.becameReady(t)
+		if o.Live != nil && kinds.Extends(o.Resource.GroupKind()) { // a finished Job may be gone
+			o.emit(t, Extended)
+		}
+		t.events = append(t.events, Event{Type: Ready, Object: o.Object, Waited: time.Since(o.Since)})
 	case before.State == ready.Ready:
 		o.Since = time.Now()
 	}
@@ -199,14 +202,6 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 		verdict.State = ready.Waiting
 	}
 	return o.settle(t, verdict)
-}
-
-// becameReady emits the events of an object that is ready.
-func (o *tracked) becameReady(t *Tracker) {
-	if o.Live != nil && kinds.Extends(o.Resource.GroupKind()) { // a finished Job may be gone
-		o.emit(t, Extended)
-	}
-	t.events = append(t.events, Event{Type: Ready, Object: o.Object, Waited: time.Since(o.Since)})
 }
 
 // stalledSince returns when a rollout has exceeded its progress deadline; "" if it has not. A Deployment reports it until

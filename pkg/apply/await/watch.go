@@ -64,7 +64,7 @@ func (t *Tracker) start(key watchKey, kind schema.GroupKind, related map[string]
 	t.watches[key] = s
 	objects := t.cluster.Objects.Resource(key.resource).Namespace(key.namespace)
 	from := resourcewatch.ListerWatcher[*unstructured.UnstructuredList]{
-		List: objects.List, Watch: objects.Watch, Client: t.cluster.Objects, Labels: key.labels, Fields: key.fieldsOnly, Trim: trimAny,
+		List: objects.List, Watch: objects.Watch, Client: t.cluster.Objects, Labels: key.labels, Fields: key.fieldsOnly, Trim: trim,
 	}
 	t.running.Go(func() { resourcewatch.Run(ctx, from, s, longestPause, func(err error) { t.broke(s, err) }) })
 	return s
@@ -87,13 +87,6 @@ func (s *watch) OnList(objects []*unstructured.Unstructured, version string) {
 		s.listedRelated(objects)
 	} else {
 		s.listed(objects, version)
-	}
-}
-
-// trimAny trims objects that are held until their list is complete.
-func trimAny(object any) {
-	if object, ok := object.(*unstructured.Unstructured); ok {
-		trim(object)
 	}
 }
 
@@ -257,7 +250,11 @@ func trimmedCopy(object *unstructured.Unstructured) *unstructured.Unstructured {
 }
 
 // trim is trimmedCopy in place.
-func trim(object *unstructured.Unstructured) {
+func trim(of any) {
+	object, isObject := of.(*unstructured.Unstructured)
+	if !isObject {
+		return
+	}
 	object.SetManagedFields(nil)
 	if _, isMarked := object.GetAnnotations()[ready.Annotation]; !isMarked {
 		unstructured.RemoveNestedField(object.Object, "spec", "template")
