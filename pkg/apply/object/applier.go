@@ -23,6 +23,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -43,6 +44,11 @@ func (s *scope) read(resource cluster.Resource, id kinds.ID) (*unstructured.Unst
 		return nil, nil
 	}
 	return live, err
+}
+
+// desired returns the object of a manifest as the release has it.
+func (s *scope) desired(m *payload.Manifest) *unstructured.Unstructured {
+	return ownership.Draft(m.Object(), objectmeta.ReleaseLabel, s.options.Release)
 }
 
 // An Applier applies objects of one release. Goroutines may share it, but not for the same object.

@@ -258,11 +258,6 @@ func (a *Applier) adopt(o *liveObject) error {
 	return nil
 }
 
-// desired returns the object of a manifest as the release has it.
-func (a *Applier) desired(m *payload.Manifest) *unstructured.Unstructured {
-	return ownership.Draft(m.Object(), objectmeta.ReleaseLabel, a.options.Release)
-}
-
 // draft returns the object that an apply sends.
 func (a *Applier) draft(o *liveObject) (*unstructured.Unstructured, error) {
 	draft := a.desired(o.Manifest)

@@ -29,7 +29,7 @@ func (n *attempt) removeLeftovers(refused error) error {
 	for _, cause := range details.Causes {
 		near = append(near, cause.Field)
 	}
-	leftovers := ownership.FindLeftovers(live, n.draft, near)
+	leftovers := ownership.FindLeftovers(live, n.sent, near)
 	removed, would := n.leastRemoval(leftovers)
 	if len(removed) == 0 {
 		return refused

@@ -20,7 +20,6 @@ import (
 type attempt struct {
 	*liveObject
 	applier     *Applier
-	draft       *unstructured.Unstructured
 	how         cluster.ApplyMode
 	isUnbound   bool                 // not bound to the version that was read: the object was written since, and is still this release's
 	hasSearched bool                 // fields of the live object that exclude others were searched
@@ -31,7 +30,7 @@ type attempt struct {
 // send applies a draft, and tries again as long as the refusal shows how to correct the draft or the live object.
 func (a *Applier) send(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	o.sent, o.lost, o.removed = draft, nil, nil
-	next := &attempt{applier: a, liveObject: o, draft: draft, how: how}
+	next := &attempt{applier: a, liveObject: o, how: how}
 	for {
 		applied, err := a.cluster.Apply(a.requests, o.resource, next.body(), next.how)
 		if err != nil {
@@ -48,7 +47,7 @@ func (a *Applier) send(o *liveObject, draft *unstructured.Unstructured, how clus
 		}
 		o.lost = append(maskedLosses(o.Manifest, next.taken), o.removed...)
 		a.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
-		a.warnOfAdmission(o, draft, applied.Object)
+		next.warnOfAdmission(applied.Object)
 		return applied, nil
 	}
 }
@@ -57,9 +56,9 @@ func (a *Applier) send(o *liveObject, draft *unstructured.Unstructured, how clus
 // must not overwrite another release.
 func (n *attempt) body() *unstructured.Unstructured {
 	if n.isBound() {
-		return cluster.AtVersion(n.draft, n.head.UID, n.head.ResourceVersion)
+		return cluster.AtVersion(n.sent, n.head.UID, n.head.ResourceVersion)
 	}
-	return n.draft
+	return n.sent
 }
 
 func (n *attempt) isBound() bool {
@@ -102,12 +101,12 @@ func (n *attempt) overrule(lost []ownership.Conflict) error {
 	isScaled, hasYielded := n.applier.scaling.has(n.ID()), false
 	for _, loss := range lost {
 		switch {
-		case ownership.IsShared(n.draft, loss):
+		case ownership.IsShared(n.sent, loss):
 			if err := n.share(); err != nil {
 				return err
 			}
 			hasYielded = true
-		case ownership.Yields(n.draft, loss, isScaled) && fields.Remove(n.draft.Object, "."+loss.Field):
+		case ownership.Yields(n.sent, loss, isScaled) && fields.Remove(n.sent.Object, "."+loss.Field):
 			hasYielded = true
 		}
 	}
@@ -128,7 +127,7 @@ func (o *liveObject) ofOthers(lost []ownership.Conflict) []ownership.Conflict {
 // share adds items to a list that other managers add to as well, and removes the list from the draft. A dry run adds
 // nothing.
 func (n *attempt) share() error {
-	missing, err := ownership.Unshare(n.applier.requests, n.applier.cluster, n.resource, n.draft)
+	missing, err := ownership.Unshare(n.applier.requests, n.applier.cluster, n.resource, n.sent)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -136,7 +135,7 @@ func (n *attempt) share() error {
 	if n.isDryRun() {
 		return nil
 	}
-	return ownership.Share(n.applier.requests, n.applier.cluster, n.resource, n.draft, missing)
+	return ownership.Share(n.applier.requests, n.applier.cluster, n.resource, n.sent, missing)
 }
 
 // dropUnknown removes the fields from a draft that the server does not know, if that is allowed.
@@ -145,7 +144,7 @@ func (n *attempt) dropUnknown(unknown []string, refused error) error {
 		return &reason.Error{Option: reason.DropUnknownFields, Err: refusal{ResourceInvalid, "the cluster knows no field " +
 			strings.Join(n.allUnknown(unknown), ", ") + " of it: correct or remove it, or " + string(reason.DropUnknownFields)}}
 	}
-	if !removeFields(n.draft, unknown) {
+	if !removeFields(n.sent, unknown) {
 		return refused
 	}
 	n.isPartial = true
@@ -158,7 +157,7 @@ func (n *attempt) dropUnknown(unknown []string, refused error) error {
 // allUnknown adds the unknown fields that the server reports only after the first ones are removed, since it does not look
 // below a mapping with unknown fields.
 func (n *attempt) allUnknown(unknown []string) []string {
-	all, rest := slices.Clone(unknown), n.draft.DeepCopy()
+	all, rest := slices.Clone(unknown), n.sent.DeepCopy()
 	for len(unknown) > 0 && removeFields(rest, unknown) {
 		_, err := n.applier.cluster.Apply(n.applier.requests, n.resource, rest, cluster.Force|cluster.DryRun)
 		unknown = unknownFields(err)
