@@ -5,9 +5,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
@@ -26,7 +26,7 @@ func (t *Tracker) watchService(name types.NamespacedName) {
 		namespace: name.Namespace, labels: discoveryv1.LabelServiceName + "=" + name.Name,
 	}
 	start := func(key watchKey) *watch {
-		return t.start(key, schema.GroupKind{}, map[string]*unstructured.Unstructured{})
+		return t.start(key, cluster.Resource{}, map[string]*unstructured.Unstructured{})
 	}
 	t.services[name] = &service{slices: start(slices), itself: start(itself)}
 }

@@ -124,12 +124,8 @@ func (t *Tracker) Expect(m *payload.Manifest, resource cluster.Resource) {
 			o = &tracked{Object: Object{Manifest: m, Since: time.Now()}, standard: standard}
 			t.known[m.ID()] = o
 		}
-		id := m.ID()
-		if !resource.Namespaced {
-			id.Namespace = "" // even if the manifest has one
-		}
 		o.Resource = resource
-		t.objects[id] = o
+		t.objects[resource.Scoped(m.ID())] = o
 	})
 }
 

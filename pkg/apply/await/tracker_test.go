@@ -50,7 +50,7 @@ func fleet(t testing.TB, count int) (*Tracker, []*payload.Manifest, *watch) {
 		tr.Expect(m, deployments)
 	}
 	s := &watch{
-		tracker: tr, kind: deployments.GroupKind(), key: watchKey{resource: deployments.GroupVersionResource, labels: "runlevel.dev/release=shop"},
+		tracker: tr, resource: deployments, key: watchKey{resource: deployments.GroupVersionResource, labels: "runlevel.dev/release=shop"},
 		early: map[kinds.ID]*unstructured.Unstructured{},
 	}
 	tr.watches[s.key] = s

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/cluster/resourcewatch"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -35,10 +36,10 @@ func named(name string) string {
 
 // A watch of the objects of a resource.
 type watch struct {
-	tracker *Tracker
-	key     watchKey
-	kind    schema.GroupKind
-	stop    context.CancelFunc
+	tracker  *Tracker
+	key      watchKey
+	resource cluster.Resource // of tracked objects
+	stop     context.CancelFunc
 
 	// These are guarded by the tracker.
 	err        error                                   // why the watch has failed
@@ -55,12 +56,12 @@ func isOlder(version, than string) bool { return resourcewatch.IsOlder(version, 
 const longestPause = time.Second
 
 // start returns the watch for a key, and begins it if it is new. Related is nil for a watch of tracked objects.
-func (t *Tracker) start(key watchKey, kind schema.GroupKind, related map[string]*unstructured.Unstructured) *watch {
+func (t *Tracker) start(key watchKey, resource cluster.Resource, related map[string]*unstructured.Unstructured) *watch {
 	if s := t.watches[key]; s != nil {
 		return s
 	}
 	ctx, stop := context.WithCancel(t.ctx)
-	s := &watch{tracker: t, key: key, kind: kind, stop: stop, early: map[kinds.ID]*unstructured.Unstructured{}, related: related}
+	s := &watch{tracker: t, key: key, resource: resource, stop: stop, early: map[kinds.ID]*unstructured.Unstructured{}, related: related}
 	t.watches[key] = s
 	objects := t.cluster.Objects.Resource(key.resource).Namespace(key.namespace)
 	from := resourcewatch.ListerWatcher[*unstructured.UnstructuredList]{
@@ -93,28 +94,22 @@ func (s *watch) OnList(objects []*unstructured.Unstructured, version string) {
 // watchObject watches an object, together with all others of its resource and release. An existing
 // create-only object may lack the label of the release: it has a watch alone.
 func (t *Tracker) watchObject(o *tracked, alone bool) {
-	namespace := ""
-	if o.Resource.Namespaced {
-		namespace = o.Manifest.Object().GetNamespace()
-	}
+	id := o.Resource.Scoped(o.Manifest.ID())
 	key := watchKey{resource: o.Resource.GroupVersionResource, labels: objectmeta.ReleaseLabel + "=" + t.options.Release}
 	switch {
 	case alone:
-		key.labels, key.namespace, key.fieldsOnly = "", namespace, named(o.Manifest.Object().GetName())
+		key.labels, key.namespace, key.fieldsOnly = "", id.Namespace, named(id.Name)
 	case t.narrow[key.resource]:
-		key.namespace = namespace
+		key.namespace = id.Namespace
 	}
-	o.watch = t.start(key, o.Resource.GroupKind(), nil)
+	o.watch = t.start(key, o.Resource, nil)
 	o.catchUp(t)
 }
 
 // catchUp observes an object that its watch has shown before it was expected, since a watch shows it
 // only once. An object that a complete list lacks may have lost its label: it gets a watch alone.
 func (o *tracked) catchUp(t *Tracker) {
-	id := o.Manifest.ID()
-	if !o.Resource.Namespaced {
-		id.Namespace = "" // even if the manifest has one
-	}
+	id := o.Resource.Scoped(o.Manifest.ID())
 	object, exists := o.watch.early[id]
 	delete(o.watch.early, id)
 	switch {
@@ -126,13 +121,9 @@ func (o *tracked) catchUp(t *Tracker) {
 	}
 }
 
-func (s *watch) id(object *unstructured.Unstructured) kinds.ID {
-	return kinds.ID{Group: s.kind.Group, Kind: s.kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-}
-
 // find returns the tracked object; nil if the watch has shown another one.
 func (s *watch) find(object *unstructured.Unstructured) *tracked {
-	o := s.tracker.objects[s.id(object)]
+	o := s.tracker.objects[s.resource.IDOf(object)]
 	if o == nil || o.Resource.GroupVersionResource != s.key.resource {
 		return nil
 	}
@@ -146,9 +137,9 @@ func (s *watch) seen(object *unstructured.Unstructured, exists bool) {
 		o := s.find(object)
 		switch {
 		case o == nil && exists:
-			s.early[s.id(object)] = object
+			s.early[s.resource.IDOf(object)] = object
 		case o == nil:
-			delete(s.early, s.id(object))
+			delete(s.early, s.resource.IDOf(object))
 		case !exists && s.key.labels == "":
 			o.observeAbsence(s.tracker, object.GetResourceVersion())
 		case !exists && isOlder(object.GetResourceVersion(), o.version): // an earlier object of the same name
@@ -171,7 +162,7 @@ func (s *watch) listed(objects []*unstructured.Unstructured, version string) {
 				found[o] = true
 				s.tracker.observe(o, object)
 			} else {
-				s.early[s.id(object)] = object
+				s.early[s.resource.IDOf(object)] = object
 			}
 		}
 		for _, o := range s.tracker.objects {

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
@@ -44,6 +45,13 @@ func (s *scope) read(resource cluster.Resource, id kinds.ID) (*unstructured.Unst
 		return nil, nil
 	}
 	return live, err
+}
+
+// recordEvent writes an event of Kubernetes. That it can't be written fails no step.
+func (s *scope) recordEvent(event cluster.ObjectEvent) {
+	if err := s.cluster.RecordEvent(s.requests, event); err != nil {
+		klog.FromContext(s.requests).V(1).Info("an event could not be written", "object", event.ID.String(), "err", err)
+	}
 }
 
 // desired returns the object of a manifest as the release has it.

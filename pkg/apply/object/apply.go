@@ -65,10 +65,10 @@ func (a *Applier) Apply(m *payload.Manifest) (Change, error) {
 		a.served.noteWritten(m)
 	}
 	if len(change.Lost) > 0 {
-		logUnwritten(a.requests, m.ID(), a.cluster.RecordEvent(a.requests, cluster.ObjectEvent{
+		a.recordEvent(cluster.ObjectEvent{
 			ID: m.ID(), UID: change.UID, Reason: "FieldsOverruled", IsWarning: true,
 			Message: "release " + a.options.Release + " has other values, and has set again: " + LossesInWords(change.Lost),
-		}))
+		})
 	}
 	change.Version = o.version()
 	a.heads.forget(m.ID())
@@ -197,11 +197,7 @@ func (a *Applier) update(o *liveObject) (Change, error) {
 			return Change{}, err
 		}
 	}
-	draft, err := a.draft(o)
-	if err != nil {
-		return Change{}, err
-	}
-	applied, err := a.send(o, draft, how)
+	applied, err := a.sendDraft(o, how)
 	if how != cluster.NoForce && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) {
 		if err := a.findMade(o, err); err != nil {
 			return Change{}, err

@@ -1,7 +1,6 @@
 package object
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
@@ -152,14 +150,7 @@ func isBackUntilNext(seen tombstone.Observation) string {
 
 // report writes a Kubernetes event about an object that the release deletes.
 func (d *deleter) report(id kinds.ID, uid types.UID, what tombstone.EventReason, message string) {
-	logUnwritten(d.requests, id, d.cluster.RecordEvent(d.requests, tombstone.Event(id, uid, what, message)))
-}
-
-// logUnwritten logs that a Kubernetes event can't be written, which fails no step.
-func logUnwritten(ctx context.Context, id kinds.ID, err error) {
-	if err != nil {
-		klog.FromContext(ctx).V(1).Info("an event could not be written", "object", id.String(), "err", err)
-	}
+	d.recordEvent(tombstone.Event(id, uid, what, message))
 }
 
 func madeAnew(seen tombstone.Observation) string {

@@ -22,9 +22,7 @@ func (h *heads) find(resource cluster.Resource, id kinds.ID) (objectmeta.LiveMet
 	if _, isOutdated := h.outdated.Load(id); isOutdated {
 		return h.get(resource, id)
 	}
-	if !resource.Namespaced {
-		id.Namespace = "" // manifests of cluster-scoped objects may have one
-	}
+	id = resource.Scoped(id)
 	if head, found := h.before.Find(id); found || h.before.Covers(id) {
 		return head, found, nil
 	}

@@ -96,11 +96,7 @@ func (a *Applier) recreate(o *liveObject, fixed []string) (Change, error) {
 		}
 	}
 	o.exists = false
-	draft, err := a.draft(o)
-	if err != nil {
-		return Change{}, err
-	}
-	applied, err := a.send(o, draft, cluster.Force)
+	applied, err := a.sendDraft(o, cluster.Force)
 	if err != nil {
 		return Change{}, err
 	}

@@ -84,10 +84,6 @@ func (p *Previewer) wouldBe(o *liveObject) (*unstructured.Unstructured, error) {
 	if o.Manifest.IsCreateOnly() {
 		return p.create(o, cluster.DryRun)
 	}
-	draft, err := p.draft(o)
-	if err != nil {
-		return nil, err
-	}
 	how, isNew := cluster.Force|cluster.DryRun, o.exists && o.head.IsNeverApplied()
 	if o.exists {
 		how = cluster.DryRun
@@ -96,7 +92,7 @@ func (p *Previewer) wouldBe(o *liveObject) (*unstructured.Unstructured, error) {
 		o.adopts = ownership.Adoptable(o.live, p.options.AdoptFrom)
 	}
 	o.keepsUnknown = p.definitionOf(o.Manifest).isChanged()
-	applied, err := p.send(o, draft, how)
+	applied, err := p.sendDraft(o, how)
 	if err != nil {
 		return nil, err
 	}

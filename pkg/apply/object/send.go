@@ -27,6 +27,15 @@ type attempt struct {
 	answer      *cluster.WriteResult // of a correction that was a dry run itself
 }
 
+// sendDraft sends the draft of an object.
+func (a *Applier) sendDraft(o *liveObject, how cluster.ApplyMode) (cluster.WriteResult, error) {
+	draft, err := a.draft(o)
+	if err != nil {
+		return cluster.WriteResult{}, err
+	}
+	return a.send(o, draft, how)
+}
+
 // send applies a draft, and tries again as long as the refusal shows how to correct the draft or the live object.
 func (a *Applier) send(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	o.sent, o.lost, o.removed = draft, nil, nil

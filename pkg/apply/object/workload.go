@@ -25,20 +25,14 @@ func (w Workload) look() (o *liveObject, err error) {
 	return o, err
 }
 
-// drafted returns the Deployment, and the draft of its apply.
-func (w Workload) drafted() (*liveObject, *unstructured.Unstructured, error) {
-	o, err := w.look()
-	if err != nil {
-		return nil, nil, err
-	}
-	draft, err := w.applier.draft(o)
-	return o, draft, err
-}
-
 // CreatePaused creates a paused Deployment: none of its pods starts before it is applied. An existing Deployment
 // stays as it is.
 func (w Workload) CreatePaused() error {
-	o, draft, err := w.drafted()
+	o, err := w.look()
+	if err != nil {
+		return err
+	}
+	draft, err := w.applier.draft(o)
 	if err != nil {
 		return err
 	}
@@ -54,11 +48,11 @@ func (w Workload) CreatePaused() error {
 
 // Unpause applies a create-only Deployment that CreatePaused has created. No other apply changes it.
 func (w Workload) Unpause() (Change, error) {
-	o, draft, err := w.drafted()
+	o, err := w.look()
 	if err != nil {
 		return Change{}, err
 	}
-	applied, err := w.applier.send(o, draft, cluster.Force)
+	applied, err := w.applier.sendDraft(o, cluster.Force)
 	if err != nil {
 		return Change{}, err
 	}
@@ -74,11 +68,7 @@ func (w Workload) ChangesTemplate() (bool, error) {
 	if err := w.applier.readLive(o); err != nil || !o.exists {
 		return err == nil, err
 	}
-	draft, err := w.applier.draft(o)
-	if err != nil {
-		return false, err
-	}
-	would, err := w.applier.send(o, draft, cluster.Force|cluster.DryRun)
+	would, err := w.applier.sendDraft(o, cluster.Force|cluster.DryRun)
 	if err != nil {
 		return false, err
 	}
