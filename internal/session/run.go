@@ -289,10 +289,7 @@ func (r *run) listScopes() []inventory.ListScope {
 		id := manifest.ID()
 		all = append(all, inventory.ListScope{Kind: id.GroupKind(), Namespace: id.Namespace})
 	}
-	for _, kind := range r.record.GroupKinds() {
-		all = append(all, inventory.ListScope{Kind: kind})
-	}
-	return all
+	return append(all, inventory.Everywhere(r.record.GroupKinds())...)
 }
 
 // isRelevant returns a filter of the objects that the inventory keeps: those of this release, those of other

@@ -135,11 +135,7 @@ type LostRelease struct {
 // FindLost returns the releases that have objects on a cluster, in the order of their names. It looks at those kinds
 // which have the version of a release, and knows nothing of records.
 func FindLost(ctx context.Context, c *cluster.Cluster) ([]LostRelease, error) {
-	var scopes []inventory.ListScope
-	for _, kind := range slices.Concat(annotatedKinds, workloadKinds) {
-		scopes = append(scopes, inventory.ListScope{Kind: kind})
-	}
-	live, err := inventory.Take(ctx, c, scopes, nil)
+	live, err := inventory.Take(ctx, c, inventory.Everywhere(slices.Concat(annotatedKinds, workloadKinds)), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -91,11 +91,15 @@ func Take(ctx context.Context, c *cluster.Cluster, scopes []ListScope, matters f
 
 // TakeRelease lists the objects of one release, of some kinds.
 func TakeRelease(ctx context.Context, c *cluster.Cluster, release string, of []schema.GroupKind) (*Inventory, error) {
-	var scopes []ListScope
+	return Take(ctx, c, Everywhere(of), func(other string, _ kinds.ID) bool { return other == release })
+}
+
+// Everywhere returns the scopes of kinds whose namespaces are not known.
+func Everywhere(of []schema.GroupKind) (scopes []ListScope) {
 	for _, kind := range of {
 		scopes = append(scopes, ListScope{Kind: kind})
 	}
-	return Take(ctx, c, scopes, func(other string, _ kinds.ID) bool { return other == release })
+	return scopes
 }
 
 // listAll lists the objects of the whole cluster if that is allowed, and otherwise of some namespaces. The namespaces

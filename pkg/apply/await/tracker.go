@@ -72,12 +72,11 @@ type Tracker struct {
 // New returns a Tracker. Its watches end with the context.
 func New(ctx context.Context, c *cluster.Cluster, options Options) *Tracker {
 	ctx, stop := context.WithCancel(ctx)
-	t := &Tracker{
+	return &Tracker{
 		ctx: ctx, stop: stop, cluster: c, options: options, signal: make(chan struct{}, 1),
 		objects: map[kinds.ID]*tracked{}, known: map[kinds.ID]*tracked{}, watches: map[watchKey]*watch{},
 		narrow: map[schema.GroupVersionResource]bool{}, services: map[types.NamespacedName]*service{},
 	}
-	return t
 }
 
 // Close ends all watches, and waits for their goroutines.

@@ -63,15 +63,6 @@ func (d *comingDefinition) isChanged() bool {
 	}
 }
 
-// isNamespaced reports whether a definition is valid and namespaced.
-func (d *comingDefinition) isNamespaced() bool {
-	if d == nil {
-		return false
-	}
-	prepared, err := d.prepare()
-	return err == nil && prepared.Scope() == "Namespaced"
-}
-
 // validate returns an error if a definition of the payload does not allow a custom resource, as it would be.
 func (p *Previewer) validate(definition *comingDefinition, o *liveObject, would *unstructured.Unstructured) error {
 	if definition == nil {

@@ -173,8 +173,10 @@ func (p *Previewer) withoutKind(m *payload.Manifest, err error) (Change, error) 
 	if err := p.validate(definition, o, nil); err != nil {
 		return Change{}, err
 	}
-	if definition.isNamespaced() && m.Object().GetNamespace() == "" {
-		return Change{}, inNoNamespace
+	if definition != nil && m.Object().GetNamespace() == "" {
+		if prepared, err := definition.prepare(); err == nil && prepared.Scope() == "Namespaced" {
+			return Change{}, inNoNamespace
+		}
 	}
 	change := Change{Action: Created, Message: why, Look: p.unchecked(o, p.desired(m), why)}
 	resource, err := p.cluster.FindKind(p.requests, m.GroupVersionKind().GroupKind())
