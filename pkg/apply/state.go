@@ -183,7 +183,7 @@ func (r *run) state(waits []Wait) *RunState {
 	}
 	awaited := byStep(waits)
 	for node, steps := range r.order.nodes {
-		n := RunNodeState{State: r.nodes.state(node), Steps: make([]RunStepState, 0, len(steps))}
+		n := RunNodeState{State: r.nodes.State(node), Steps: make([]RunStepState, 0, len(steps))}
 		if len(steps) > 0 {
 			n.Name = r.nameOf(node)
 		}
@@ -193,7 +193,7 @@ func (r *run) state(waits []Wait) *RunState {
 		s.Nodes = append(s.Nodes, n)
 	}
 	for node := range s.Nodes {
-		s.Nodes[node].After = s.unfinished(r.nodes.blockers(node))
+		s.Nodes[node].After = s.unfinished(r.nodes.WhyBlocked(node))
 	}
 	return s
 }
