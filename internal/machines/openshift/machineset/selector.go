@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,38 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// publishedSelectors has the resourceVersions at which the selectors of MachineSets were found in their status.
-type publishedSelectors struct {
-	mu       sync.Mutex
-	versions map[types.NamespacedName]string
-}
-
-func (p *publishedSelectors) isSeen(set *machinev1beta1.MachineSet) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.versions[client.ObjectKeyFromObject(set)] == set.ResourceVersion
-}
-
-func (p *publishedSelectors) note(set client.Object) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.versions == nil {
-		p.versions = map[types.NamespacedName]string{}
-	}
-	p.versions[client.ObjectKeyFromObject(set)] = set.GetResourceVersion()
-}
-
-func (p *publishedSelectors) forget(key types.NamespacedName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.versions, key)
-}
-
 // publishSelector writes the selector of a set into status.labelSelector, which its scale subresource uses, if it is missing
 // there. The module's type has no such field, so neither has the cached set: the field is read from the API server, once for
 // each version of the set.
 func (r *MachineSetReconciler) publishSelector(ctx context.Context, set *machinev1beta1.MachineSet) error {
-	if r.published.isSeen(set) {
+	if seen, _ := r.published.Load(client.ObjectKeyFromObject(set)); seen == set.ResourceVersion {
 		return nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.Selector)
@@ -70,6 +42,6 @@ func (r *MachineSetReconciler) publishSelector(ctx context.Context, set *machine
 			return client.IgnoreNotFound(fmt.Errorf("write the selector of MachineSet %s: %w", set.Name, err))
 		}
 	}
-	r.published.note(live)
+	r.published.Store(client.ObjectKeyFromObject(set), live.GetResourceVersion())
 	return nil
 }
