@@ -70,7 +70,7 @@ func (p *machinePass) reconcile(ctx context.Context) (time.Duration, error) {
 	}
 	var after time.Duration
 	if isDeleting {
-		p.r.updates.forget(p.m.UID)
+		p.r.updates.known.Delete(p.m.UID)
 		var deletionErr error
 		after, deletionErr = (&deletionPass{r: p.r, passFacts: p.passFacts}).delete(ctx)
 		if deletionErr != nil || !controllerutil.ContainsFinalizer(p.m, clusterv1.MachineFinalizer) {

@@ -67,11 +67,11 @@ func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
 		u.setUpdating(last.reason, last.message)
 		return u.r.bounded(wait), nil
 	}
-	if !u.r.updates.begin(u.r.options.Concurrency) {
+	if !u.r.updates.running.TryAcquire(1) {
 		u.keepCondition()
 		return u.r.bounded(busyPause), nil
 	}
-	defer u.r.updates.end()
+	defer u.r.updates.running.Release(1)
 	if isCurrent, err := u.isCurrent(ctx); err != nil || !isCurrent {
 		u.keepCondition()
 		return queue.ConflictPause, err
@@ -139,7 +139,7 @@ func (u *updatePass) goesOn(progress runtimehook.UpdateProgress) time.Duration {
 		message += "; the extension is called again at " + at
 	}
 	u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, message)
-	u.r.updates.add(u.m.UID, updateCall{next: next, reason: u.updateReason, message: message})
+	u.r.updates.known.Store(u.m.UID, updateCall{next: next, reason: u.updateReason, message: message})
 	return u.r.bounded(pause)
 }
 

@@ -66,7 +66,7 @@ func (u *updatePass) endNewest(ctx context.Context) error {
 
 // cleanUp removes the annotations of an update that is over, or whose annotation a user has removed from the Machine.
 func (u *updatePass) cleanUp(ctx context.Context) (time.Duration, error) {
-	u.r.updates.forget(u.m.UID)
+	u.r.updates.known.Delete(u.m.UID)
 	base := u.m.DeepCopy()
 	dropHook(u.m)
 	if err := u.r.patch(ctx, u.m, base, "remove what an update in place has left"); err != nil {

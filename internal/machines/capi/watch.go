@@ -2,7 +2,7 @@ package capi
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 
@@ -27,31 +27,11 @@ const (
 )
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, index := range []struct {
-		object  client.Object
-		field   string
-		extract client.IndexerFunc
-	}{
-		{&corev1.Node{}, nodesByProviderID, func(o client.Object) []string { return nonEmpty(o.(*corev1.Node).Spec.ProviderID) }},
-		{&clusterv1.Machine{}, machinesByNodeName, func(o client.Object) []string {
-			return nonEmpty(o.(*clusterv1.Machine).Status.NodeRef.Name)
-		}},
-		{&clusterv1.Machine{}, machinesByProviderID, func(o client.Object) []string {
-			return nonEmpty(o.(*clusterv1.Machine).Spec.ProviderID)
-		}},
-	} {
-		if err := indexer.IndexField(ctx, index.object, index.field, index.extract); err != nil {
-			return fmt.Errorf("index %T by %s: %w", index.object, index.field, err)
-		}
-	}
-	return nil
-}
-
-func nonEmpty(value string) []string {
-	if value == "" {
-		return nil
-	}
-	return []string{value}
+	return errors.Join(
+		enqueue.AddIndex(ctx, indexer, nodesByProviderID, func(n *corev1.Node) []string { return []string{n.Spec.ProviderID} }),
+		enqueue.AddIndex(ctx, indexer, machinesByNodeName, func(m *clusterv1.Machine) []string { return []string{m.Status.NodeRef.Name} }),
+		enqueue.AddIndex(ctx, indexer, machinesByProviderID, func(m *clusterv1.Machine) []string { return []string{m.Spec.ProviderID} }),
+	)
 }
 
 // machineOf returns the Machine that owns an object. An object without an owner may belong to the Machine of the same name,

@@ -10,6 +10,7 @@ package enqueue
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,4 +33,18 @@ func Requests[T client.Object](ctx context.Context, reader client.Reader, list c
 		return nil
 	})
 	return found
+}
+
+// AddIndex has a cache find objects of a type by the values that a function returns, except for the empty one.
+func AddIndex[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, indexer client.FieldIndexer, field string, values func(P) []string) error {
+	err := indexer.IndexField(ctx, P(new(T)), field, func(object client.Object) []string {
+		return slices.DeleteFunc(values(object.(P)), func(value string) bool { return value == "" })
+	})
+	if err != nil {
+		return fmt.Errorf("index %T by %s: %w", new(T), field, err)
+	}
+	return nil
 }

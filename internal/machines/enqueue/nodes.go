@@ -2,9 +2,10 @@ package enqueue
 
 import (
 	"context"
-	"fmt"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -15,16 +16,7 @@ type NodeIndex string
 
 // Add has the cache of a manager keep the index.
 func (i NodeIndex) Add(ctx context.Context, mgr ctrl.Manager) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &machinev1beta1.Machine{}, string(i), func(o client.Object) []string {
-		if name := NodeName(o.(*machinev1beta1.Machine)); name != "" {
-			return []string{name}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("index machines by their nodes: %w", err)
-	}
-	return nil
+	return AddIndex(ctx, mgr.GetFieldIndexer(), string(i), func(m *machinev1beta1.Machine) []string { return []string{NodeName(m)} })
 }
 
 // Machines returns the Machines of a node. They belong to the cache: they must not be changed.
@@ -38,8 +30,5 @@ func (i NodeIndex) Machines(ctx context.Context, reader client.Reader, node stri
 
 // NodeName returns the name of the node that a Machine has; empty if it has none.
 func NodeName(machine *machinev1beta1.Machine) string {
-	if machine.Status.NodeRef == nil {
-		return ""
-	}
-	return machine.Status.NodeRef.Name
+	return ptr.Deref(machine.Status.NodeRef, corev1.ObjectReference{}).Name
 }

@@ -45,7 +45,7 @@ type observedInfrastructure struct {
 
 // reconcileDeletion runs the phases of a deletion until one waits, or the finalizer is removed.
 func (r *MachineReconciler) reconcileDeletion(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
-	d := &deletionPass{r: r, m: m, known: r.memory.of(m), status: *m.Status.DeepCopy()}
+	d := &deletionPass{r: r, m: m, known: r.remembered(m), status: *m.Status.DeepCopy()}
 	d.status.Phase, d.status.ErrorReason, d.status.ErrorMessage = ptr.To(machinev1beta1.PhaseDeleting), nil, nil
 	hookConditions(m, &d.status, r.options.Now())
 	if err := d.writeStatus(ctx); err != nil {

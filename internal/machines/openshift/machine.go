@@ -58,7 +58,7 @@ type MachineReconciler struct {
 	infrastructure MachineInfrastructure
 	events         machineevents.Recorder
 	options        MachineOptions
-	memory         deletionMemory
+	memory         sync.Map // what is remembered of Machines, by their names
 	// cordoning is held while a node of the control plane is cordoned, so that they are cordoned one after the other.
 	cordoning sync.Mutex
 }
@@ -103,7 +103,7 @@ func (r *MachineReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	m := &machinev1beta1.Machine{}
 	err := r.client.Get(ctx, request.NamespacedName, m)
 	if apierrors.IsNotFound(err) {
-		r.memory.forget(request.NamespacedName)
+		r.memory.Delete(request.NamespacedName)
 		r.events.Forget(request.NamespacedName)
 		forgetFailures(request.NamespacedName)
 		return ctrl.Result{}, nil
