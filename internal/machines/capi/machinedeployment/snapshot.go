@@ -1,11 +1,8 @@
 package machinedeployment
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,9 +111,7 @@ func (s *deploymentSnapshot) takeSets(all []clusterv1.MachineSet) {
 			s.orphans = append(s.orphans, set)
 		}
 	}
-	slices.SortFunc(s.sets, func(a, b *clusterv1.MachineSet) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
+	rolloutrules.SortSets(s.sets)
 }
 
 // adopts reports whether the deployment has to adopt a set: it belonged to a deployment, and no longer has a controller.

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
 // SetDefaults sets the defaults of Cluster API's admission, which does not run here.
@@ -92,7 +95,7 @@ func IsExpired(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSe
 }
 
 // ReplacementReason returns why the machines of an old set are replaced without calling an extension: spec.rollout.after requires
-// new machines, or the kind of an object changes. It is empty if an extension has to be called.
+// new machines, the kind of an object changes, or the templates are equal. It is empty if an extension has to be called.
 func ReplacementReason(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSet, now time.Time) string {
 	const message = "spec.template.spec.%s changes from kind %s to %s"
 	has, wanted := set.Spec.Template.Spec, deployment.Spec.Template.Spec
@@ -104,6 +107,9 @@ func ReplacementReason(deployment *clusterv1.MachineDeployment, set *clusterv1.M
 	}
 	if before, after := has.Bootstrap.ConfigRef, wanted.Bootstrap.ConfigRef; before.GroupKind() != after.GroupKind() {
 		return fmt.Sprintf(message, "bootstrap.configRef", cmp.Or(before.Kind, "none"), cmp.Or(after.Kind, "none"))
+	}
+	if len(Differences(has, wanted)) == 0 {
+		return "MachineSet " + set.Name + " has the same template"
 	}
 	return ""
 }
@@ -150,6 +156,23 @@ func IsMarked(m *clusterv1.Machine) bool {
 		meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
 }
 
+// Surplus returns whether a surplus machine of a set that moves its machines is moved, or left alone; it is deleted otherwise.
+//
+// A machine whose own update in place has not ended is neither moved nor replaced by another one, which would be unavailable
+// as well. A machine without a Node can't be updated: it is deleted, as in a replacement. So is a machine that is marked as
+// unhealthy, even while it is updated: its update may never end.
+func Surplus(m *clusterv1.Machine) (isMoved, isLeft bool) {
+	isLeft = IsUpdating(m) && !IsMarked(m)
+	return !isLeft && !IsMarked(m) && m.Status.NodeRef.IsDefined(), isLeft
+}
+
+// SortSets sorts sets: the oldest first.
+func SortSets(sets []*clusterv1.MachineSet) {
+	slices.SortFunc(sets, func(a, b *clusterv1.MachineSet) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+}
+
 // The priorities of a machine; the highest is deleted first. The values are Cluster API's: tools that predict a scale down
 // calculate with them.
 const (
@@ -159,9 +182,13 @@ const (
 	priorityOther     = 20.0
 )
 
-// DeletionPriority returns the priority of a machine in a scale down. byAge grows with the age of the machine, from 0 to 50.
-func DeletionPriority(m *clusterv1.Machine, order clusterv1.MachineSetDeletionOrder, byAge float64) float64 {
+// ageConstant is Cluster API's.
+const ageConstant = 10 * 24 * time.Hour
+
+// DeletionPriority returns the priority of a machine in a scale down.
+func DeletionPriority(m *clusterv1.Machine, order clusterv1.MachineSetDeletionOrder, now time.Time) float64 {
 	_, isMarked := m.Annotations[clusterv1.DeleteMachineAnnotation]
+	byAge := replicas.PriorityByAge(m.CreationTimestamp.Time, now, ageConstant)
 	switch {
 	case isMarked:
 		return priorityMarked
