@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -156,14 +157,10 @@ var linkAnnotations = []string{
 // replaced returns a map without the keys that were set before, and with those that are wanted now.
 func replaced(all map[string]string, before string, wanted map[string]string) map[string]string {
 	all = maps.Clone(all)
-	if all == nil {
-		all = map[string]string{}
-	}
 	for key := range strings.SplitSeq(before, ",") {
 		delete(all, key)
 	}
-	maps.Copy(all, wanted)
-	return all
+	return labels.Merge(all, wanted)
 }
 
 // labelsForNode returns the labels of a Machine that are synced to its Node, by their domains.
@@ -291,10 +288,9 @@ func nodeHealthy(node *corev1.Node) metav1.Condition {
 }
 
 func nodeCondition(node *corev1.Node, name corev1.NodeConditionType) *corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == name {
-			return &node.Status.Conditions[i]
-		}
+	at := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == name })
+	if at < 0 {
+		return nil
 	}
-	return nil
+	return &node.Status.Conditions[at]
 }

@@ -24,9 +24,9 @@ func (r *ClusterAPIReconciler) overtakes(ctx context.Context) func(ctrl.Request)
 func isEnding(m *clusterv1.Machine) bool {
 	switch deletion.StageClusterAPI(m) {
 	case deletion.BeforeDrain:
-		return len(hooksOf(m, clusterv1.PreDrainDeleteHookAnnotationPrefix)) == 0
+		return len(deletion.HooksClusterAPI(m, clusterv1.PreDrainDeleteHookAnnotationPrefix)) == 0
 	case deletion.BeforeTerminate:
-		return len(hooksOf(m, clusterv1.PreTerminateDeleteHookAnnotationPrefix)) == 0
+		return len(deletion.HooksClusterAPI(m, clusterv1.PreTerminateDeleteHookAnnotationPrefix)) == 0
 	case deletion.Terminating, deletion.RemovingConfig, deletion.RemovingNode, deletion.Completed:
 		return true
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -30,10 +31,7 @@ func updateTaints(node *corev1.Node, wanted []clusterv1.MachineTaint) {
 		return t.MatchTaint(&clusterv1.NodeUninitializedTaint) || slices.Contains(before, id) && !slices.Contains(kept, id)
 	})
 	slices.Sort(always)
-	if node.Annotations == nil {
-		node.Annotations = map[string]string{}
-	}
-	node.Annotations[clusterv1.TaintsFromMachineAnnotation] = strings.Join(always, ",")
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, clusterv1.TaintsFromMachineAnnotation, strings.Join(always, ","))
 }
 
 // taintID identifies a taint in the annotation of a Node: a Node has one taint of each key and effect.

@@ -101,8 +101,7 @@ func (u *updatePass) dropAnnotation(ctx context.Context, from referenced) error 
 // isTriggered reports whether the owner of the Machine has written the whole desired state. While a Machine is moved to another
 // set, a pending hook belongs to an earlier update.
 func isTriggered(m *clusterv1.Machine) bool {
-	_, isMoving := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]
-	return !isMoving && slices.Contains(pendingHooks(m), runtimehook.UpdateMachine)
+	return !rolloutrules.IsArriving(m) && slices.Contains(pendingHooks(m), runtimehook.UpdateMachine)
 }
 
 // pendingHooks returns the runtime hooks that have to be called for a Machine.

@@ -1,9 +1,14 @@
 package deletion
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/conditions"
@@ -73,6 +78,12 @@ func StageClusterAPI(m *clusterv1.Machine) DeletionStage {
 // IsDrainSkipped reports whether a Machine of machine.openshift.io is not drained, and so not held by its pre-drain hooks: it is
 // excluded by an annotation, or has no node.
 func IsDrainSkipped(m *machinev1beta1.Machine) bool {
-	_, isExcluded := m.Annotations[ExcludeNodeDraining]
-	return isExcluded || m.Status.NodeRef == nil || m.Status.NodeRef.Name == ""
+	return metav1.HasAnnotation(m.ObjectMeta, ExcludeNodeDraining) || m.Status.NodeRef == nil || m.Status.NodeRef.Name == ""
+}
+
+// HooksClusterAPI returns the annotations of a Machine of Cluster API that are hooks, in their order: all keys with the prefix,
+// with or without a slash behind it.
+func HooksClusterAPI(m *clusterv1.Machine, prefix string) []string {
+	hooks := slices.Sorted(maps.Keys(m.Annotations))
+	return slices.DeleteFunc(hooks, func(key string) bool { return !strings.HasPrefix(key, prefix) })
 }

@@ -34,13 +34,10 @@ type deletionPass struct {
 
 // observedInfrastructure is what a deletion knows about the infrastructure.
 type observedInfrastructure struct {
-	exists       bool
-	isDeleting   bool          // its deletion was requested; it may be gone since
-	name         string        // with its kind
-	finalizers   []string      // that hold it while it is being deleted
-	problem      string        // why it can't be deleted or read
-	isUnreadable bool          // the problem is one of reading it
-	retryAfter   time.Duration // the pause that the provider requests; zero means none
+	infra.Instance               // IsDeleting is true once its deletion was requested; it may be gone since
+	problem        string        // why it can't be deleted or read
+	isUnreadable   bool          // the problem is one of reading it
+	retryAfter     time.Duration // the pause that the provider requests; zero means none
 }
 
 // reconcileDeletion runs the phases of a deletion until one waits, or the finalizer is removed.
@@ -152,7 +149,7 @@ func (d *deletionPass) lookAtInfrastructure(ctx context.Context) observedInfrast
 // readInfrastructure reads the infrastructure. Invalid infrastructure of a machine that was never provisioned does not exist.
 func (d *deletionPass) readInfrastructure(ctx context.Context) observedInfrastructure {
 	isRecorded := conditions.Find(d.m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating
-	seen := observedInfrastructure{isDeleting: d.isRequested || isRecorded}
+	seen := observedInfrastructure{Instance: infra.Instance{IsDeleting: d.isRequested || isRecorded}}
 	if wait := d.known.askUntil.Sub(d.r.options.Now()); d.known.problem != "" && wait > 0 {
 		seen.problem, seen.retryAfter = d.known.problem, wait
 		return seen
@@ -179,10 +176,8 @@ func (d *deletionPass) readInfrastructure(ctx context.Context) observedInfrastru
 	if d.known.problem != "" && d.known.askUntil.IsZero() { // the delete has just failed
 		seen.problem, d.known.problem = d.known.problem, ""
 	}
-	seen.exists = instance.Exists
-	seen.isDeleting = seen.isDeleting && !instance.Exists || instance.IsDeleting || d.isRequested
-	seen.name = fmt.Sprintf("%s %s", instance.Kind.Kind, wanted.NamespacedName)
-	seen.finalizers = instance.Finalizers
+	instance.IsDeleting = seen.IsDeleting && !instance.Exists || instance.IsDeleting || d.isRequested
+	seen.Instance = instance
 	return seen
 }
 

@@ -39,10 +39,7 @@ func (g *machineGatherer) clusterAPIMachines(ctx context.Context, q MachineQuery
 		g.listNodes(ctx)
 		f := &clusterAPIFacts{machine: m, nodes: &g.nodes}
 		if node := f.node(); node != nil && f.stage() == deletion.Draining {
-			f.pods = g.podsOf(ctx, node)
-			if f.pods.unknown != "" {
-				f.unknown = append(f.unknown, f.pods.unknown)
-			}
+			f.pods = g.podsOf(ctx, node, &f.unknown)
 		}
 		facts = append(facts, f)
 	}
@@ -167,7 +164,7 @@ func (f *clusterAPIFacts) deletionHolds(stage deletion.DeletionStage) []MachineH
 
 // drainHolds are the pods that hold the drain, or the message of the machine if they can't be listed.
 func (f *clusterAPIFacts) drainHolds(message string, since *time.Time) []MachineHold {
-	if f.pods == nil || f.pods.unknown != "" {
+	if f.pods == nil || f.pods.isUnknown {
 		return []MachineHold{{Type: Pod, Message: strings.Join(strings.Fields(message), " "), Since: since}}
 	}
 	holds := podHolds(f.pods.left, since)
@@ -199,13 +196,10 @@ func (f *clusterAPIFacts) hooks(of MachineHoldType, since *time.Time) []MachineH
 		prefix = clusterv1.PreTerminateDeleteHookAnnotationPrefix
 	}
 	var holds []MachineHold
-	for key, owner := range f.machine.Annotations {
-		if strings.HasPrefix(key, prefix) {
-			name := strings.TrimPrefix(key, prefix+"/") // a key without the slash holds the machine as well
-			holds = append(holds, MachineHold{Type: of, Name: name, Owner: owner, Message: hookMessage(f.machine, of, name), Since: since, key: key})
-		}
+	for _, key := range deletion.HooksClusterAPI(f.machine, prefix) {
+		name := strings.TrimPrefix(key, prefix+"/") // a key without the slash holds the machine as well
+		holds = append(holds, MachineHold{Type: of, Name: name, Owner: f.machine.Annotations[key], Message: hookMessage(f.machine, of, name), Since: since, key: key})
 	}
-	slices.SortFunc(holds, func(a, b MachineHold) int { return strings.Compare(a.key, b.key) })
 	return holds
 }
 
@@ -245,12 +239,6 @@ func (f *clusterAPIFacts) remedy(h *MachineHold) []string {
 		return h.hookRemedy(command("annotate", " "+h.key+"-"))
 	case Pod:
 		return f.podRemedy(h, command("annotate", " "+clusterv1.ExcludeNodeDrainingAnnotation+"="))
-	case Node:
-		return h.nodeRemedy()
-	case Finalizer:
-		return finalizerRemedy
-	case Controller:
-		return controllerRemedy
 	case Infrastructure, Bootstrap:
 		return []string{"see its conditions below, and those of the object:", command("describe", "")}
 	case Update:
@@ -261,5 +249,5 @@ func (f *clusterAPIFacts) remedy(h *MachineHold) []string {
 			"kubectl get volumeattachments -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName",
 		}
 	}
-	return nil
+	return h.commonRemedy()
 }

@@ -1,7 +1,6 @@
 package overview
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -13,6 +12,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
+	"github.com/runlevel/runlevel/internal/machines/enqueue"
+	"github.com/runlevel/runlevel/internal/machines/infra"
 )
 
 // machineFacts are the facts about a machine, for judge.
@@ -26,9 +27,9 @@ type machineFacts struct {
 
 // nodePods are the pods of a node that is being drained.
 type nodePods struct {
-	left    []drain.HeldPod // that hold the drain
-	staying []drain.HeldPod // that end with the node
-	unknown string          // why they can't be listed
+	left      []drain.HeldPod // that hold the drain
+	staying   []drain.HeldPod // that end with the node
+	isUnknown bool            // they can't be listed
 }
 
 // setStaying separates the pods that tolerate the cordon, and were scheduled after it: they do not hold the drain.
@@ -61,12 +62,7 @@ func (f *machineFacts) isReleased() bool {
 }
 
 // nodeName is the name of the machine's node.
-func (f *machineFacts) nodeName() string {
-	if f.machine.Status.NodeRef == nil {
-		return ""
-	}
-	return f.machine.Status.NodeRef.Name
-}
+func (f *machineFacts) nodeName() string { return enqueue.NodeName(f.machine) }
 
 // node is the Node of the machine; nil if it does not exist, is not known, or another host has joined under its name.
 func (f *machineFacts) node() *corev1.Node {
@@ -112,15 +108,8 @@ func (f *machineFacts) becameTrue(of machinev1beta1.ConditionType) *time.Time {
 
 // templateKind is the kind of the infrastructure object in a machine's template.
 func templateKind(m *machinev1beta1.Machine) schema.GroupVersionKind {
-	if m.Spec.ProviderSpec.Value == nil {
-		return schema.GroupVersionKind{}
+	if template, _ := infra.ParseTemplate(m.Spec.ProviderSpec.Value); template != nil {
+		return template.GroupVersionKind()
 	}
-	var head struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-	}
-	if json.Unmarshal(m.Spec.ProviderSpec.Value.Raw, &head) != nil {
-		return schema.GroupVersionKind{}
-	}
-	return schema.FromAPIVersionAndKind(head.APIVersion, head.Kind)
+	return schema.GroupVersionKind{}
 }

@@ -162,7 +162,7 @@ func (f *machineFacts) drainHolds() []MachineHold {
 	switch {
 	case deletion.IsDrainSkipped(f.machine):
 		return controllerHold("skip the drain")
-	case f.nodes.byName == nil, f.pods != nil && f.pods.unknown != "":
+	case f.nodes.byName == nil, f.pods != nil && f.pods.isUnknown:
 		return f.drainCondition()
 	case node == nil, f.pods != nil && len(f.pods.left) == 0:
 		return controllerHold("record that node " + f.nodeName() + " is drained")

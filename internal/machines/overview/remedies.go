@@ -55,11 +55,18 @@ func (h *MachineHold) sentence() string {
 	}
 }
 
-// What to do about finalizers, and about the machine controller.
-var (
-	finalizerRemedy  = []string{"the controller that has set it removes it; see what it waits for"}
-	controllerRemedy = []string{"if this lasts, look whether the machine controller runs:", "kubectl get pods --all-namespaces | grep machine"}
-)
+// commonRemedy returns what to do about a hold that machines of both APIs have.
+func (h *MachineHold) commonRemedy() []string {
+	switch h.Type {
+	case Node:
+		return h.nodeRemedy()
+	case Finalizer:
+		return []string{"the controller that has set it removes it; see what it waits for"}
+	case Controller:
+		return []string{"if this lasts, look whether the machine controller runs:", "kubectl get pods --all-namespaces | grep machine"}
+	}
+	return nil
+}
 
 // remedy returns what to do about a hold.
 func (f *machineFacts) remedy(h *MachineHold) []string {
@@ -75,15 +82,10 @@ func (f *machineFacts) remedy(h *MachineHold) []string {
 		}
 	case Infrastructure:
 		return f.infraRemedy(h)
-	case Node:
-		return h.nodeRemedy()
-	case Finalizer:
-		return finalizerRemedy
-	case Controller:
-		return controllerRemedy
-	default:
+	case Failure:
 		return []string{"only its deletion helps; a MachineSet makes another one then:", f.command("delete", "")}
 	}
+	return h.commonRemedy()
 }
 
 // hookRemedy returns how to remove a hook by a command.

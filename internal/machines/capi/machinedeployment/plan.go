@@ -2,8 +2,6 @@ package machinedeployment
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -103,12 +101,11 @@ func newRevision(current *clusterv1.MachineSet, old []*clusterv1.MachineSet) map
 
 // oldRevision returns the annotations of a set's revisions, unchanged.
 func oldRevision(set *clusterv1.MachineSet) map[string]string {
-	annotations := maps.Clone(set.Annotations)
-	maps.DeleteFunc(annotations, func(key, _ string) bool {
-		return !slices.Contains([]string{clusterv1.RevisionAnnotation, historyAnnotation}, key)
-	})
-	if annotations == nil {
-		annotations = map[string]string{}
+	annotations := map[string]string{}
+	for _, key := range []string{clusterv1.RevisionAnnotation, historyAnnotation} {
+		if value, has := set.Annotations[key]; has {
+			annotations[key] = value
+		}
 	}
 	return annotations
 }

@@ -17,12 +17,6 @@ func rolloutFields(template clusterv1.MachineSpec) clusterv1.MachineSpec {
 	}
 }
 
-// setMutable sets the fields of a template that are updated on existing machines.
-func setMutable(spec *clusterv1.MachineSpec, template clusterv1.MachineSpec) {
-	spec.ReadinessGates, spec.Deletion = template.ReadinessGates, template.Deletion
-	spec.MinReadySeconds, spec.Taints = template.MinReadySeconds, template.Taints
-}
-
 // untilRollout returns how long it is until spec.rollout.after, 0 if that has passed.
 func (s *deploymentSnapshot) untilRollout() time.Duration {
 	after := s.deployment.Spec.Rollout.After

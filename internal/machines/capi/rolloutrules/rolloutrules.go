@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -88,6 +89,12 @@ func notUpToDate(template clusterv1.ContractVersionedObjectReference) string {
 	return strings.TrimSuffix(template.Kind, clusterv1.TemplateSuffix) + " is not up-to-date"
 }
 
+// SetMutable sets the fields of a template that are updated on existing machines.
+func SetMutable(spec, template *clusterv1.MachineSpec) {
+	spec.ReadinessGates, spec.Deletion = template.ReadinessGates, template.Deletion
+	spec.MinReadySeconds, spec.Taints = template.MinReadySeconds, template.Taints
+}
+
 // IsExpired reports whether spec.rollout.after has passed, and the set is older.
 func IsExpired(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSet, now time.Time) bool {
 	after := deployment.Spec.Rollout.After
@@ -130,14 +137,12 @@ func Current(deployment *clusterv1.MachineDeployment, sets []*clusterv1.MachineS
 
 // IsUpdating reports whether a machine is being updated in place, from its move to another set on.
 func IsUpdating(m *clusterv1.Machine) bool {
-	_, isUpdating := m.Annotations[clusterv1.UpdateInProgressAnnotation]
-	return isUpdating
+	return metav1.HasAnnotation(m.ObjectMeta, clusterv1.UpdateInProgressAnnotation)
 }
 
 // IsArriving reports whether a machine was moved to its set, and its update in place has not begun.
 func IsArriving(m *clusterv1.Machine) bool {
-	_, isArriving := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]
-	return isArriving
+	return metav1.HasAnnotation(m.ObjectMeta, clusterv1.PendingAcknowledgeMoveAnnotation)
 }
 
 // Names returns the names that an annotation lists, with commas between them.
@@ -187,10 +192,9 @@ const ageConstant = 10 * 24 * time.Hour
 
 // DeletionPriority returns the priority of a machine in a scale down.
 func DeletionPriority(m *clusterv1.Machine, order clusterv1.MachineSetDeletionOrder, now time.Time) float64 {
-	_, isMarked := m.Annotations[clusterv1.DeleteMachineAnnotation]
 	byAge := replicas.PriorityByAge(m.CreationTimestamp.Time, now, ageConstant)
 	switch {
-	case isMarked:
+	case metav1.HasAnnotation(m.ObjectMeta, clusterv1.DeleteMachineAnnotation):
 		return priorityMarked
 	case IsUpdating(m):
 		return priorityUpdating

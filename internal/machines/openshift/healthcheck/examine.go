@@ -6,7 +6,9 @@ import (
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 )
 
 // ExternalRemediationAnnotation is the annotation of a Machine that requests remediation by a bare-metal controller.
@@ -35,7 +37,7 @@ type verdict struct {
 func examine(t checkedMachine, spec machinev1beta1.MachineHealthCheckSpec, now time.Time) verdict {
 	ref := t.machine.Status.NodeRef
 	switch {
-	case t.machine.Status.Phase != nil && *t.machine.Status.Phase == machinev1beta1.PhaseFailed:
+	case hasFailed(t.machine):
 		return verdict{unhealthy: "its phase is Failed"}
 	case ref == nil:
 		return examineStartup(t.machine, spec, now)
@@ -43,9 +45,13 @@ func examine(t checkedMachine, spec machinev1beta1.MachineHealthCheckSpec, now t
 		return verdict{unhealthy: fmt.Sprintf("its node %s is gone", ref.Name)}
 	}
 	found := examineNode(t.node, spec.UnhealthyConditions, now)
-	_, isRemediatedExternally := t.machine.Annotations[ExternalRemediationAnnotation]
-	found.isHealthy = found.unhealthy == "" && found.again == 0 && t.machine.DeletionTimestamp == nil && !isRemediatedExternally
+	found.isHealthy = found.unhealthy == "" && found.again == 0 && t.machine.DeletionTimestamp == nil &&
+		!metav1.HasAnnotation(t.machine.ObjectMeta, ExternalRemediationAnnotation)
 	return found
+}
+
+func hasFailed(m *machinev1beta1.Machine) bool {
+	return ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseFailed
 }
 
 // examineStartup examines a machine that has no node yet.

@@ -27,8 +27,7 @@ func (r *MachineHealthCheckReconciler) remediate(
 	if check.Spec.RemediationTemplate != nil {
 		return r.createRemediation(ctx, check, machine)
 	}
-	hasFailed := machine.Status.Phase != nil && *machine.Status.Phase == machinev1beta1.PhaseFailed
-	if check.Annotations[strategyAnnotation] == externalStrategy && !hasFailed {
+	if check.Annotations[strategyAnnotation] == externalStrategy && !hasFailed(machine) {
 		return r.annotate(ctx, machine)
 	}
 	if metav1.GetControllerOf(machine) == nil {
