@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
@@ -307,16 +308,9 @@ func (r Rollout) hash(stage Stage) string {
 
 // deadline returns the progress deadline of a rollout.
 func (r Rollout) deadline() time.Duration {
-	if seconds := r.Desired.Spec.ProgressDeadlineSeconds; seconds != nil {
-		return time.Duration(*seconds) * time.Second
-	}
-	return 10 * time.Minute // Kubernetes' default
+	const kubernetesDefault = 600
+	return time.Duration(ptr.Deref(r.Desired.Spec.ProgressDeadlineSeconds, kubernetesDefault)) * time.Second
 }
 
 // count returns the desired replicas of a Deployment.
-func count(deployment *appsv1.Deployment) int32 {
-	if deployment.Spec.Replicas == nil {
-		return 1
-	}
-	return *deployment.Spec.Replicas
-}
+func count(deployment *appsv1.Deployment) int32 { return ptr.Deref(deployment.Spec.Replicas, 1) }
