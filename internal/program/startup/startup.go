@@ -11,6 +11,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -67,4 +70,28 @@ func ConfigOf(userAgent string) (*rest.Config, error) {
 	}
 	config.UserAgent = userAgent
 	return config, nil
+}
+
+// limitMemory makes the garbage collector keep the process within the memory limit of its container, less a tenth for memory
+// that the collector does not count. The limit is in a file: a number of bytes, or "max". Without a limit, or if GOMEMLIMIT
+// is set, nothing changes.
+func limitMemory(file string) {
+	text, err := os.ReadFile(file)
+	if err != nil || os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
+		debug.SetMemoryLimit(limit / 10 * 9)
+	}
+}
+
+// Container returns a name for the container of this process, for lock.Options: it is unique, and stays the same when the
+// container is started again. It is empty if the pod is not known, or if the container may have other processes of the
+// program, because this one is not its first.
+func Container() string {
+	pod, uid := os.Getenv("POD_NAME"), os.Getenv("POD_UID")
+	if pod == "" || uid == "" || os.Getpid() != 1 {
+		return ""
+	}
+	return pod + "_" + uid
 }
