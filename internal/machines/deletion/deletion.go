@@ -28,6 +28,16 @@ import (
 // returns nil if it is over, or does not concern the machine: then the next phase begins.
 type DeletionPhase[P any] func(pass P, ctx context.Context) (*DeletionWait, error)
 
+// Run runs phases until one waits, and returns what it waits for; nil if all are over.
+func Run[P any](ctx context.Context, pass P, phases []DeletionPhase[P]) (*DeletionWait, error) {
+	for _, phase := range phases {
+		if wait, err := phase(pass, ctx); wait != nil || err != nil {
+			return wait, err
+		}
+	}
+	return nil, nil
+}
+
 // A DeletionWait is what a phase of a deletion waits for. Phases after it are not begun.
 type DeletionWait struct {
 	Stage   DeletionStage

@@ -48,23 +48,17 @@ func (r *MachineReconciler) reconcileDeletion(ctx context.Context, m *machinev1b
 	if err := d.writeStatus(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	for _, phase := range phases {
-		wait, err := phase(d, ctx)
-		switch {
-		case err != nil:
-			return ctrl.Result{}, err
-		case wait == nil:
-			continue
-		}
-		if err := d.writeStatus(ctx); err != nil {
-			return ctrl.Result{}, err
-		}
-		if wait.Reason == deletion.InfrastructureProblem && wait.After == 0 {
-			return ctrl.Result{}, errors.New(wait.Message) // the queue backs off
-		}
-		return ctrl.Result{RequeueAfter: r.bounded(wait.After)}, nil
+	wait, err := deletion.Run(ctx, d, phases)
+	if err != nil || wait == nil {
+		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, nil
+	if err := d.writeStatus(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	if wait.Reason == deletion.InfrastructureProblem && wait.After == 0 {
+		return ctrl.Result{}, errors.New(wait.Message) // the queue backs off
+	}
+	return ctrl.Result{RequeueAfter: r.bounded(wait.After)}, nil
 }
 
 func (d *deletionPass) writeStatus(ctx context.Context) error {
