@@ -103,16 +103,6 @@ func (f *ReleaseFlags) Parse(ctx context.Context, ref string, progress io.Writer
 	return read, problems, ReadError(ctx, err)
 }
 
-// read reads an open release as far as it can be read.
-func (f *ReleaseFlags) read(ctx context.Context, release *source.Release, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
-	options, err := f.Options(progress)
-	if err != nil {
-		return nil, nil, err
-	}
-	read, problems, err := loader.ParseOpened(ctx, release, options)
-	return read, problems, ReadError(ctx, err)
-}
-
 // TolerateDuplicates turns problems with duplicate objects into warnings.
 func TolerateDuplicates(problems []payload.Problem) []payload.Problem {
 	problems = slices.Clone(problems)
@@ -178,15 +168,6 @@ func Warn[T any](out io.Writer, warnings []T) {
 	for _, warning := range warnings {
 		fmt.Fprintln(out, "warning:", warning)
 	}
-}
-
-func (f *ReleaseFlags) open(ctx context.Context, ref string, progress io.Writer) (*source.Release, error) {
-	options, err := f.Options(progress)
-	if err != nil {
-		return nil, err
-	}
-	release, err := source.Open(ctx, ref, options.Source)
-	return release, ReadError(ctx, err)
 }
 
 // ReadError makes the error of a release that can't be read a misuse, unless the command was interrupted.

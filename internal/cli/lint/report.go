@@ -19,10 +19,7 @@ type LintReport struct {
 }
 
 // lintPaths are the folders of payloads on disk: "" if a payload is not a folder.
-type lintPaths struct {
-	source, release, previous string
-	placed                    *core.PlacedComponent // if the source is one component
-}
+type lintPaths struct{ source, release, previous string }
 
 // of returns the path of a file.
 func (p lintPaths) of(file string, in lint.Origin) string {
