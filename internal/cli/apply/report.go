@@ -127,7 +127,6 @@ func (r *reporter) onHeld(by lock.Holder) {
 func (r *reporter) event(event apply.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	event.Message = core.WithFlag(event.Option, event.Message)
 	switch {
 	case r.format == core.JSON:
 		r.write(DryEvent{event, r.isDry})

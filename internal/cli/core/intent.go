@@ -61,7 +61,7 @@ func (f *IntentFlags) managers() []string {
 func (f *IntentFlags) Options(ref string) session.Options {
 	return session.Options{
 		Namespace: f.Cluster.Namespace, Source: ref,
-		Apply: apply.Options{Mode: f.mode, DropUnknownFields: f.unknown == "drop", AdoptFrom: f.managers()},
+		Apply: apply.Options{Mode: f.mode, DropUnknownFields: f.unknown == "drop", DropHint: " with --unknown-fields=drop", AdoptFrom: f.managers()},
 	}
 }
 
@@ -100,7 +100,7 @@ func (p *previewResult) Plan(ctx context.Context, progress io.Writer) (*plan.Pla
 	for _, warning := range p.Report.Warnings {
 		fmt.Fprintf(progress, "warning of the cluster: %s (%s)\n", printable.Line(warning.Text), printable.Line(printable.Few(warning.Files, MostFiles)))
 	}
-	return p.Outcome.Plan(ctx, p.cluster, p.release), ctx.Err()
+	return p.Outcome.Plan(ctx, p.cluster, p.release), context.Cause(ctx)
 }
 
 // isWhole reports whether a preview covers every object.

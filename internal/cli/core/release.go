@@ -174,8 +174,10 @@ func Warn[T any](out io.Writer, warnings []T) {
 func ReadError(ctx context.Context, err error) error {
 	var problems *loader.RefusedError
 	switch {
-	case err == nil || ctx.Err() != nil:
-		return err
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case errors.As(err, &problems):
 		return ProblemsError(problems.Source, problems.Problems)
 	default:

@@ -278,7 +278,7 @@ func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io
 	case ctx.Err() != nil && oldErr != nil: // do not read the other release
 		return nil, nil, oldErr
 	case ctx.Err() != nil:
-		return nil, nil, ctx.Err()
+		return nil, nil, context.Cause(ctx)
 	}
 	if f.Release.Capabilities != "" {
 		after.Before = old

@@ -65,7 +65,7 @@ func runWith(ctx context.Context, o sandbox.Options, line []string, streams core
 	signal.Notify(signals, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	if ctx.Err() != nil {
-		return ctx.Err() // interrupted meanwhile
+		return context.Cause(ctx) // interrupted meanwhile
 	}
 	if err := command.Start(); err != nil {
 		return err

@@ -173,7 +173,7 @@ func awaitReady(ctx context.Context, name string, owner *os.Process, ended <-cha
 		select {
 		case <-ctx.Done():
 			end(owner, ended)
-			return ctx.Err()
+			return context.Cause(ctx)
 		case err := <-ended:
 			return errors.Join(errOwnerEnded, err)
 		case <-tick.C:

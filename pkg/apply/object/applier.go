@@ -54,7 +54,7 @@ func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, o
 		recorded: options.Journal.fingerprints(), current: options.Fingerprints,
 	}
 	a.sender = &sender{
-		requests: ctx, cluster: c, release: options.Release, dropsUnknown: options.DropUnknownFields, warned: a.handler.Warned,
+		requests: ctx, cluster: c, options: options, warned: a.handler.Warned,
 		heads: a.heads, served: a.served, scaling: a.scaling,
 	}
 	a.deleter = &deleter{requests: ctx, cluster: c, journal: options.Journal, release: options.Release, version: options.Version, mode: options.Mode}

@@ -12,21 +12,19 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/fields"
-	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // A sender sends drafts of objects to the server, and corrects those that it refuses: it leaves out unknown fields, if that
 // is allowed, and fields that are left to other managers, and removes fields of the live object that exclude others.
 type sender struct {
-	requests     context.Context
-	cluster      *cluster.Cluster
-	release      string
-	dropsUnknown bool // see Options.DropUnknownFields
-	warned       func(m *payload.Manifest, warnings []string)
-	heads        *heads
-	served       *served
-	scaling      *scaling
+	requests context.Context
+	cluster  *cluster.Cluster
+	options  Options
+	warned   func(m *payload.Manifest, warnings []string)
+	heads    *heads
+	served   *served
+	scaling  *scaling
 }
 
 // An attempt is how the draft of an object is sent, after what the server has refused before.
@@ -103,7 +101,7 @@ func (s *sender) correct(n *attempt, refused error) error {
 func (s *sender) unbind(n *attempt) error {
 	now, exists, err := s.heads.get(n.resource, n.ID())
 	if err == nil && exists {
-		err = refuseOwned(now, s.release)
+		err = refuseOwned(now, s.options.Release)
 	}
 	n.isUnbound = true
 	return err
@@ -159,9 +157,9 @@ func (s *sender) share(n *attempt) error {
 
 // dropUnknown removes the fields from a draft that the server does not know, if that is allowed.
 func (s *sender) dropUnknown(n *attempt, unknown []string, refused error) error {
-	if !s.dropsUnknown {
-		return &reason.Error{Option: reason.DropUnknownFields, Err: refusal{ResourceInvalid, "the cluster knows no field " +
-			strings.Join(s.allUnknown(n, unknown), ", ") + " of it: correct or remove it, or " + string(reason.DropUnknownFields)}}
+	if !s.options.DropUnknownFields {
+		return refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(s.allUnknown(n, unknown), ", ") +
+			" of it: correct or remove it, or drop unknown fields" + s.options.DropHint}
 	}
 	if !removeFields(n.draft, unknown) {
 		return refused
