@@ -77,6 +77,9 @@ func ErrorText(err error) string {
 	}
 }
 
+// ErrorPrefix begins each error that is printed.
+const ErrorPrefix = "runlevel: "
+
 // ExitCode prints an error, if it has a message, and returns its code.
 func ExitCode(err error, stderr io.Writer) int {
 	if err == nil {
@@ -85,7 +88,7 @@ func ExitCode(err error, stderr io.Writer) int {
 	if status, ok := err.(ExitStatus); ok { // not joined with another error
 		return int(status)
 	}
-	fmt.Fprintln(stderr, "runlevel:", ErrorText(err))
+	fmt.Fprintln(stderr, ErrorPrefix+ErrorText(err))
 	var status ExitStatus
 	var wrongCall misuseError
 	switch {

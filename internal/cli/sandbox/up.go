@@ -7,9 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -128,83 +125,18 @@ func up(ctx context.Context, o sandbox.Options, format core.Output, streams core
 // ownerEnv marks the process that "up --detach" starts to own the sandbox.
 const ownerEnv = "RUNLEVEL_SANDBOX_OWNER"
 
-// upDetached starts a process that runs the sandbox in the foreground, and
-// waits until the sandbox is ready.
+// upDetached starts a process that runs the sandbox in the foreground, and waits until the sandbox is ready.
 func upDetached(ctx context.Context, o sandbox.Options, format core.Output, streams core.Streams) error {
-	// Slow steps run here, where the user sees their progress.
-	if err := sandbox.Prepare(ctx, o); err != nil {
-		return err
-	}
-	log, err := os.CreateTemp("", "runlevel-sandbox-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(log.Name())
-	defer log.Close()
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	owner := exec.Command(self, os.Args[1:]...)
 	owner.Env = append(os.Environ(), ownerEnv+"=1")
-	owner.Stdout, owner.Stderr = log, log
-	owner.SysProcAttr = sandbox.Detached()
-	if err := owner.Start(); err != nil {
+	if err := sandbox.StartDetached(ctx, o, owner, core.ErrorPrefix); err != nil {
 		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- owner.Wait() }()
-	if err := awaitReady(ctx, o.Name, owner.Process, ended); err != nil {
-		return detachError(log.Name(), err)
 	}
 	return printReady(streams.Out, o.Name, format)
-}
-
-// awaitReady waits until the sandbox of an owner is ready. If it returns an error,
-// the owner has ended.
-func awaitReady(ctx context.Context, name string, owner *os.Process, ended <-chan error) error {
-	tick := time.NewTicker(logInterval)
-	defer tick.Stop()
-	for {
-		state, err := sandbox.Find(name)
-		if err == nil && state.Ready && state.PID == owner.Pid {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			end(owner, ended)
-			return context.Cause(ctx)
-		case err := <-ended:
-			return errors.Join(errOwnerEnded, err)
-		case <-tick.C:
-		}
-	}
-}
-
-// ownerTimeout is how long the owner of a sandbox may take to stop it.
-const ownerTimeout = 10 * time.Second
-
-// end terminates the owner, and kills it after ownerTimeout.
-func end(owner *os.Process, ended <-chan error) {
-	_ = owner.Signal(syscall.SIGTERM) // it may just have ended
-	select {
-	case <-ended:
-	case <-time.After(ownerTimeout):
-		_ = owner.Kill()
-		<-ended
-	}
-}
-
-var errOwnerEnded = errors.New("the sandbox ended before it was ready")
-
-// detachError returns the error that the owner has logged.
-func detachError(path string, err error) error {
-	log, _ := os.ReadFile(path)
-	text := strings.TrimPrefix(strings.TrimSpace(string(log)), "runlevel: ")
-	if !errors.Is(err, errOwnerEnded) || text == "" {
-		return err
-	}
-	return errors.New(text)
 }
 
 func printReady(out io.Writer, name string, format core.Output) error {
