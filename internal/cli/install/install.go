@@ -1,6 +1,6 @@
 // Package install is the verbs that install the operator, and uninstall it.
 //
-// It parses flags, and prints what package operatorinstall changes.
+// It parses flags, and prints what package setup of the operator changes.
 //
 // New is the call to start from: it returns the verb install.
 package install
@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
-	"github.com/runlevel/runlevel/internal/operatorinstall"
+	"github.com/runlevel/runlevel/internal/operator/setup"
 	"github.com/runlevel/runlevel/internal/release/loader"
 	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -66,23 +66,23 @@ func (f *setupFlags) check() error {
 
 // An OperatorReport is the result of an install or uninstall of the operator, or of its dry run.
 type OperatorReport struct {
-	Release string                           `json:"release,omitempty"`
-	Image   string                           `json:"image,omitempty"`
-	DryRun  bool                             `json:"dryRun,omitempty"`
-	Objects []operatorinstall.OperatorChange `json:"objects"`
+	Release string                 `json:"release,omitempty"`
+	Image   string                 `json:"image,omitempty"`
+	DryRun  bool                   `json:"dryRun,omitempty"`
+	Objects []setup.OperatorChange `json:"objects"`
 }
 
 // run connects to the cluster, and prints the changes that an action makes. In text, each is printed at once, and a last
 // line if the action has succeeded.
-func (f *setupFlags) run(ctx context.Context, streams core.Streams, report OperatorReport, last string, act func(*operatorinstall.Installer) error) error {
+func (f *setupFlags) run(ctx context.Context, streams core.Streams, report OperatorReport, last string, act func(*setup.Installer) error) error {
 	c, err := f.cluster.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	report.DryRun = f.dryRun.IsEnabled()
-	err = act(&operatorinstall.Installer{
+	err = act(&setup.Installer{
 		Cluster: c, IsDryRun: report.DryRun, OnWarning: func(warnings []string) { core.Warn(streams.Err, warnings) },
-		OnChange: func(change operatorinstall.OperatorChange) {
+		OnChange: func(change setup.OperatorChange) {
 			report.Objects = append(report.Objects, change)
 			if f.format == core.Text {
 				printChange(streams.Out, change, report.DryRun)
@@ -97,7 +97,7 @@ func (f *setupFlags) run(ctx context.Context, streams core.Streams, report Opera
 	}))
 }
 
-func printChange(out io.Writer, change operatorinstall.OperatorChange, isDryRun bool) {
+func printChange(out io.Writer, change setup.OperatorChange, isDryRun bool) {
 	text := fmt.Sprintf("%-11s %s", change.Action, change.Object)
 	if change.Message != "" {
 		text += ": " + change.Message
@@ -184,7 +184,7 @@ func (f *installFlags) run(command *cobra.Command, streams core.Streams) error {
 		last = ""
 	}
 	report := OperatorReport{Release: program.Release, Image: program.Image}
-	return f.setupFlags.run(ctx, streams, report, last, func(i *operatorinstall.Installer) error {
+	return f.setupFlags.run(ctx, streams, report, last, func(i *setup.Installer) error {
 		if err := i.Install(ctx, program); err != nil || !waits {
 			return err
 		}
@@ -212,8 +212,8 @@ func (f *installFlags) settings(given *pflag.FlagSet) map[string]any {
 }
 
 // program returns the program of the flags. It pulls the release if its digest or the operator's image is not known.
-func (f *installFlags) program(ctx context.Context, progress io.Writer) (operatorinstall.OperatorProgram, error) {
-	program := operatorinstall.OperatorProgram{Image: f.image, Release: f.release}
+func (f *installFlags) program(ctx context.Context, progress io.Writer) (setup.OperatorProgram, error) {
+	program := setup.OperatorProgram{Image: f.image, Release: f.release}
 	if f.image != "" {
 		if _, err := parseImage("image", f.image, ""); err != nil {
 			return program, err
@@ -234,7 +234,7 @@ func (f *installFlags) program(ctx context.Context, progress io.Writer) (operato
 		return program, nil
 	}
 	err = program.Read(ctx, source.Options{Progress: progress, Insecure: f.insecure})
-	if errors.Is(err, operatorinstall.ErrOnDisk) {
+	if errors.Is(err, setup.ErrOnDisk) {
 		err = fmt.Errorf("--release: %w", err)
 	}
 	return program, err

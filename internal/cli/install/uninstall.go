@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
-	"github.com/runlevel/runlevel/internal/operatorinstall"
+	"github.com/runlevel/runlevel/internal/operator/setup"
 )
 
 // uninstallFlags are the flags of runlevel uninstall.
@@ -66,7 +66,7 @@ func (f *uninstallFlags) run(ctx context.Context, streams core.Streams) error {
 		return err
 	}
 	const last = "what the operator has applied stays: \"runlevel uninstall --help\" shows how to remove it"
-	return f.setupFlags.run(ctx, streams, OperatorReport{}, last, func(i *operatorinstall.Installer) error {
+	return f.setupFlags.run(ctx, streams, OperatorReport{}, last, func(i *setup.Installer) error {
 		return i.Uninstall(ctx, f.timeout)
 	})
 }

@@ -1,10 +1,10 @@
-// Package operatorinstall installs the operator on a cluster, and uninstalls it.
+// Package setup installs the operator on a cluster, and uninstalls it.
 //
 // It applies the manifests of package install with the operator's image and settings in them. It knows nothing of the
 // release that the operator applies afterwards, beyond its name, and prints nothing: an Installer reports each change.
 //
 // Installer.Install is the call to start from.
-package operatorinstall
+package setup
 
 import (
 	"context"

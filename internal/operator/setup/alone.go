@@ -1,4 +1,4 @@
-package operatorinstall
+package setup
 
 import (
 	"context"
