@@ -73,9 +73,14 @@ func (r *reporter) finishDry(o *session.Outcome) error {
 	if reason.Of(o.Err) != precondition.ReasonFailed {
 		return errors.Join(o.Err, r.writeErr)
 	}
-	stops := fmt.Errorf("the gate would stop the %s of %s: resolve what blocks it, or override the gate with --force", o.Mode, titleOf(o))
-	if o.Report == nil {
-		return errors.Join(stops, r.writeErr)
+	stops := gateError("would stop", o)
+	if o.Report != nil {
+		stops = errors.Join(stops, o.Report.Err)
 	}
-	return errors.Join(stops, o.Report.Err, r.writeErr)
+	return errors.Join(stops, r.writeErr)
+}
+
+// gateError returns the error of an apply that the gate stops.
+func gateError(stops string, o *session.Outcome) error {
+	return fmt.Errorf("the gate %s the %s of %s: resolve what blocks it, or override the gate with --force", stops, o.Mode, titleOf(o))
 }
