@@ -122,34 +122,22 @@ func ruleIDs() []string {
 	return ids
 }
 
-// A lintRun is the input and the result of lint.
-type lintRun struct {
-	input  lint.Input
-	paths  lintPaths
-	result *lint.Result
-}
-
-// lint reads the input, and lints it.
-func (f *lintFlags) lint(ctx context.Context, ref string, progress io.Writer) (run lintRun, err error) {
-	if run.input, run.paths, err = f.read(ctx, ref, progress); err != nil {
-		return run, err
-	}
-	run.result, err = lint.Run(ctx, run.input)
-	return run, err
-}
-
 func (f *lintFlags) run(ctx context.Context, ref string, streams core.Streams) error {
-	seen, err := f.lint(ctx, ref, streams.Err)
+	input, paths, err := f.read(ctx, ref, streams.Err)
+	if err != nil {
+		return err
+	}
+	result, err := lint.Run(ctx, input)
 	if err != nil {
 		return err
 	}
 	if f.baseline.write {
-		return f.baseline.save(seen.result, streams.Out)
+		return f.baseline.save(result, streams.Out)
 	}
-	if err := f.print(newLintReport(seen), core.FolderOf(ref) != "", streams.Out); err != nil {
+	if err := f.print(newLintReport(result, paths), paths.source != "", streams.Out); err != nil {
 		return err
 	}
-	return core.FailIf(slices.ContainsFunc(seen.result.Findings, f.fails))
+	return core.FailIf(slices.ContainsFunc(result.Findings, f.fails))
 }
 
 // print writes a report in the format of the flag.
