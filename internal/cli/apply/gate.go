@@ -22,13 +22,7 @@ type gateFlags struct {
 	wait   ready.Standard
 }
 
-// NewGate returns the verb gate.
-func NewGate(streams core.Streams) *cobra.Command {
-	f := gateFlags{wait: ready.Full}
-	command := &cobra.Command{
-		Use:   "gate SOURCE",
-		Short: "Check what would block a release on a cluster",
-		Long: `Check what would block a release on a cluster, before it is applied: pending deletes, an
+const gateHelp = `Check what would block a release on a cluster, before it is applied: pending deletes, an
 older version or one that skips a minor version, missing rights, kinds that the cluster
 does not have, objects of other releases; and objects that the API server would refuse,
 which dry runs find. Each finding shows since when, and how to resolve it. Nothing is
@@ -37,7 +31,15 @@ written.
 Exit codes: 0 when nothing blocks and nothing is refused, 1 when something is, 2 for
 misuse.
 
-` + core.SourceHelp,
+` + core.SourceHelp
+
+// NewGate returns the verb gate.
+func NewGate(streams core.Streams) *cobra.Command {
+	f := gateFlags{wait: ready.Full}
+	command := &cobra.Command{
+		Use:   "gate SOURCE",
+		Short: "Check what would block a release on a cluster",
+		Long:  gateHelp,
 		Example: `  # May this cluster be updated?
   runlevel gate ./4.21
 

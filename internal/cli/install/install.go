@@ -133,14 +133,7 @@ replace it.
 Exit codes: 0 when the operator is available, 1 for a failure, 2 for misuse or a release that
 can't be read.`
 
-// New returns the verb install.
-func New(streams core.Streams) *cobra.Command {
-	var f installFlags
-	command := &cobra.Command{
-		Use:   "install",
-		Short: "Install the operator, which keeps and updates a release",
-		Long:  installHelp,
-		Example: `  # A release in a registry, which has the operator's image among its own
+const installExamples = `  # A release in a registry, which has the operator's image among its own
   runlevel install --release registry.example/shop:1.4.0
 
   # A release that is part of the operator's image
@@ -150,7 +143,16 @@ func New(streams core.Streams) *cobra.Command {
   runlevel install --release registry.example/shop:1.4.0 --dry-run=server
 
   # Then ask for another release
-  oc adm upgrade --to-image registry.example/shop@sha256:... --allow-explicit-upgrade`,
+  oc adm upgrade --to-image registry.example/shop@sha256:... --allow-explicit-upgrade`
+
+// New returns the verb install.
+func New(streams core.Streams) *cobra.Command {
+	var f installFlags
+	command := &cobra.Command{
+		Use:     "install",
+		Short:   "Install the operator, which keeps and updates a release",
+		Long:    installHelp,
+		Example: installExamples,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.run(command, streams)
 		},

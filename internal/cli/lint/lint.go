@@ -67,14 +67,7 @@ previous release can't be read, or for misuse.
 
 ` + core.SourceHelp
 
-// New returns the verb lint.
-func New(streams core.Streams) *cobra.Command {
-	f := lintFlags{failOn: lint.Error}
-	command := &cobra.Command{
-		Use:   "lint SOURCE",
-		Short: "Check the manifests of a release for mistakes",
-		Long:  lintHelp,
-		Example: `  # In the CI of a release
+const lintExamples = `  # In the CI of a release
   runlevel lint ./release --previous registry.example/shop/release:1.3.0
 
   # In the CI of a component: is its pull request all right in that release?
@@ -88,7 +81,16 @@ func New(streams core.Streams) *cobra.Command {
   runlevel lint ./release --baseline .runlevel-baseline
 
   # What does this rule check?
-  runlevel explain stale-delete`,
+  runlevel explain stale-delete`
+
+// New returns the verb lint.
+func New(streams core.Streams) *cobra.Command {
+	f := lintFlags{failOn: lint.Error}
+	command := &cobra.Command{
+		Use:               "lint SOURCE",
+		Short:             "Check the manifests of a release for mistakes",
+		Long:              lintHelp,
+		Example:           lintExamples,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: core.CompleteSource,
 		RunE: func(command *cobra.Command, args []string) error {

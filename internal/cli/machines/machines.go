@@ -59,14 +59,7 @@ Exit codes: 0 when the machines could be listed, held or not; 1 when they could 
 be reached, does not serve machines or does not let this user list them, or has no machine of a NAME;
 2 for misuse.`
 
-// New returns the verb machines.
-func New(streams core.Streams) *cobra.Command {
-	var f machinesFlags
-	command := &cobra.Command{
-		Use:   "machines [NAME...]",
-		Short: "List machines, and what holds those that are being deleted",
-		Long:  machinesHelp,
-		Example: `  # All machines of the cluster
+const machinesExamples = `  # All machines of the cluster
   runlevel machines
 
   # Follow a deletion
@@ -81,7 +74,16 @@ func New(streams core.Streams) *cobra.Command {
     jq -r '.[] | .name as $m | .holds[]? | select(.owner and (now - (.since | fromdate) > 3600)) | "\($m): \(.name) of \(.owner)"'
 
   # What is to be done about it?
-  runlevel why machine/web-4 -n shop-machines`,
+  runlevel why machine/web-4 -n shop-machines`
+
+// New returns the verb machines.
+func New(streams core.Streams) *cobra.Command {
+	var f machinesFlags
+	command := &cobra.Command{
+		Use:               "machines [NAME...]",
+		Short:             "List machines, and what holds those that are being deleted",
+		Long:              machinesHelp,
+		Example:           machinesExamples,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: f.completeNames,
 		RunE: func(command *cobra.Command, args []string) error {

@@ -36,14 +36,7 @@ that there is a difference, and 2 that anything has gone wrong.
 
 `
 
-// NewDiff returns the verb diff.
-func NewDiff(streams core.Streams) *cobra.Command {
-	var f diffFlags
-	command := &cobra.Command{
-		Use:   "diff SOURCE",
-		Short: "Show what an apply of a release would change in a cluster, field by field",
-		Long:  diffHelp + core.SourceHelp,
-		Example: `  # What has been changed since it was applied?
+const diffExamples = `  # What has been changed since it was applied?
   runlevel diff ./4.20
 
   # What would the update change?
@@ -53,7 +46,16 @@ func NewDiff(streams core.Streams) *cobra.Command {
   runlevel diff registry.example/shop:1.4.0 --exit-code
 
   # In which objects would changes be overwritten?
-  runlevel diff ./4.21 -o json | jq -r '.steps[] | select(any(.changes[]?; .overwrites)) | "\(.kind) \(.namespace)/\(.name)"'`,
+  runlevel diff ./4.21 -o json | jq -r '.steps[] | select(any(.changes[]?; .overwrites)) | "\(.kind) \(.namespace)/\(.name)"'`
+
+// NewDiff returns the verb diff.
+func NewDiff(streams core.Streams) *cobra.Command {
+	var f diffFlags
+	command := &cobra.Command{
+		Use:               "diff SOURCE",
+		Short:             "Show what an apply of a release would change in a cluster, field by field",
+		Long:              diffHelp + core.SourceHelp,
+		Example:           diffExamples,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: core.CompleteSource,
 		RunE: func(command *cobra.Command, args []string) error {

@@ -13,14 +13,16 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
+const execHelp = `Start a sandbox, run a command with KUBECONFIG set to it, stop the sandbox, and
+exit with the command's code. With real nodes, RUNLEVEL_SANDBOX_REGISTRY is the
+address of its registry.`
+
 func newSandboxExec(streams core.Streams) *cobra.Command {
 	var flags startFlags
 	command := &cobra.Command{
 		Use:   "exec -- COMMAND [ARGUMENT...]",
 		Short: "Run a command with a sandbox of its own, and exit with its code",
-		Long: `Start a sandbox, run a command with KUBECONFIG set to it, stop the sandbox, and
-exit with the command's code. With real nodes, RUNLEVEL_SANDBOX_REGISTRY is the
-address of its registry.`,
+		Long:  execHelp,
 		Example: `  runlevel sandbox exec -- kubectl get nodes
   runlevel sandbox exec --nodes 3 -- go test ./...`,
 		Args: cobra.MinimumNArgs(1),
