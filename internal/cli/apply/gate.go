@@ -19,7 +19,6 @@ import (
 type gateFlags struct {
 	core.IntentFlags
 	format core.Output
-	wait   ready.Standard
 }
 
 const gateHelp = `Check what would block a release on a cluster, before it is applied: pending deletes, an
@@ -35,7 +34,7 @@ misuse.
 
 // NewGate returns the verb gate.
 func NewGate(streams core.Streams) *cobra.Command {
-	f := gateFlags{wait: ready.Full}
+	var f gateFlags
 	command := &cobra.Command{
 		Use:   "gate SOURCE",
 		Short: "Check what would block a release on a cluster",
@@ -54,7 +53,7 @@ func NewGate(streams core.Streams) *cobra.Command {
 	core.AddReleaseFlags(command, &f.Release)
 	core.AddIntentFlags(command, &f.IntentFlags)
 	core.AddOutput(command, &f.format)
-	core.AddChoice(command, &f.wait, "wait", "what apply would wait for, which it needs the rights to watch: ready or upstream", ready.Full, ready.Upstream)
+	core.AddChoice(command, &f.Session.Apply.Standard, "wait", "what apply would wait for, which it needs the rights to watch: ready or upstream", ready.Full, ready.Upstream)
 	return command
 }
 
@@ -69,7 +68,7 @@ type GateReport struct {
 }
 
 func (f *gateFlags) run(ctx context.Context, ref string, streams core.Streams) error {
-	preview, err := f.Preview(ctx, ref, f.wait, streams.Err)
+	preview, err := f.Preview(ctx, ref, streams.Err)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
-	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/internal/review/plan/show"
 )
@@ -72,7 +71,7 @@ func NewDiff(streams core.Streams) *cobra.Command {
 }
 
 func (f *diffFlags) run(ctx context.Context, ref, command string, streams core.Streams) (difference, error) {
-	preview, err := f.Preview(ctx, ref, ready.Full, streams.Err)
+	preview, err := f.Preview(ctx, ref, streams.Err)
 	if err != nil {
 		return noDifference, err
 	}

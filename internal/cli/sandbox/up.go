@@ -16,34 +16,30 @@ import (
 
 // startFlags are the flags of the commands that start a sandbox.
 type startFlags struct {
+	sandbox     sandbox.Options
 	nodes       int
-	realNodes   int
-	images      []string
-	controllers []string
-	offline     bool
 	gates       map[string]string
 	auditPolicy string
-	crds        []string
 }
 
 func addStartFlags(command *cobra.Command, f *startFlags) {
 	flags := command.Flags()
 	flags.IntVar(&f.nodes, "nodes", 1, "how many simulated nodes; with 0 there is no scheduler either")
-	flags.IntVar(&f.realNodes, "real-nodes", 0, "how many nodes that run containers, instead of simulated ones (Linux, as root)")
-	flags.StringArrayVar(&f.images, "image", nil, "image for real nodes: an archive, an OCI image layout or a folder of files, as PATH or PATH=NAME (repeatable)")
-	flags.BoolVar(&f.offline, "offline", false, "real nodes pull no image from registries beyond this machine")
-	flags.StringSliceVar(&f.controllers, "controllers", nil, "which controllers run, as kube-controller-manager's flag (default: its own)")
+	flags.IntVar(&f.sandbox.RealNodes, "real-nodes", 0, "how many nodes that run containers, instead of simulated ones (Linux, as root)")
+	flags.StringArrayVar(&f.sandbox.Images, "image", nil, "image for real nodes: an archive, an OCI image layout or a folder of files, as PATH or PATH=NAME (repeatable)")
+	flags.BoolVar(&f.sandbox.Offline, "offline", false, "real nodes pull no image from registries beyond this machine")
+	flags.StringSliceVar(&f.sandbox.Controllers, "controllers", nil, "which controllers run, as kube-controller-manager's flag (default: its own)")
 	flags.StringToStringVar(&f.gates, "feature-gates", nil, "feature gates of Kubernetes, as NAME=true,NAME=false")
 	flags.StringVar(&f.auditPolicy, "audit-policy", "", "file with an audit policy; the log is audit.log beside the others")
-	flags.StringSliceVar(&f.crds, "crds", nil, "files and folders of CustomResourceDefinitions to start with")
+	flags.StringSliceVar(&f.sandbox.CRDs, "crds", nil, "files and folders of CustomResourceDefinitions to start with")
 }
 
 // options returns the options of the flags for package sandbox.
 func (f *startFlags) options(progress io.Writer) (sandbox.Options, error) {
-	o := sandbox.Options{Nodes: f.nodes, Controllers: f.controllers, CRDs: f.crds, Progress: progress}
-	o.RealNodes, o.Images, o.Offline = f.realNodes, f.images, f.offline
+	o := f.sandbox
+	o.Nodes, o.Progress = f.nodes, progress
 	switch {
-	case f.realNodes > 0:
+	case o.RealNodes > 0:
 		o.Nodes = 0
 	case f.nodes < 0:
 		return o, core.Misusef("--nodes %d: use 0 or more", f.nodes)
