@@ -15,12 +15,10 @@ import (
 
 // place puts a component into a release, and reads the old release, if OLD is set.
 func (f *planFlags) place(ctx context.Context, args []string, view *show.Printer, progress io.Writer) (old, next *payload.Payload, err error) {
-	if err := core.CheckVersion("previous-version", f.previousVersion); err != nil {
+	before, after, err := f.sides()
+	if err != nil {
 		return nil, nil, err
 	}
-	after := f.Release
-	before := after
-	before.Version, before.Image = f.previousVersion, f.previousImage
 	released := &before
 	if len(args) == 2 {
 		if old, _, err = before.LoadAs(ctx, "the old release", args[0], progress); err != nil {
