@@ -10,6 +10,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/text/reason"
@@ -36,8 +37,8 @@ type DryEvent struct {
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// preview previews an apply, and reports the events in the order of the release: the objects are previewed in
-// parallel.
+// preview previews an apply, and reports the events in the order of the release: the objects and their
+// hooks are previewed in parallel.
 func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options session.Options) *session.Outcome {
 	type source struct {
 		object kinds.ID
@@ -47,11 +48,12 @@ func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *pay
 	for i, m := range release.Manifests {
 		place[source{m.ID(), m.Path}] = i
 	}
+	steps := []string{string(deploymenthook.Pre), string(deploymenthook.Mid), "", string(deploymenthook.Post)} // "" is the object
 	of := func(event apply.Event) int {
 		if event.Object == nil {
 			return 0
 		}
-		return place[source{*event.Object, event.File}]
+		return place[source{*event.Object, event.File}]*len(steps) + slices.Index(steps, event.Hook)
 	}
 	var events []apply.Event
 	options.Apply.OnEvent = func(event apply.Event) { events = append(events, event) }
