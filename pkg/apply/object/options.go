@@ -27,6 +27,8 @@ type Options struct {
 	Standard ready.Standard
 	// DropUnknownFields leaves out fields that the cluster's schema does not have.
 	DropUnknownFields bool
+	// DropHint ends the suggestion to drop unknown fields.
+	DropHint string
 	// Full applies each object, also those that can't have changed since they were applied.
 	Full bool
 	// AdoptFrom are field managers whose fields the first apply of an object takes over.

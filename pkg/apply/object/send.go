@@ -11,7 +11,6 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/fields"
-	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
 // An attempt is how the draft of an object is sent, after what the server has refused before: without unknown fields, if
@@ -150,8 +149,8 @@ func (n *attempt) share() error {
 // dropUnknown removes the fields from a draft that the server does not know, if that is allowed.
 func (n *attempt) dropUnknown(unknown []string, refused error) error {
 	if !n.applier.options.DropUnknownFields {
-		return &reason.Error{Option: reason.DropUnknownFields, Err: refusal{ResourceInvalid, "the cluster knows no field " +
-			strings.Join(n.allUnknown(unknown), ", ") + " of it: correct or remove it, or " + string(reason.DropUnknownFields)}}
+		return refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(n.allUnknown(unknown), ", ") +
+			" of it: correct or remove it, or drop unknown fields" + n.applier.options.DropHint}
 	}
 	if !removeFields(n.sent, unknown) {
 		return refused

@@ -1,4 +1,9 @@
-package sandbox
+// Package objectwatch waits until one object of a cluster has reached a state.
+//
+// It watches no more than that object, and decides nothing: the caller judges each state.
+//
+// Await is the call to start from.
+package objectwatch
 
 import (
 	"context"
@@ -35,15 +40,15 @@ func Await(ctx context.Context, resource dynamic.ResourceInterface, name string,
 			return wanted(last), nil
 		})
 	if err != nil {
-		return last, fmt.Errorf("wait for %s: %w", name, causeOf(ctx, err))
+		return last, fmt.Errorf("wait for %s: %w", name, CauseOf(ctx, err))
 	}
 	return last, nil
 }
 
-// causeOf returns the cause of a wait that ended with err: that of ctx, if ctx has
+// CauseOf returns the cause of a wait that ended with err: that of ctx, if ctx has
 // ended, since not all waits return it. Every cancellation is reported as
 // context.Canceled.
-func causeOf(ctx context.Context, err error) error {
+func CauseOf(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() == nil:
 		return err

@@ -1,18 +1,19 @@
-package install
+// Package setup installs the operator on a cluster, and uninstalls it.
+//
+// It applies the manifests of package install with the operator's image and settings in them. It knows nothing of the
+// release that the operator applies afterwards, beyond its name, and prints nothing: an Installer reports each change.
+//
+// Installer.Install is the call to start from.
+package setup
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-
-	"github.com/runlevel/runlevel/internal/cli/core"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,9 +22,9 @@ import (
 	"github.com/runlevel/runlevel/install"
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
-	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
@@ -42,60 +43,37 @@ var rightsForReleases = kinds.ID{Group: "rbac.authorization.k8s.io", Kind: "Clus
 // theVersion is the ClusterVersion that the operator follows.
 var theVersion = kinds.ID{Group: clusterVersions.Group, Kind: clusterVersions.Kind, Name: kinds.ClusterVersionName}
 
-// An OperatorReport is the result of an install or uninstall of the operator, or of its dry run.
-type OperatorReport struct {
-	Release string           `json:"release,omitempty"`
-	Image   string           `json:"image,omitempty"`
-	DryRun  bool             `json:"dryRun,omitempty"`
-	Objects []operatorChange `json:"objects"`
-}
-
-// An operatorChange is the change of one object.
-type operatorChange struct {
+// An OperatorChange is the change of one object by an install or uninstall.
+type OperatorChange struct {
 	Object  kinds.ID      `json:"object"`
 	Action  object.Action `json:"action"`
 	Message string        `json:"message,omitempty"`
 }
 
-// An operatorSetup installs or uninstalls the operator, and reports the changes.
-type operatorSetup struct {
-	cluster *cluster.Cluster
-	streams core.Streams
-	format  core.Output
-	report  OperatorReport
+// An Installer installs or uninstalls the operator.
+type Installer struct {
+	Cluster   *cluster.Cluster
+	IsDryRun  bool
+	OnChange  func(OperatorChange)    // is called for each object, once it is changed or left
+	OnWarning func(warnings []string) // is called with the warnings of the API server
 }
 
-// note reports the change of an object: in text, it prints a line at once.
-func (s *operatorSetup) note(id kinds.ID, action object.Action, message string) {
-	s.report.Objects = append(s.report.Objects, operatorChange{id, action, message})
-	if s.format != core.Text {
-		return
-	}
-	if message != "" {
-		message = ": " + message
-	}
-	if s.report.DryRun {
-		message += " (dry run)"
-	}
-	fmt.Fprintf(s.streams.Out, "%-11s %s%s\n", action, id, message)
+// note reports the change of an object.
+func (i *Installer) note(id kinds.ID, action object.Action, message string) {
+	i.OnChange(OperatorChange{id, action, message})
 }
 
-// printReport prints the report in JSON or YAML. In text, it was printed line by line.
-func (s *operatorSetup) printReport() error {
-	return s.format.Print(s.streams.Out, s.report, func(io.Writer) error { return nil })
-}
-
-// install applies the manifests with the program in them, and creates the ClusterVersion if there is none.
-func (s *operatorSetup) install(ctx context.Context, program operatorProgram) error {
-	if err := s.checkAlone(ctx); err != nil {
+// Install applies the manifests with the program in them, and creates the ClusterVersion if there is none.
+func (i *Installer) Install(ctx context.Context, program OperatorProgram) error {
+	if err := i.checkAlone(ctx); err != nil {
 		return err
 	}
 	for _, object := range install.Objects() {
 		if object.GroupVersionKind() == deployments {
-			if err := s.ensureVersion(ctx); err != nil {
+			if err := i.ensureVersion(ctx); err != nil {
 				return err
 			}
-			text, err := s.applySettings(ctx, program.flags)
+			text, err := i.applySettings(ctx, program.Settings)
 			if err == nil {
 				err = errors.Join(program.setIn(object), setSettings(object, text))
 			}
@@ -103,16 +81,16 @@ func (s *operatorSetup) install(ctx context.Context, program operatorProgram) er
 				return err
 			}
 		}
-		if err := s.apply(ctx, object); err != nil {
+		if err := i.apply(ctx, object); err != nil {
 			return err
 		}
 	}
-	monitoring, err := s.monitoring(ctx)
+	monitoring, err := i.monitoring(ctx)
 	if err != nil {
 		return err
 	}
 	for _, object := range monitoring {
-		if err := s.apply(ctx, object); err != nil {
+		if err := i.apply(ctx, object); err != nil {
 			return err
 		}
 	}
@@ -120,10 +98,10 @@ func (s *operatorSetup) install(ctx context.Context, program operatorProgram) er
 }
 
 // monitoring returns the objects that have Prometheus watch the operator, if all of their kinds are served.
-func (s *operatorSetup) monitoring(ctx context.Context) ([]*unstructured.Unstructured, error) {
+func (i *Installer) monitoring(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	objects := install.Monitoring()
 	for _, object := range objects {
-		_, err := s.cluster.Find(ctx, object.GroupVersionKind())
+		_, err := i.Cluster.Find(ctx, object.GroupVersionKind())
 		if errors.Is(err, cluster.ErrNotServed) {
 			return nil, nil
 		}
@@ -135,43 +113,43 @@ func (s *operatorSetup) monitoring(ctx context.Context) ([]*unstructured.Unstruc
 }
 
 // apply applies an object, unless it belongs to a release. It waits until a definition is established.
-func (s *operatorSetup) apply(ctx context.Context, wanted *unstructured.Unstructured) error {
+func (i *Installer) apply(ctx context.Context, wanted *unstructured.Unstructured) error {
 	id := idOf(wanted)
-	in, err := s.cluster.Find(ctx, wanted.GroupVersionKind())
+	in, err := i.Cluster.Find(ctx, wanted.GroupVersionKind())
 	if err != nil {
 		return err
 	}
-	before, err := s.cluster.In(in, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+	before, err := i.Cluster.In(in, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("get %s: %w", id, err)
 	}
 	exists := err == nil
 	if exists && before.GetLabels()[objectmeta.ReleaseLabel] != "" {
-		s.note(id, object.Left, "release "+before.GetLabels()[objectmeta.ReleaseLabel]+" has it")
+		i.note(id, object.Left, "release "+before.GetLabels()[objectmeta.ReleaseLabel]+" has it")
 		return nil
 	}
 	mode := cluster.Force
 	if id == rightsForReleases {
 		mode = cluster.NoForce
 	}
-	if s.report.DryRun {
+	if i.IsDryRun {
 		mode |= cluster.DryRun
 	}
-	result, err := s.cluster.Apply(ctx, in, wanted, mode)
+	result, err := i.Cluster.Apply(ctx, in, wanted, mode)
 	switch {
-	case s.report.DryRun && apierrors.IsNotFound(err): // the namespace does not exist yet
-		s.note(id, object.Created, "")
+	case i.IsDryRun && apierrors.IsNotFound(err): // the namespace does not exist yet
+		i.note(id, object.Created, "")
 		return nil
 	case id == rightsForReleases && apierrors.IsConflict(err):
-		s.note(id, object.Left, "it was given other rules")
+		i.note(id, object.Left, "it was given other rules")
 		return nil
 	case err != nil:
 		return fmt.Errorf("apply %s: %w", id, err)
 	}
-	core.Warn(s.streams.Err, result.Warnings)
-	s.note(id, actionOf(before, exists, result.Object), "")
-	if wanted.GroupVersionKind() == definitions && !s.report.DryRun {
-		return s.establish(ctx, in, id.Name)
+	i.OnWarning(result.Warnings)
+	i.note(id, actionOf(before, exists, result.Object), "")
+	if wanted.GroupVersionKind() == definitions && !i.IsDryRun {
+		return i.establish(ctx, in, id.Name)
 	}
 	return nil
 }
@@ -196,23 +174,26 @@ func actionOf(before *unstructured.Unstructured, exists bool, after *unstructure
 	}
 }
 
+// establishTimeout is how long the API server may take to serve a kind.
+const establishTimeout = 30 * time.Second
+
 // establish waits until the API server serves the kind of a definition.
-func (s *operatorSetup) establish(ctx context.Context, in cluster.Resource, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, core.AnswerTimeout, fmt.Errorf("it is not established after %s", core.AnswerTimeout))
+func (i *Installer) establish(ctx context.Context, in cluster.Resource, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, establishTimeout, fmt.Errorf("it is not established after %s", establishTimeout))
 	defer cancel()
-	definition, err := sandbox.Await(ctx, s.cluster.In(in, ""), name, sandbox.HasCondition("Established"))
+	definition, err := objectwatch.Await(ctx, i.Cluster.In(in, ""), name, objectwatch.HasCondition("Established"))
 	if err != nil {
 		return fmt.Errorf("CustomResourceDefinition %w", err)
 	}
-	s.cluster.Learn(definition)
+	i.Cluster.Learn(definition)
 	return nil
 }
 
 // ensureVersion creates the ClusterVersion, if there is none.
-func (s *operatorSetup) ensureVersion(ctx context.Context) error {
-	in, err := s.cluster.Find(ctx, clusterVersions)
-	if s.report.DryRun && errors.Is(err, cluster.ErrNotServed) {
-		s.note(theVersion, object.Created, "")
+func (i *Installer) ensureVersion(ctx context.Context) error {
+	in, err := i.Cluster.Find(ctx, clusterVersions)
+	if i.IsDryRun && errors.Is(err, cluster.ErrNotServed) {
+		i.note(theVersion, object.Created, "")
 		return nil
 	}
 	if err != nil {
@@ -223,23 +204,23 @@ func (s *operatorSetup) ensureVersion(ctx context.Context) error {
 	version.SetName(theVersion.Name)
 	version.Object["spec"] = map[string]any{"clusterID": string(uuid.NewUUID())}
 	how := cluster.NoForce
-	if s.report.DryRun {
+	if i.IsDryRun {
 		how = cluster.DryRun
 	}
-	_, err = s.cluster.Create(ctx, in, version, how)
+	_, err = i.Cluster.Create(ctx, in, version, how)
 	if apierrors.IsAlreadyExists(err) {
-		return s.noteVersion(ctx, in)
+		return i.noteVersion(ctx, in)
 	}
 	if err != nil {
 		return fmt.Errorf("create %s: %w", theVersion, err)
 	}
-	s.note(theVersion, object.Created, "")
+	i.note(theVersion, object.Created, "")
 	return nil
 }
 
 // noteVersion reports an existing ClusterVersion and its desired update, which takes precedence over --release.
-func (s *operatorSetup) noteVersion(ctx context.Context, in cluster.Resource) error {
-	version, err := s.cluster.In(in, "").Get(ctx, theVersion.Name, metav1.GetOptions{})
+func (i *Installer) noteVersion(ctx context.Context, in cluster.Resource) error {
+	version, err := i.Cluster.In(in, "").Get(ctx, theVersion.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("get %s: %w", theVersion, err)
 	}
@@ -247,20 +228,20 @@ func (s *operatorSetup) noteVersion(ctx context.Context, in cluster.Resource) er
 	if image, _, _ := unstructured.NestedString(version.Object, "spec", "desiredUpdate", "image"); image != "" {
 		message = "it requests " + image + ", which the operator applies"
 	}
-	s.note(theVersion, object.Unchanged, message)
+	i.note(theVersion, object.Unchanged, message)
 	return nil
 }
 
-// awaitOperator waits until the operator's Deployment is rolled out.
-func (s *operatorSetup) awaitOperator(ctx context.Context, timeout time.Duration) error {
-	in, err := s.cluster.Find(ctx, deployments)
+// AwaitOperator waits until the operator's Deployment is rolled out.
+func (i *Installer) AwaitOperator(ctx context.Context, timeout time.Duration) error {
+	in, err := i.Cluster.Find(ctx, deployments)
 	if err != nil {
 		return err
 	}
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var verdict ready.Verdict
-	_, err = sandbox.Await(waiting, s.cluster.In(in, theOperator.Namespace), theOperator.Name, func(seen *unstructured.Unstructured) bool {
+	_, err = objectwatch.Await(waiting, i.Cluster.In(in, theOperator.Namespace), theOperator.Name, func(seen *unstructured.Unstructured) bool {
 		verdict = ready.Check(seen, ready.Full, ready.Related{})
 		return verdict.State != ready.Waiting
 	})
@@ -274,9 +255,6 @@ func (s *operatorSetup) awaitOperator(ctx context.Context, timeout time.Duration
 		return err
 	case verdict.State == ready.Failed:
 		return fmt.Errorf("%s is not available: %s: %s", theOperator, verdict.Message, ask)
-	}
-	if s.format == core.Text {
-		fmt.Fprintf(s.streams.Out, "the operator is available: \"oc get clusterversion\" shows how far the release is\n")
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package install
+package setup
 
 import (
 	"context"
@@ -17,8 +17,8 @@ var clusterVersionOperator = kinds.ID{Group: "apps", Kind: "Deployment", Namespa
 
 // checkAlone refuses to install over an operator that is part of a release, which sets its image, and beside a
 // cluster-version operator, which would apply its own release to the same objects.
-func (s *operatorSetup) checkAlone(ctx context.Context) error {
-	deploymentsOf := s.cluster.Client.AppsV1().Deployments
+func (i *Installer) checkAlone(ctx context.Context) error {
+	deploymentsOf := i.Cluster.Client.AppsV1().Deployments
 	own, err := deploymentsOf(theOperator.Namespace).Get(ctx, theOperator.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

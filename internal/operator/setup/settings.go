@@ -1,4 +1,4 @@
-package install
+package setup
 
 import (
 	"context"
@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"strings"
 
-	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,27 +25,9 @@ const (
 	settingsAnnotation = "runlevel.dev/settings" // on the operator's pods: the hash of that file, so that they are replaced when it changes
 )
 
-// settings returns the operator's flags that are set on the command line, with their values.
-func (f *installFlags) settings(given *pflag.FlagSet) map[string]any {
-	all := map[string]any{}
-	if given.Changed("profile") {
-		all["profile"] = f.profile
-	}
-	if given.Changed("feature-set") {
-		all["feature-set"] = f.features.set
-	}
-	if given.Changed("feature-gates") {
-		all["feature-gates"] = strings.Join(f.features.gates, ",")
-	}
-	if given.Changed("insecure") {
-		all["insecure-registry"] = f.insecure
-	}
-	return all
-}
-
 // applySettings adds flags of the operator to its ConfigMap, and returns the file with all of them.
-func (s *operatorSetup) applySettings(ctx context.Context, flags map[string]any) (string, error) {
-	before, err := s.cluster.Client.CoreV1().ConfigMaps(theSettings.Namespace).Get(ctx, theSettings.Name, metav1.GetOptions{})
+func (i *Installer) applySettings(ctx context.Context, flags map[string]any) (string, error) {
+	before, err := i.Cluster.Client.CoreV1().ConfigMaps(theSettings.Namespace).Get(ctx, theSettings.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return "", fmt.Errorf("get %s: %w", theSettings, err)
 	}
@@ -59,11 +39,18 @@ func (s *operatorSetup) applySettings(ctx context.Context, flags map[string]any)
 	if err != nil {
 		return "", fmt.Errorf("%s: %s: %w", theSettings, settingsFile, err)
 	}
-	wanted := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{settingsFile: text}}}
-	wanted.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: theSettings.Kind})
-	wanted.SetNamespace(theSettings.Namespace)
-	wanted.SetName(theSettings.Name)
-	return text, s.apply(ctx, wanted)
+	wanted := settingsObject()
+	wanted.Object["data"] = map[string]any{settingsFile: text}
+	return text, i.apply(ctx, wanted)
+}
+
+// settingsObject returns the ConfigMap without its data.
+func settingsObject() *unstructured.Unstructured {
+	settings := &unstructured.Unstructured{}
+	settings.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: theSettings.Kind})
+	settings.SetNamespace(theSettings.Namespace)
+	settings.SetName(theSettings.Name)
+	return settings
 }
 
 // addFlags returns a file of flags with some flags added. It returns the same text if the file has them.
