@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
@@ -151,7 +152,7 @@ func until(ts *testscript.TestScript, args []string, wanted func(*unstructured.U
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	place, name := guestOf(ts).object(ctx, ts, args[0], args[1])
-	seen, err := sandbox.Await(ctx, place, name, wanted)
+	seen, err := objectwatch.Await(ctx, place, name, wanted)
 	ts.Check(err)
 	return seen
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 	"github.com/runlevel/runlevel/internal/sandbox/etcdcluster"
@@ -108,7 +109,7 @@ func (a *guardAct) installGuard(ctx context.Context) error {
 		return err
 	}
 	for number := 1; number <= 3; number++ {
-		if _, err := sandbox.Await(ctx, a.machines(), memberMachine(number), hasGuardHook); err != nil {
+		if _, err := objectwatch.Await(ctx, a.machines(), memberMachine(number), hasGuardHook); err != nil {
 			return err
 		}
 	}
@@ -150,7 +151,7 @@ func (a *guardAct) deleteMember(ctx context.Context) error {
 	if err := a.machines().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	_, err := sandbox.Await(ctx, a.machines(), name, func(machine *unstructured.Unstructured) bool {
+	_, err := objectwatch.Await(ctx, a.machines(), name, func(machine *unstructured.Unstructured) bool {
 		return machine == nil || machine.GetAnnotations()["pre-drain.hook.machine.runlevel.dev/"+guardHook] != ""
 	})
 	if err != nil {
@@ -172,7 +173,7 @@ func (a *guardAct) replaceMember(ctx context.Context) error {
 	if err := a.etcd.Join(ctx, newMember); err != nil {
 		return err
 	}
-	if _, err := sandbox.Await(ctx, a.machines(), deleted, isGone); err != nil {
+	if _, err := objectwatch.Await(ctx, a.machines(), deleted, isGone); err != nil {
 		return err
 	}
 	a.etcd.Kill(replacedMember)

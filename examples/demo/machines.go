@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 )
 
 // machinesAct is the last act: machines are deleted while hooks hold them.
@@ -79,7 +79,7 @@ func (a *machinesAct) makeMachines(ctx context.Context) error {
 	if _, err := sets.Create(ctx, set, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	_, err := sandbox.Await(ctx, sets, set.GetName(), func(live *unstructured.Unstructured) bool {
+	_, err := objectwatch.Await(ctx, sets, set.GetName(), func(live *unstructured.Unstructured) bool {
 		if live == nil {
 			return false
 		}
@@ -104,7 +104,7 @@ func (a *machinesAct) makeMachines(ctx context.Context) error {
 
 // awaitPhase waits until a machine is in a phase, or gone.
 func (a *machinesAct) awaitPhase(ctx context.Context, name, wanted string) error {
-	_, err := sandbox.Await(ctx, a.machines(), name, func(live *unstructured.Unstructured) bool {
+	_, err := objectwatch.Await(ctx, a.machines(), name, func(live *unstructured.Unstructured) bool {
 		if live == nil {
 			return true
 		}
@@ -135,10 +135,10 @@ func (a *machinesAct) letGo(ctx context.Context) error {
 	if _, err := a.machines().Patch(ctx, a.deleted, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return err
 	}
-	if _, err := sandbox.Await(ctx, a.machines(), a.deleted, isGone); err != nil {
+	if _, err := objectwatch.Await(ctx, a.machines(), a.deleted, isGone); err != nil {
 		return err
 	}
-	if _, err := sandbox.Await(ctx, a.resource("", "v1", "nodes", ""), a.deleted, isGone); err != nil {
+	if _, err := objectwatch.Await(ctx, a.resource("", "v1", "nodes", ""), a.deleted, isGone); err != nil {
 		return err
 	}
 	fmt.Printf("machine and node %s are gone\n", a.deleted)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
 )
 
@@ -79,7 +79,7 @@ func (a *operatorAct) repair(ctx context.Context) error {
 	if err := a.deleteService(ctx); err != nil {
 		return err
 	}
-	_, err = sandbox.Await(ctx, a.resource("", "v1", "services", namespace), "hello-web", func(live *unstructured.Unstructured) bool {
+	_, err = objectwatch.Await(ctx, a.resource("", "v1", "services", namespace), "hello-web", func(live *unstructured.Unstructured) bool {
 		return live != nil && live.GetUID() != before.UID
 	})
 	if err == nil {
@@ -91,7 +91,7 @@ func (a *operatorAct) repair(ctx context.Context) error {
 // awaitVersion prints the progress of the ClusterVersion until a version is complete.
 func (a *operatorAct) awaitVersion(ctx context.Context, version string) error {
 	last := ""
-	_, err := sandbox.Await(ctx, a.resource("config.openshift.io", "v1", "clusterversions", ""), "version", func(live *unstructured.Unstructured) bool {
+	_, err := objectwatch.Await(ctx, a.resource("config.openshift.io", "v1", "clusterversions", ""), "version", func(live *unstructured.Unstructured) bool {
 		message := progressOf(live)
 		if message != last && message != "" {
 			fmt.Printf("ClusterVersion: %s\n", message)

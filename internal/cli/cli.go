@@ -25,6 +25,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/review"
 	"github.com/runlevel/runlevel/internal/cli/sandbox"
 	"github.com/runlevel/runlevel/internal/cli/state"
+	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
 // Run runs one command line and returns the exit code.
@@ -34,7 +35,9 @@ func Run(ctx context.Context, args []string, streams core.Streams) int {
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
-	err := root.ExecuteContext(withLogger(ctx, klog.Background()))
+	interruptible, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, func() { interrupt(reason.ErrInterrupted) })()
+	err := root.ExecuteContext(withLogger(interruptible, klog.Background()))
 	klog.Flush()
 	return core.ExitCode(err, streams.Err)
 }

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // A Resource is the resource of a kind, in one version.
@@ -30,6 +32,20 @@ type Resource struct {
 // GroupKind is the kind of the objects.
 func (r Resource) GroupKind() schema.GroupKind {
 	return schema.GroupKind{Group: r.Group, Kind: r.Kind}
+}
+
+// IDOf returns the ID of an object.
+func (r Resource) IDOf(object metav1.Object) kinds.ID {
+	return kinds.ID{Group: r.Group, Kind: r.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// Scoped returns the ID that an object has on the cluster: the manifest of a cluster-scoped object may have a namespace all the
+// same.
+func (r Resource) Scoped(id kinds.ID) kinds.ID {
+	if !r.Namespaced {
+		id.Namespace = ""
+	}
+	return id
 }
 
 // ErrNotServed is returned by Find and FindKind, wrapped, when discovery succeeded and the cluster does
@@ -86,8 +102,8 @@ func (c *Cluster) AllKinds(ctx context.Context) (all []Resource, unknown map[str
 		return nil, nil, err
 	}
 	preferred := map[schema.GroupResource]Resource{}
-	for _, kinds := range []map[schema.GroupKind][]Resource{k.served, k.learnt} {
-		for kind := range kinds {
+	for _, known := range []map[schema.GroupKind][]Resource{k.served, k.learnt} {
+		for kind := range known {
 			for _, resource := range slices.Backward(k.known(kind)) {
 				preferred[resource.GroupResource()] = resource
 			}

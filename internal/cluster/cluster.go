@@ -86,6 +86,11 @@ func (c *Cluster) connect(base *rest.Config) (*http.Client, error) {
 // objects are computed with it: this machine's clock may be wrong.
 func (c *Cluster) Now() time.Time { return c.clock.at(time.Now()) }
 
+// Ping gets the version of the API server, which is its cheapest request.
+func (c *Cluster) Ping(ctx context.Context) error {
+	return c.Client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+}
+
 // ServerTime converts a time of this machine's clock to the server's clock. The result is stable as long as the
 // estimated difference of the clocks is.
 func (c *Cluster) ServerTime(local time.Time) time.Time { return c.clock.at(local) }

@@ -26,7 +26,7 @@ func (c *Cluster) FindOrGone(ctx context.Context, kind schema.GroupKind) (Resour
 	if !errors.Is(err, ErrNotServed) {
 		return found, err
 	}
-	if holder, holderErr := c.holderOf(ctx, kind); holderErr != nil {
+	if holder, holderErr := holderOf(ctx, c, kind); holderErr != nil {
 		return Resource{}, fmt.Errorf("it is not known whether kind %s is gone: %w", kind, holderErr)
 	} else if holder != "" {
 		return Resource{}, &HeldKind{kind, holder}
@@ -46,7 +46,7 @@ func (h *HeldKind) Error() string {
 
 // holderOf returns the name of the definition or aggregated API that has a kind, although it is
 // not served.
-func (c *Cluster) holderOf(ctx context.Context, kind schema.GroupKind) (string, error) {
+func holderOf(ctx context.Context, c *Cluster, kind schema.GroupKind) (string, error) {
 	definition, err := c.Definition(ctx, kind)
 	switch {
 	case err != nil:
@@ -54,7 +54,7 @@ func (c *Cluster) holderOf(ctx context.Context, kind schema.GroupKind) (string, 
 	case definition != nil:
 		return "CustomResourceDefinition " + definition.GetName(), nil
 	default:
-		return c.aggregatedOf(ctx, kind)
+		return aggregatedOf(ctx, c, kind)
 	}
 }
 
@@ -92,7 +92,7 @@ func (c *Cluster) Definition(ctx context.Context, kind schema.GroupKind) (*unstr
 
 // aggregatedOf returns the name of the aggregated API that may have a kind: one that serves a version of
 // its group, and whose discovery failed.
-func (c *Cluster) aggregatedOf(ctx context.Context, kind schema.GroupKind) (string, error) {
+func aggregatedOf(ctx context.Context, c *Cluster, kind schema.GroupKind) (string, error) {
 	services, err := c.FindKind(ctx, kinds.APIService)
 	if errors.Is(err, ErrNotServed) {
 		return "", nil // a server without aggregation

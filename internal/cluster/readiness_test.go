@@ -27,19 +27,15 @@ func (s *startingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/version" { // which needs fewer roles than others
 		return
 	}
-	s.mu.Lock()
 	if r.URL.Path == "/readyz" {
-		s.asked++
-		s.isReady = s.isReady || s.onAsked(s.asked)
-	}
-	isReady := s.isReady
-	s.mu.Unlock()
-	if r.URL.Path == "/readyz" {
-		if !isReady {
+		if !s.becomesReady() {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 		return
 	}
+	s.mu.Lock()
+	isReady := s.isReady
+	s.mu.Unlock()
 	if isReady {
 		_, _ = w.Write([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}`))
 		return
@@ -51,6 +47,19 @@ func (s *startingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(http.StatusForbidden)
 	_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
+}
+
+// becomesReady reports whether the server is ready when it is asked. It may wait for other requests.
+func (s *startingServer) becomesReady() bool {
+	s.mu.Lock()
+	s.asked++
+	times := s.asked
+	s.mu.Unlock()
+	isReady := s.onAsked(times)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isReady = s.isReady || isReady
+	return s.isReady
 }
 
 // connectTo connects to a server, over one connection for all requests as to a real one.

@@ -104,7 +104,7 @@ func (r *running) keep() error {
 func (r *running) failures() []apply.RunStepState {
 	now := map[object.StepID]apply.RunStepState{}
 	var all []apply.RunStepState
-	for step := range r.state.Steps() {
+	for _, step := range r.state.Steps() {
 		now[step.StepID()] = step
 		if step.IsFailing() {
 			all = append(all, step)

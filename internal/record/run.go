@@ -10,8 +10,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A Run is the last reported state of an apply: what is not done, and why. Other processes
-// read it. It is removed when all is done, and stays after a failed or killed run.
+// A Run is the last reported state of an apply: what is not done, and why. It is removed when all is done, and stays after a
+// failed or killed run. Package apply writes it from the state of a run, and reads it as one: no one else looks into it.
 type Run struct {
 	Version    string      `json:"version,omitempty"`
 	Mode       string      `json:"mode,omitempty"` // as package graph calls it
@@ -40,87 +40,17 @@ type RunNode struct {
 	Steps []RunStep `json:"steps,omitempty"`
 }
 
-// A StepState is the state of a step that is not done.
-type StepState string
-
-// The states of a step.
-const (
-	Blocked  StepState = "blocked"  // earlier steps are not done
-	Retrying StepState = "retrying" // the step has failed, and is tried again
-	Waiting  StepState = "waiting"  // the object is applied and not ready, or the hook waits
-	Failed   StepState = "failed"   // for good
-)
-
 // A RunStep is a manifest that is not done, or a lifecycle hook of a manifest. The steps of a manifest are adjacent.
 type RunStep struct {
 	kinds.ID `json:",inline"`
 	Hook     string       `json:"hook,omitempty"`
 	File     string       `json:"file,omitempty"`
-	State    StepState    `json:"state"`
+	State    string       `json:"state"`         // as package apply calls it: blocked, waiting, retrying or failed
 	For      string       `json:"for,omitempty"` // what it waits for, or the error
 	Reason   string       `json:"reason,omitempty"`
 	Since    *metav1.Time `json:"since,omitempty"`
 	Deletes  bool         `json:"deletes,omitempty"` // it is a tombstone
 	Awaits   *kinds.ID    `json:"awaits,omitempty"`  // the object that it waits for, if any: it may be of another node without an edge in the graph
-}
-
-// Begun returns since when the step has its state; nil if that is not known.
-func (s RunStep) Begun() *time.Time {
-	if s.Since == nil {
-		return nil
-	}
-	return &s.Since.Time
-}
-
-// Title returns the step in words.
-func (s RunStep) Title() string { return s.OrHook(s.Hook) }
-
-// ByManifest returns the steps of each manifest.
-func ByManifest(steps []RunStep) [][]RunStep {
-	var groups [][]RunStep
-	for i, step := range steps {
-		if i == 0 || steps[i-1].ID != step.ID || steps[i-1].File != step.File {
-			groups = append(groups, nil)
-		}
-		last := len(groups) - 1
-		groups[last] = append(groups[last], step)
-	}
-	return groups
-}
-
-// Left returns how many manifests are not done.
-func (r *Run) Left() int {
-	left := r.More
-	for _, node := range r.Nodes {
-		left += len(ByManifest(node.Steps))
-	}
-	return left
-}
-
-// Steps returns the steps that are not done, each with the index of its node in Run.Nodes. A nil Run has none.
-func (r *Run) Steps() iter.Seq2[int, RunStep] {
-	return func(yield func(int, RunStep) bool) {
-		if r == nil {
-			return
-		}
-		for i, node := range r.Nodes {
-			for _, step := range node.Steps {
-				if !yield(i, step) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// Find returns the first step of an object that is not done: it may be a hook of the object.
-func (r *Run) Find(id kinds.ID) (node int, step RunStep, found bool) {
-	for node, step := range r.Steps() {
-		if step.ID == id {
-			return node, step, true
-		}
-	}
-	return 0, RunStep{}, false
 }
 
 // unsteady is how much the same moment may differ in two reports: it is the current time
@@ -140,13 +70,23 @@ func (r *Run) Same(before *Run) bool {
 
 // steady keeps the moments of the report before that differ by at most unsteady.
 func (r *Run) steady(before *Run) {
-	for i := range r.Nodes {
-		for j := range r.Nodes[i].Steps {
-			step := &r.Nodes[i].Steps[j]
-			for _, known := range before.Steps() {
-				isSame := known.ID == step.ID && known.Hook == step.Hook && known.State == step.State
-				if isSame && step.Since != nil && known.Since != nil && step.Since.Sub(known.Since.Time).Abs() <= unsteady {
-					step.Since = known.Since
+	for step := range r.steps() {
+		for known := range before.steps() {
+			isSame := known.ID == step.ID && known.Hook == step.Hook && known.State == step.State
+			if isSame && step.Since != nil && known.Since != nil && step.Since.Sub(known.Since.Time).Abs() <= unsteady {
+				step.Since = known.Since
+			}
+		}
+	}
+}
+
+// steps returns the steps of all nodes.
+func (r *Run) steps() iter.Seq[*RunStep] {
+	return func(yield func(*RunStep) bool) {
+		for i := range r.Nodes {
+			for j := range r.Nodes[i].Steps {
+				if !yield(&r.Nodes[i].Steps[j]) {
+					return
 				}
 			}
 		}

@@ -16,7 +16,7 @@ func running(unchanged metav1.Time, since time.Time, wait string) *record.Run {
 	moment := metav1.NewTime(since)
 	return &record.Run{Version: "1", ReportedAt: unchanged, Nodes: []record.RunNode{
 		{Name: "level 10, db", State: "running", Steps: []record.RunStep{{
-			ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "db"}, State: record.Waiting, For: wait, Since: &moment,
+			ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "db"}, State: "waiting", For: wait, Since: &moment,
 		}}},
 		{Name: "level 20, web", State: "blocked", After: []int{0}},
 	}}
@@ -58,9 +58,6 @@ func TestHooksStandForThemselves(t *testing.T) {
 	if now := withHook(at(2), at(0).Add(11*time.Second), at(0).Time); !now.Same(before) {
 		t.Error("the time of the hook was held against that of the object")
 	}
-	if left := before.Left(); left != 1 {
-		t.Errorf("%d manifests are left", left)
-	}
 }
 
 func TestRunIsGivenUpWhereThereIsNoRoom(t *testing.T) {
@@ -68,7 +65,7 @@ func TestRunIsGivenUpWhereThereIsNoRoom(t *testing.T) {
 	r := full()
 	r.Run = running(at(1), at(0).Time, "1 of 3")
 	for i := range 8000 {
-		r.Run.Nodes[0].Steps = append(r.Run.Nodes[0].Steps, record.RunStep{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("config-map-with-a-long-name-%d", i)}, State: record.Blocked})
+		r.Run.Nodes[0].Steps = append(r.Run.Nodes[0].Steps, record.RunStep{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("config-map-with-a-long-name-%d", i)}, State: "blocked"})
 	}
 	save(t, s, r)
 	got := load(t, s)

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 )
 
 var crdResource = schema.GroupVersionResource{
@@ -55,7 +57,7 @@ func establish(ctx context.Context, definitions dynamic.ResourceInterface, crd *
 	if _, err := definitions.Apply(ctx, crd.GetName(), crd, apply); err != nil {
 		return err
 	}
-	_, err := Await(ctx, definitions, crd.GetName(), HasCondition("Established"))
+	_, err := objectwatch.Await(ctx, definitions, crd.GetName(), objectwatch.HasCondition("Established"))
 	return err
 }
 

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 )
 
 // newKubelet returns a handler of the API server's requests for the logs of containers, for all nodes. kwok could serve
@@ -37,7 +39,7 @@ func serveLog(w http.ResponseWriter, r *http.Request, pods dynamic.ResourceInter
 	}
 	answer := &logAnswer{to: w, container: r.PathValue("container"), logOptions: options}
 	name := r.PathValue("pod")
-	_, err = Await(r.Context(), pods, name, func(object *unstructured.Unstructured) bool {
+	_, err = objectwatch.Await(r.Context(), pods, name, func(object *unstructured.Unstructured) bool {
 		pod := podOf(object)
 		switch {
 		case pod == nil && answer.run == nil:

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 )
 
 // pollInterval is how often the readiness of the API server is polled. Before it is ready,
@@ -32,7 +34,7 @@ func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) 
 			return refused == nil, nil
 		})
 		if err != nil {
-			return fmt.Errorf("the API server is not ready: %w", causeOf(ctx, refused))
+			return fmt.Errorf("the API server is not ready: %w", objectwatch.CauseOf(ctx, refused))
 		}
 	}
 	return nil
@@ -86,7 +88,7 @@ func awaitNodes(ctx context.Context, client kubernetes.Interface, o Options) err
 		return len(ready) >= missing, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for %d ready nodes, of which there are %d: %w", missing, len(ready), causeOf(ctx, err))
+		return fmt.Errorf("wait for %d ready nodes, of which there are %d: %w", missing, len(ready), objectwatch.CauseOf(ctx, err))
 	}
 	return nil
 }
@@ -98,7 +100,7 @@ func awaitDefaultServiceAccount(ctx context.Context, client kubernetes.Interface
 		return event.Type == watch.Added, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the service account of namespace default: %w", causeOf(ctx, err))
+		return fmt.Errorf("wait for the service account of namespace default: %w", objectwatch.CauseOf(ctx, err))
 	}
 	return nil
 }

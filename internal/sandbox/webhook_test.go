@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
@@ -186,7 +187,7 @@ func TestAggregatedAPIIsReachedByExternalName(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	if _, err := sandbox.Await(ctx, apiServices, apiService.GetName(), sandbox.HasCondition("Available")); err != nil {
+	if _, err := objectwatch.Await(ctx, apiServices, apiService.GetName(), objectwatch.HasCondition("Available")); err != nil {
 		t.Fatal(err)
 	}
 	sandboxtest.EventuallySucceeds(t, func(context.Context) error { // the server proxies requests a moment later

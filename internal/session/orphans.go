@@ -91,8 +91,8 @@ func (r *run) inPayload(ctx context.Context) map[kinds.ID]bool {
 	all := map[kinds.ID]bool{}
 	for _, manifest := range manifests {
 		id := manifest.ID()
-		if resource, err := r.cluster.FindKind(ctx, id.GroupKind()); err == nil && !resource.Namespaced {
-			id.Namespace = "" // a manifest may have one all the same
+		if resource, err := r.cluster.FindKind(ctx, id.GroupKind()); err == nil {
+			id = resource.Scoped(id)
 		}
 		all[id] = true
 	}
@@ -114,20 +114,17 @@ func (r *run) deleted() map[kinds.ID]bool {
 	return all
 }
 
-// isLeft reports whether an object still exists and is the release's. If it can't be read, it is assumed to.
+// isLeft reports whether an object still exists, and is the same one and the release's. If it can't be read, it is assumed to.
 func (r *run) isLeft(ctx context.Context, listed *inventory.Inventory, head objectmeta.LiveMetadata) bool {
+	var now objectmeta.LiveMetadata
 	if listed != nil && listed.Covers(head.ID) {
-		now, exists := listed.Find(head.ID)
-		return exists && r.isSame(head, now)
+		now, _ = listed.Find(head.ID)
+	} else {
+		object, err := r.cluster.GetMetadata(ctx, head.Resource, head.ID.Namespace, head.ID.Name)
+		if err != nil {
+			return !apierrors.IsNotFound(err)
+		}
+		now = objectmeta.Of(head.Resource, object)
 	}
-	object, err := r.cluster.GetMetadata(ctx, head.Resource, head.ID.Namespace, head.ID.Name)
-	if err != nil {
-		return !apierrors.IsNotFound(err)
-	}
-	return r.isSame(head, objectmeta.Of(head.Resource, object))
-}
-
-// isSame reports whether an object is still the same one, and the release's.
-func (r *run) isSame(before, now objectmeta.LiveMetadata) bool {
-	return now.UID == before.UID && !now.Terminating && now.IsOf(r.payload.Name)
+	return now.UID == head.UID && !now.Terminating && now.IsOf(r.payload.Name)
 }

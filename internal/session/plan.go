@@ -130,10 +130,7 @@ func (o *Outcome) countDependents(ctx context.Context, c *cluster.Cluster) (map[
 		if err != nil {
 			return nil, nil, fmt.Errorf("count what goes with %s: %w", id, err)
 		}
-		if !resource.Namespaced {
-			id.Namespace = "" // a manifest may have one all the same
-		}
-		deleted = append(deleted, objectmeta.LiveMetadata{ID: id, Resource: resource, UID: uid})
+		deleted = append(deleted, objectmeta.LiveMetadata{ID: resource.Scoped(id), Resource: resource, UID: uid})
 	}
 	for _, orphan := range o.Orphans {
 		deleted = append(deleted, orphan.LiveMetadata)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session/keep"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
 // repairsEvery is how long it is from one write of repairs to the next.
@@ -61,10 +62,8 @@ func (l *repairLog) writeLoop(ctx context.Context) {
 		case <-l.wake:
 			l.write(ctx)
 		}
-		select {
-		case <-ctx.Done():
+		if !object.Pause(ctx, repairsEvery) {
 			return
-		case <-time.After(repairsEvery):
 		}
 	}
 }

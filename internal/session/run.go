@@ -140,12 +140,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	if r.outcome.Err = r.inspect(ctx, r.lock()); r.outcome.Err != nil {
 		return r.outcome
 	}
-	var refused error
-	if blocking := precondition.Blocking(r.outcome.Findings); len(blocking) > 0 && !options.Force {
-		refused = precondition.Refuse(blocking)
-	} else {
-		r.outcome.Forced = precondition.CheckNames(blocking)
-	}
+	refused := r.askGate()
 	if options.OnBegin != nil {
 		refused = errors.Join(refused, options.OnBegin(r.outcome))
 	}
@@ -184,11 +179,9 @@ func (r *run) run(ctx context.Context) error {
 	if r.options.onlySame && !r.outcome.IsSame {
 		return fmt.Errorf("release %s is not kept in place any more: %w", r.outcome.Release, ErrYielded)
 	}
-	blocking := blockingFindings(r.outcome, r.options)
-	if len(blocking) > 0 && !r.options.Force {
-		return precondition.Refuse(blocking)
+	if err := r.askGate(); err != nil {
+		return err
 	}
-	r.outcome.Forced = precondition.CheckNames(blocking)
 	if r.options.OnBegin != nil {
 		if err := r.options.OnBegin(r.outcome); err != nil {
 			return err
@@ -208,13 +201,19 @@ func (r *run) run(ctx context.Context) error {
 	return r.finish(ctx, apply.Run(ctx, r.cluster, r.payload, r.before, r.applyOptions()))
 }
 
-// blockingFindings returns the findings that block the apply. None blocks the release that was begun last from being kept in place:
-// one object that can't be applied is to cost no other one, and each is checked again when it is applied.
-func blockingFindings(outcome *Outcome, options Options) []precondition.CheckFinding {
-	if options.Keep != nil && outcome.IsSame && !options.Force { // with force, the overridden checks are recorded
-		return nil
+// askGate returns the refusal of the gate, or notes the checks that are overridden. None blocks the release that was begun
+// last from being kept in place: one object that can't be applied is to cost no other one, and each is checked again when it
+// is applied.
+func (r *run) askGate() error {
+	blocking := precondition.Blocking(r.outcome.Findings)
+	if r.options.Keep != nil && r.outcome.IsSame && !r.options.Force { // with force, the overridden checks are recorded
+		blocking = nil
 	}
-	return precondition.Blocking(outcome.Findings)
+	if len(blocking) > 0 && !r.options.Force {
+		return precondition.Refuse(blocking)
+	}
+	r.outcome.Forced = precondition.CheckNames(blocking)
+	return nil
 }
 
 // finish notes the report of an apply in the record, if the lock is still held.
@@ -290,10 +289,7 @@ func (r *run) listScopes() []inventory.ListScope {
 		id := manifest.ID()
 		all = append(all, inventory.ListScope{Kind: id.GroupKind(), Namespace: id.Namespace})
 	}
-	for _, kind := range r.record.GroupKinds() {
-		all = append(all, inventory.ListScope{Kind: kind})
-	}
-	return all
+	return append(all, inventory.Everywhere(r.record.GroupKinds())...)
 }
 
 // isRelevant returns a filter of the objects that the inventory keeps: those of this release, those of other

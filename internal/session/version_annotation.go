@@ -98,21 +98,18 @@ func newestAnnotated(objects []objectmeta.LiveMetadata) *record.HistoryEntry {
 // compareVersions orders versions. Those that are none come first.
 func compareVersions(a, b string) int {
 	before, errBefore := version.ParseSemantic(a)
-	after, errAfter := version.ParseSemantic(b)
+	_, errAfter := version.ParseSemantic(b)
 	switch {
-	case errBefore != nil && errAfter != nil:
-		return strings.Compare(a, b)
-	case errBefore != nil:
+	case errBefore != nil && errAfter == nil:
 		return -1
-	case errAfter != nil:
+	case errBefore == nil && errAfter != nil:
 		return 1
-	case before.LessThan(after):
-		return -1
-	case after.LessThan(before):
-		return 1
-	default:
-		return strings.Compare(a, b)
+	case errBefore == nil:
+		if order, _ := before.Compare(b); order != 0 {
+			return order
+		}
 	}
+	return strings.Compare(a, b)
 }
 
 // recoverHistory takes the newest version of a release whose record is lost from its objects, and returns whether they have
@@ -138,11 +135,7 @@ type LostRelease struct {
 // FindLost returns the releases that have objects on a cluster, in the order of their names. It looks at those kinds
 // which have the version of a release, and knows nothing of records.
 func FindLost(ctx context.Context, c *cluster.Cluster) ([]LostRelease, error) {
-	var scopes []inventory.ListScope
-	for _, kind := range slices.Concat(annotatedKinds, workloadKinds) {
-		scopes = append(scopes, inventory.ListScope{Kind: kind})
-	}
-	live, err := inventory.Take(ctx, c, scopes, nil)
+	live, err := inventory.Take(ctx, c, inventory.Everywhere(slices.Concat(annotatedKinds, workloadKinds)), nil)
 	if err != nil {
 		return nil, err
 	}

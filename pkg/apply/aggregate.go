@@ -54,7 +54,7 @@ func aggregate(failures []error) error {
 		return others[0]
 	}
 	lines := append([]string{"multiple errors are preventing progress:"}, linesOf(others)...)
-	return &reason.Error{Reason: object.MultipleErrors, Effect: gravest(others), Message: strings.Join(lines, "\n"), Option: reason.OptionOf(errors.Join(others...))}
+	return &reason.Error{Reason: object.MultipleErrors, Effect: gravest(others), Message: strings.Join(lines, "\n")}
 }
 
 // mostAlike is how many failures with the same cause have a line each.

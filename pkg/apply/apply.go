@@ -8,7 +8,8 @@
 // object.WalkStep, and packages object and hook have the kinds of steps. The order of steps is in order.go, and the
 // walk through them in walk.go: one loop that hands out steps to workers, and parks those that wait, in parking.go.
 // Package await tracks readiness. The results of steps are in results.go and report.go; progress is reported by
-// events.go, components.go, waits.go and why.go, and written to the record by record_run.go.
+// events.go, components.go, waits.go and why.go. The state of a run is in state.go; record_run.go writes it to the record,
+// and reads it from there.
 //
 // Preview returns what Run would do: see preview.go.
 //
@@ -52,6 +53,8 @@ type Options struct {
 	// DropUnknownFields leaves out fields that the cluster's schema does not have, as the
 	// cluster-version operator does. Otherwise such an object is refused.
 	DropUnknownFields bool
+	// DropHint is how a user sets DropUnknownFields, with a flag for example: refusals that suggest it end with the hint.
+	DropHint string
 	// Full applies each object, also those that can't have changed since they were applied.
 	Full bool
 	// AdoptFrom are field managers, beside ownership.Managers, whose fields Runlevel takes over when it
@@ -139,8 +142,8 @@ func (o Options) Objects() object.Options { return o.withDefaults().objects(nil)
 
 func (o Options) objects(manifests []*payload.Manifest) object.Options {
 	return object.Options{
-		Release: o.Release, Version: o.Version, Mode: o.Mode, Standard: o.Standard, DropUnknownFields: o.DropUnknownFields, Full: o.Full,
-		AdoptFrom: o.AdoptFrom, Manifests: manifests, LookCounts: o.lookCounts, Journal: o.Journal, Lock: o.Lock, Fingerprints: o.Fingerprints,
+		Release: o.Release, Version: o.Version, Mode: o.Mode, Standard: o.Standard, DropUnknownFields: o.DropUnknownFields, DropHint: o.DropHint,
+		Full: o.Full, AdoptFrom: o.AdoptFrom, Manifests: manifests, LookCounts: o.lookCounts, Journal: o.Journal, Lock: o.Lock, Fingerprints: o.Fingerprints,
 	}
 }
 

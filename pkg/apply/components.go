@@ -58,14 +58,11 @@ func (c *components) begin(name string) {
 	}
 	component := c.all[name]
 	component.running++
-	isFirst := !component.isRunning
-	if isFirst {
-		component.isRunning, component.outcome = true, ""
-	}
 	if component.began.IsZero() {
 		component.began = time.Now()
 	}
-	if isFirst {
+	if !component.isRunning {
+		component.isRunning, component.outcome = true, ""
 		c.events.emit(Event{Type: Began, Node: name})
 	}
 }
@@ -81,15 +78,13 @@ func (c *components) end(name string, outcome object.Action) {
 	if component.outcome != object.Failed && outcome != "" {
 		component.outcome = outcome
 	}
-	isLast := component.running == 0 && (component.left <= 0 || component.outcome != "")
-	whole, took := component.outcome, time.Since(component.began)
-	if isLast {
-		component.isRunning = false
+	if component.running > 0 || component.left > 0 && component.outcome == "" {
+		return
 	}
-	if isLast && whole == "" {
+	component.isRunning = false
+	took := time.Since(component.began)
+	if component.outcome == "" {
 		c.took[name] = took
 	}
-	if isLast {
-		c.events.emit(Event{Type: Ended, Node: name, Action: whole, Seconds: took.Round(time.Millisecond).Seconds()})
-	}
+	c.events.emit(Event{Type: Ended, Node: name, Action: component.outcome, Seconds: took.Round(time.Millisecond).Seconds()})
 }

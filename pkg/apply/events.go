@@ -43,7 +43,6 @@ type Event struct {
 	Effect  reason.Effect `json:"effect,omitempty"` // of a wait or a failure on the update, as the cluster-version operator names it
 	Message string        `json:"message,omitempty"`
 	Failure string        `json:"-"`                  // of a retry: the error, without the count of attempts in Message
-	Option  reason.Option `json:"-"`                  // of a failure: what Message suggests to set
 	Since   *time.Time    `json:"since,omitempty"`    // by the server's clock
 	IsRetry bool          `json:"retrying,omitempty"` // of a wait: the step has failed, and is tried again
 	Why     []string      `json:"why,omitempty"`      // of a wait or a failure: why its pods do not become ready, and their last log lines

@@ -432,8 +432,8 @@ func TestNoHookRunsOfADeploymentThatIsRefused(t *testing.T) {
 			if exists && *s.deployment().Spec.Replicas != 2 {
 				t.Errorf("it has %d replicas", *s.deployment().Spec.Replicas)
 			}
-			if _, step, _ := did.Left.Find(did.Changes[0].ID); step.State != record.Failed || step.Hook != "" {
-				t.Errorf("the record has %s, %s", step.Title(), step.State)
+			if _, step, _ := apply.StateOf(did.Left).Find(did.Changes[0].ID); step.Phase != apply.HasFailed || step.Hook != "" {
+				t.Errorf("the record has %s, %s", step.Name(), step.Phase)
 			}
 			if first := did.Changes[0]; first.Hook != "pre" || first.Action != object.NotDone || first.Message != "the Deployment is refused" {
 				t.Errorf("of the hook: %s, %s", first.Action, first.Message)

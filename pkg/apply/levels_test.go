@@ -73,7 +73,7 @@ spec:
 	if last := did.Changes[1]; last.Action != object.NotDone || last.Message != want {
 		t.Errorf("%s, %s", last.Message, did.actions())
 	}
-	_, step, _ := did.Left.Find(did.Changes[1].ID)
+	_, step, _ := apply.StateOf(did.Left).Find(did.Changes[1].ID)
 	if step.Awaits == nil || *step.Awaits != did.Changes[0].ID {
 		t.Errorf("the record says that it awaits %v", step.Awaits)
 	}

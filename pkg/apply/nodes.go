@@ -7,53 +7,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// nodes are the states of the nodes of the graph. A second walk, after the deadline, skips the nodes that the first walk
-// has done.
-type nodes struct {
-	graph   *graph.Graph
-	current *graph.Walk // the present walk; nil before the first
-	before  *graph.Walk // the last walk before it
-}
-
-// begin begins another walk.
-func (n *nodes) begin() {
-	n.before, n.current = n.current, n.graph.Walk()
-}
-
-// next returns nodes that may begin, without those that the last walk has done.
-func (n *nodes) next() (nodes []int) {
-	for ready := n.current.Ready(); len(ready) > 0; ready = n.current.Ready() {
-		for _, node := range ready {
-			if n.before != nil && n.before.State(node) == graph.OK {
-				n.current.Done(node, graph.OK)
-			} else {
-				nodes = append(nodes, node)
-			}
-		}
-	}
-	return nodes
-}
-
-func (n *nodes) end(node int, state graph.NodeState) {
-	n.current.Done(node, state)
-}
-
-// state returns the state of a node: Blocked before the first walk.
-func (n *nodes) state(node int) graph.NodeState {
-	if n.current == nil {
-		return graph.Blocked
-	}
-	return n.current.State(node)
-}
-
-// blockers returns the nodes that a node waits for.
-func (n *nodes) blockers(node int) []int {
-	if n.current == nil {
-		return nil
-	}
-	return n.current.WhyBlocked(node)
-}
-
 // A nodeWalk is the progress of one node. Its steps are done one after the other, in parts: see order.parts.
 type nodeWalk struct {
 	node     int
@@ -91,13 +44,13 @@ func (n *nodeWalk) endPart(w *walk, isDone bool) {
 	}
 	switch {
 	case !isDone:
-		w.run.nodes.end(n.node, graph.Failed)
+		w.run.nodes.Done(n.node, graph.Failed)
 	case len(n.parts) > 1:
 		n.from, n.at, n.parts, n.isBegun = n.parts[0], n.parts[0], n.parts[1:], false
 		w.queue(n)
 		return
 	default:
-		w.run.nodes.end(n.node, graph.OK)
+		w.run.nodes.Done(n.node, graph.OK)
 	}
 	w.beginNodes()
 }

@@ -130,7 +130,7 @@ func moves(tasks []task, conflicts []graph.Dependency, applier *object.Applier) 
 	first := map[int]int{}
 	for _, conflict := range conflicts {
 		needed := tasks[conflict.Needs].Manifest
-		if !object.IsPrerequisite(needed.GroupVersionKind().GroupKind()) {
+		if !kinds.IsContainer(needed.GroupVersionKind().GroupKind()) {
 			continue
 		}
 		if before, isKnown := first[conflict.Needs]; isKnown {

@@ -25,7 +25,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	p := &preview{results: newResults(newEmitter(c.Now, options.OnEvent)), inbox: newInbox()}
 	p.requests, p.cut = context.WithCancel(ctx)
 	defer p.cut()
-	applier := object.New(p.requests, c, before, options.objects(release.Manifests), p.inbox.handler(nil))
+	applier := object.New(p.requests, c, before, options.objects(release.Manifests), p.inbox.handler(object.Untracked))
 	p.previewer = object.NewPreviewer(applier, release)
 	hooks := options.hooks(p.requests, c, applier)
 	hooks.IsPreview = true
@@ -51,73 +51,66 @@ type preview struct {
 	cut       context.CancelFunc
 }
 
-// A previewed is the result of a step.
-type previewed struct {
-	step   int
-	change object.Change
-}
-
 // all previews all steps, and notes their results as they come.
 func (p *preview) all(o *order, workers int) {
-	ended := make(chan previewed)
+	isOver := make(chan struct{})
 	var group errgroup.Group
 	group.SetLimit(workers)
 	go func() {
-		defer close(ended)
+		defer close(isOver)
 		for i, step := range o.steps {
 			group.Go(func() error {
-				if change, isDone := p.step(step, o.tasks[o.taskOf[i]].Manifest); isDone {
-					ended <- previewed{i, change}
-				}
+				p.inbox.put(event{tried: p.try(i, step, o.tasks[o.taskOf[i]].Manifest)})
 				return nil
 			})
 		}
 		_ = group.Wait() // failures are part of the report
 	}()
-	for result := range ended {
-		p.noteFound()
-		p.note(result.step, result.change)
+	for {
+		select {
+		case <-p.inbox.signal:
+			p.noteAll()
+		case <-isOver:
+			p.noteAll()
+			return
+		}
 	}
-	p.noteFound()
 }
 
-// step finds out what a run would do in one step, unless the preview was interrupted.
-func (p *preview) step(s object.WalkStep, m *payload.Manifest) (change object.Change, isDone bool) {
+// try finds out what a run would do in one step, unless the preview was interrupted.
+func (p *preview) try(i int, s object.WalkStep, m *payload.Manifest) *tried {
+	t := &tried{step: i}
 	if p.requests.Err() != nil {
-		return change, false
+		return t
 	}
 	change, err := s.Preview(p.previewer)
 	change.StepID = s.ID()
-	if err == nil {
-		return change, true
+	if err != nil {
+		change = object.Change{StepID: s.ID(), Action: object.Failed, Err: object.NewFailure(m, err)}
+		change.Err.StepID, change.Err.IsFinal = s.ID(), true
 	}
-	if p.requests.Err() != nil {
-		return change, false
-	}
-	change = object.Change{StepID: s.ID(), Action: object.Failed, Err: object.NewFailure(m, err)}
-	change.Err.StepID, change.Err.IsFinal = s.ID(), true
-	if cluster.IsNoAnswer(err) {
+	t.did.Change, t.isTried = change, err == nil || p.requests.Err() == nil
+	if t.isTried && cluster.IsNoAnswer(err) {
 		p.cut() // the others would fail the same way, and slowly
 	}
-	return change, true
+	return t
 }
 
-// note notes the result of a step.
-func (p *preview) note(i int, change object.Change) {
-	if change.Err != nil {
-		p.results.failed(i, change)
-		return
-	}
-	if len(change.Adopted) > 0 {
-		p.results.reportAdopted(change.StepID, change.Adopted)
-	}
-	p.results.done(i, change)
-}
-
-// noteFound notes what the steps have found out until now.
-func (p *preview) noteFound() {
+// noteAll notes the results of steps, and what they have found out, until now.
+func (p *preview) noteAll() {
 	for _, e := range p.inbox.take() {
-		p.results.add(e.found)
+		switch {
+		case e.found != nil:
+			p.results.add(e.found)
+		case !e.tried.isTried:
+		case e.tried.did.Err != nil:
+			p.results.failed(e.tried.step, e.tried.did.Change)
+		default:
+			if adopted := e.tried.did.Adopted; len(adopted) > 0 {
+				p.results.reportAdopted(e.tried.did.StepID, adopted)
+			}
+			p.results.done(e.tried.step, e.tried.did.Change)
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
@@ -242,7 +242,7 @@ func defineOperators(t *testing.T, c *cluster.Cluster) {
 	if !apierrors.IsAlreadyExists(err) {
 		must(t, err)
 	}
-	_, err = sandbox.Await(t.Context(), c.Objects.Resource(definitions), definition.GetName(), sandbox.HasCondition("Established"))
+	_, err = objectwatch.Await(t.Context(), c.Objects.Resource(definitions), definition.GetName(), objectwatch.HasCondition("Established"))
 	must(t, err)
 }
 

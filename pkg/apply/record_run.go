@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -25,86 +27,113 @@ const (
 // Record returns the compact form of a state for the record, which has only what is not done.
 func (s *RunState) Record() *record.Run {
 	recorded := &record.Run{
-		Version: s.Version, Mode: string(s.Mode), ReportedAt: metav1.NewTime(s.Now.UTC().Truncate(time.Second)), Error: s.Error, Ended: s.IsOver,
+		Version: s.Version, Mode: string(s.Mode), ReportedAt: metav1.NewTime(s.Now.UTC().Truncate(time.Second)), Error: s.Error, Ended: s.IsOver, More: s.More,
 	}
-	levels, places, room := map[string]*record.RunLevel{}, map[int]int{}, mostSteps
+	recorded.Total, _ = s.Count()
+	places, room := map[int]int{}, mostSteps
 	for i, node := range s.Nodes {
-		var left []record.RunStep
-		for _, of := range byManifest(node.Steps) {
-			isLeft := slices.ContainsFunc(of, RunStepState.IsLeft)
-			recorded.Total++
-			count(levels, of[0].File, isLeft)
-			if !isLeft {
-				continue
-			}
-			for _, step := range of {
-				if step.IsLeft() {
-					left = append(left, step.record())
-				}
-			}
-		}
+		left := slices.DeleteFunc(slices.Clone(node.Steps), func(step RunStepState) bool { return !step.IsLeft() })
 		if len(left) == 0 { // the node is done or empty
 			continue
 		}
+		kept := left[:min(room, len(left))]
+		room -= len(kept)
+		recorded.More += manifestsIn(left) - manifestsIn(kept)
 		places[i] = len(recorded.Nodes)
-		kept := min(room, len(left))
-		room -= kept
-		recorded.More += len(record.ByManifest(left)) - len(record.ByManifest(left[:kept]))
-		recorded.Nodes = append(recorded.Nodes, record.RunNode{Name: node.Name, State: string(node.State), Steps: left[:kept]})
+		recorded.Nodes = append(recorded.Nodes, record.RunNode{Name: node.Name, State: string(node.State)})
+		for _, step := range kept {
+			recorded.Nodes[places[i]].Steps = append(recorded.Nodes[places[i]].Steps, step.record())
+		}
 	}
 	for i, place := range places {
 		after, at := s.Nodes[i].After, &recorded.Nodes[place]
 		for _, blocker := range after[:min(mostBefore, len(after))] {
 			at.After = append(at.After, places[blocker])
 		}
-		at.More = len(after) - len(at.After)
+		at.More = s.Nodes[i].More + len(after) - len(at.After)
 	}
-	if len(levels) <= mostLevels { // otherwise the record has no room for them
-		for _, level := range levels {
-			recorded.Levels = append(recorded.Levels, *level)
-		}
-		slices.SortFunc(recorded.Levels, func(a, b record.RunLevel) int { return graph.CompareLevels(a.Name, b.Name) })
+	if levels := s.Levels(); len(levels) <= mostLevels {
+		recorded.Levels = levels
 	}
 	return recorded
 }
 
-// count counts a manifest in its level.
-func count(levels map[string]*record.RunLevel, file string, isLeft bool) {
-	name := graph.ParseName(path.Base(file)).Level
-	if levels[name] == nil {
-		levels[name] = &record.RunLevel{Name: name}
+// StateOf returns the state that a record has of a run; nil if it has none. Users may have edited the record, so all of it
+// may be wrong.
+func StateOf(run *record.Run) *RunState {
+	if run == nil {
+		return nil
 	}
-	levels[name].Total++
-	if isLeft {
-		levels[name].Left++
+	s := &RunState{
+		Version: run.Version, Mode: graph.Mode(run.Mode), Now: run.ReportedAt.Time, Error: run.Error, IsOver: run.Ended, More: run.More, recorded: run,
 	}
+	for _, node := range run.Nodes {
+		n := RunNodeState{Name: node.Name, State: graph.NodeState(node.State), More: node.More}
+		for _, before := range node.After {
+			if before >= 0 && before < len(run.Nodes) {
+				n.After = append(n.After, before)
+			}
+		}
+		for _, step := range node.Steps {
+			n.Steps = append(n.Steps, stepOf(step))
+		}
+		if n.State == graph.Running && !s.IsOver && len(n.Steps) > 0 { // the components after the first one wait for it
+			s.Components = append(s.Components, ComponentState{Name: n.Steps[0].Node, IsRunning: true})
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	return s
+}
+
+// stepOf returns the state that a record has of a step.
+func stepOf(of record.RunStep) RunStepState {
+	step := RunStepState{
+		Wait:  Wait{ID: of.ID, Hook: of.Hook, File: of.File, Node: graph.ParseName(path.Base(of.File)).Words(), For: of.For, Reason: of.Reason},
+		Phase: StepPhase(of.State), Deletes: of.Deletes, Awaits: of.Awaits,
+	}
+	if of.Since != nil {
+		step.Since = of.Since.Time
+	}
+	switch step.Phase {
+	case InWait:
+	case HasFailed:
+		step.Action = object.Failed
+	default:
+		step.Action, step.IsRetry = object.NotDone, step.Phase == InRetry
+	}
+	return step
 }
 
 // byManifest returns the steps of each manifest, which are adjacent.
-func byManifest(steps []RunStepState) (groups [][]RunStepState) {
-	for from, i := 0, 1; i <= len(steps); i++ {
-		if i == len(steps) || steps[i].ID != steps[from].ID || steps[i].File != steps[from].File {
-			groups = append(groups, steps[from:i])
+func byManifest(steps []RunStepState) iter.Seq[[]RunStepState] {
+	return func(yield func([]RunStepState) bool) {
+		for from, i := 0, 1; i <= len(steps); i++ {
+			if i < len(steps) && steps[i].ID == steps[from].ID && steps[i].File == steps[from].File {
+				continue
+			}
+			if !yield(steps[from:i]) {
+				return
+			}
 			from = i
 		}
 	}
-	return groups
+}
+
+// manifestsIn returns how many manifests have some steps.
+func manifestsIn(steps []RunStepState) (count int) {
+	for range byManifest(steps) {
+		count++
+	}
+	return count
 }
 
 // record returns a step for the record.
 func (s RunStepState) record() record.RunStep {
-	step := record.RunStep{ID: s.ID, Hook: s.Hook, File: s.File, State: record.Blocked, Deletes: s.Deletes, Awaits: s.Awaits}
-	switch s.Phase {
-	case HasFailed:
-		step.State = record.Failed
-	case InRetry:
-		step.State = record.Retrying
-	case InWait:
-		step.State = record.Waiting
-	default:
+	step := record.RunStep{ID: s.ID, Hook: s.Hook, File: s.File, State: string(Blocked), Deletes: s.Deletes, Awaits: s.Awaits}
+	if !s.IsTried() {
 		return step
 	}
-	step.For, step.Reason = short(s.For), s.Reason
+	step.State, step.For, step.Reason = string(s.Phase), short(s.For), s.Reason
 	if s.Phase != HasFailed {
 		step.Since = new(metav1.NewTime(s.Since))
 	}

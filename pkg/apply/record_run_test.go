@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -52,12 +54,12 @@ func TestRecordTellsHowTheRunStands(t *testing.T) {
 	did := runOn(t, ctx, c, load(t, namespace, namespace, blockedFiles), apply.Options{Version: "2", Mode: graph.Update})
 	secret := func(name string) kinds.ID { return kinds.ID{Kind: "Secret", Namespace: namespace, Name: name} }
 	step := func(name, file string) []record.RunStep {
-		return []record.RunStep{{ID: secret(name), File: file, State: record.Blocked}}
+		return []record.RunStep{{ID: secret(name), File: file, State: string(apply.Blocked)}}
 	}
 	levels := []record.RunLevel{{Name: "10", Total: 1, Left: 1}, {Name: "20", Total: 2, Left: 2}, {Name: "30", Total: 1, Left: 1}}
 	want := &record.Run{Version: "2", Mode: "update", Total: 4, Levels: levels, Nodes: []record.RunNode{
 		{Name: "level 10, db", State: "running", Steps: []record.RunStep{
-			{ID: secret("db"), File: "0000_10_db_10.yaml", State: record.Waiting, For: "has(self.data) is not true yet"},
+			{ID: secret("db"), File: "0000_10_db_10.yaml", State: string(apply.InWait), For: "has(self.data) is not true yet"},
 		}},
 		{Name: "level 20, api", State: "blocked", After: []int{0}, Steps: step("api", "0000_20_api_10.yaml")},
 		{Name: "level 20, web", State: "blocked", After: []int{0}, Steps: step("web", "0000_20_web_10.yaml")},
@@ -109,9 +111,9 @@ func TestRecordTellsOfRetries(t *testing.T) {
 -- 0000_20_web_10.yaml --
 {apiVersion: v1, kind: Service, metadata: {name: web, namespace: NS}, spec: {ports: [{port: 80}]}}
 `), apply.Options{})
-	node, step, found := did.record.Run.Find(kinds.ID{Kind: "Service", Namespace: namespace, Name: "web"})
-	if !found || node != 0 || step.State != record.Retrying || !strings.Contains(step.For, "exceeded quota: none") || step.Reason == "" ||
-		step.Since.Time.Before(metav1.NewTime(began).Time) {
+	node, step, found := apply.StateOf(did.record.Run).Find(kinds.ID{Kind: "Service", Namespace: namespace, Name: "web"})
+	if !found || node != 0 || step.Phase != apply.InRetry || !strings.Contains(step.For, "exceeded quota: none") || step.Reason == "" ||
+		step.Since.Before(metav1.NewTime(began).Time) {
 		t.Errorf("of what fails it says %v, %d, %t", step, node, found)
 	}
 }
@@ -133,8 +135,68 @@ func TestRecordOfALargeRunIsCut(t *testing.T) {
 		told += len(node.Steps)
 	}
 	last := left.Nodes[len(left.Nodes)-1]
-	if told != 500 || left.More != 102 || left.Left() != 602 || left.Total != 602 || left.Levels[1] != (record.RunLevel{Name: "20", Total: 600, Left: 600}) || len(left.Nodes) != 14 || len(last.After) != 10 || last.More != 2 {
+	all, undone := apply.StateOf(left).Count()
+	if told != 500 || left.More != 102 || all != 602 || undone != 602 || left.Total != 602 || left.Levels[1] != (record.RunLevel{Name: "20", Total: 600, Left: 600}) || len(left.Nodes) != 14 || len(last.After) != 10 || last.More != 2 {
 		t.Errorf("of 602 steps it tells %d and leaves out %d, in %d nodes; the last is after %d and %d more",
 			told, left.More, len(left.Nodes), len(last.After), last.More)
+	}
+}
+
+// What the record has of a run is read as a state again: what is done is only counted.
+func TestStateIsReadBackFromTheRecord(t *testing.T) {
+	t.Parallel()
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	wait := func(name, hook, node string) apply.Wait {
+		file := map[string]string{"level 10, db": "0000_10_db_10.yaml", "level 20, web": "0000_20_web_10.yaml"}[node]
+		return apply.Wait{ID: kinds.ID{Kind: "Secret", Namespace: "shop", Name: name}, Hook: hook, File: file, Node: node}
+	}
+	slow, refused := wait("slow", "", "level 10, db"), wait("refused", "", "level 10, db")
+	slow.For, slow.Reason, slow.Since = "no data", "NotReady", since
+	refused.For, refused.Reason = "no", "Invalid"
+	done := apply.RunStepState{Wait: wait("done", "", "level 10, db"), Phase: apply.Done, Action: object.Created}
+	running := apply.RunStepState{Wait: wait("web", "pre", "level 20, web"), Phase: apply.InProgress, Action: object.NotDone}
+	blocked := apply.RunStepState{Wait: wait("web", "", "level 20, web"), Phase: apply.Blocked, Action: object.NotDone, Awaits: &slow.ID}
+	state := &apply.RunState{
+		Version: "2", Mode: graph.Update, Now: since,
+		Nodes: []apply.RunNodeState{
+			{Name: "level 10, db", State: graph.Running, Steps: []apply.RunStepState{
+				{Wait: slow, Phase: apply.InWait, Action: object.Created}, done, {Wait: refused, Phase: apply.HasFailed, Action: object.Failed},
+			}},
+			{Name: "level 20, web", State: graph.Blocked, After: []int{0}, Steps: []apply.RunStepState{running, blocked}},
+		},
+	}
+	text, err := json.Marshal(state.Record())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"version":"2","mode":"update","told":"2026-01-02T03:04:05Z","nodes":[` +
+		`{"name":"level 10, db","state":"running","steps":[` +
+		`{"kind":"Secret","namespace":"shop","name":"slow","file":"0000_10_db_10.yaml","state":"waiting","for":"no data","reason":"NotReady","since":"2026-01-02T03:04:05Z"},` +
+		`{"kind":"Secret","namespace":"shop","name":"refused","file":"0000_10_db_10.yaml","state":"failed","for":"no","reason":"Invalid"}]},` +
+		`{"name":"level 20, web","state":"blocked","after":[0],"steps":[` +
+		`{"kind":"Secret","namespace":"shop","name":"web","hook":"pre","file":"0000_20_web_10.yaml","state":"blocked"},` +
+		`{"kind":"Secret","namespace":"shop","name":"web","file":"0000_20_web_10.yaml","state":"blocked","awaits":{"kind":"Secret","namespace":"shop","name":"slow"}}]}],` +
+		`"total":4,"levels":[{"name":"10","total":3,"left":2},{"name":"20","total":1,"left":1}]}`
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Error(diff)
+	}
+	run := &record.Run{}
+	if err := json.Unmarshal(text, run); err != nil {
+		t.Fatal(err)
+	}
+	got := apply.StateOf(run)
+	running.Phase = apply.Blocked // a record does not tell them apart
+	wanted := []apply.RunNodeState{
+		{Name: "level 10, db", State: graph.Running, Steps: []apply.RunStepState{{Wait: slow, Phase: apply.InWait}, {Wait: refused, Phase: apply.HasFailed, Action: object.Failed}}},
+		{Name: "level 20, web", State: graph.Blocked, After: []int{0}, Steps: []apply.RunStepState{running, blocked}},
+	}
+	if diff := cmp.Diff(wanted, got.Nodes); diff != "" {
+		t.Error(diff)
+	}
+	if total, left := got.Count(); total != 4 || left != 3 {
+		t.Errorf("%d of %d manifests are left", left, total)
+	}
+	if again, _ := json.Marshal(got.Record()); string(again) != want {
+		t.Errorf("recorded again: %s", again)
 	}
 }

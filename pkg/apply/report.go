@@ -89,7 +89,7 @@ func (r *run) needed(step int, awaited map[object.StepID]Wait) string {
 // nodesBefore names the nodes that a node waits for.
 func (r *run) nodesBefore(node int) string {
 	var names []string
-	for _, blocker := range r.nodes.blockers(node) {
+	for _, blocker := range r.nodes.WhyBlocked(node) {
 		if name := r.nameOf(blocker); !slices.Contains(names, name) {
 			names = append(names, name)
 		}

@@ -55,25 +55,15 @@ func newReporter(ctx context.Context, r *run) *reporter {
 	return reporter
 }
 
-func (r *reporter) reportTicks() <-chan time.Time {
-	if r == nil {
-		return nil
+// ticks returns the channels with the times to report waits, to note the state in the record, and to publish it.
+func (r *reporter) ticks() (reports, notes, states <-chan time.Time) {
+	switch {
+	case r == nil:
+		return nil, nil, nil
+	case r.states != nil:
+		states = r.states.C
 	}
-	return r.reports.C
-}
-
-func (r *reporter) noteTicks() <-chan time.Time {
-	if r == nil {
-		return nil
-	}
-	return r.notes.C
-}
-
-func (r *reporter) publishTicks() <-chan time.Time {
-	if r == nil || r.states == nil {
-		return nil
-	}
-	return r.states.C
+	return r.reports.C, r.notes.C, states
 }
 
 // close ends what runs beside the loop.

@@ -81,7 +81,7 @@ func (r *results) failed(i int, change object.Change) {
 	failure := change.Err
 	r.changes[at], failure.At = change, r.events.now()
 	delete(r.waits, i)
-	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Effect: failure.Effect(), Message: textOf(failure), Option: reason.OptionOf(failure.Err)})
+	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Effect: failure.Effect(), Message: textOf(failure)})
 }
 
 // retrying notes that a step has failed, and is tried again. Began is the time of its first try, by the server's clock.
@@ -231,14 +231,6 @@ func (r *results) err(ctx context.Context, waits []Wait) error {
 	}
 }
 
-// errInterrupted is the error of a run that was interrupted, by a signal for example.
-var errInterrupted error = interrupted{}
-
-type interrupted struct{}
-
-func (interrupted) Error() string { return "interrupted" }
-func (interrupted) Unwrap() error { return context.Canceled }
-
 // whyEnded returns why a run has ended early: the cause, if it is the timeout or has a reason, such as the loss of the
 // lock.
 func whyEnded(ctx context.Context) error {
@@ -247,7 +239,7 @@ func whyEnded(ctx context.Context) error {
 		return cause
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return errInterrupted
+		return reason.ErrInterrupted
 	}
 	return ctx.Err()
 }

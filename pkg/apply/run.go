@@ -49,7 +49,7 @@ type run struct {
 	cluster    *cluster.Cluster
 	options    Options
 	order      *order
-	nodes      *nodes
+	nodes      *graph.Walk // the present walk through the graph; nil before the first
 	components *components
 	tracker    *await.Tracker
 	applier    *object.Applier
@@ -89,7 +89,7 @@ func (r *run) plan(manifests []*payload.Manifest) (err error) {
 	if r.options.Mode == graph.Install && !r.options.NoWait {
 		r.order.holdHooks()
 	}
-	r.nodes, r.components = &nodes{graph: r.order.graph}, newComponents(r.order, r.results.events)
+	r.components = newComponents(r.order, r.results.events)
 	r.results.expect(r.order.steps)
 	hooks.Abandon(func(id kinds.ID) bool {
 		return slices.ContainsFunc(manifests, func(m *payload.Manifest) bool { return m.ID() == id && !m.IsTombstone() })

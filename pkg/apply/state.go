@@ -7,11 +7,14 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A RunState is a run at one moment. It does not change after it was published.
+// A RunState is a run at one moment: one of this process, or one of another process, as the record has it. It does not change
+// after it was published.
 type RunState struct {
 	Version    string
 	Mode       graph.Mode
@@ -19,7 +22,10 @@ type RunState struct {
 	Error      string    // why not all was done at the deadline, or when the run ended
 	IsOver     bool
 	Components []ComponentState
-	Nodes      []RunNodeState // in the order of the graph
+	Nodes      []RunNodeState // in the order of the graph; from a record, those that are not done
+	More       int            // manifests that are not done, and that a record has no room for
+
+	recorded *record.Run // that the state was read from; nil for a run of this process
 }
 
 // A ComponentState is the state of a component of a level that has begun.
@@ -35,6 +41,7 @@ type RunNodeState struct {
 	Name  string
 	State graph.NodeState
 	After []int // indexes of the unfinished nodes that it waits for; those that run or have failed come first
+	More  int   // others that it waits for, and that a record has no room for
 	Steps []RunStepState
 }
 
@@ -56,18 +63,30 @@ const (
 type RunStepState struct {
 	Wait
 	Phase   StepPhase
-	Action  object.Action // what was done; object.NotDone if nothing was yet
+	Action  object.Action // what was done; object.NotDone if nothing was yet; "" if a record does not have it
 	Result  string        // details of that: what holds a delete, why an object was kept
 	Deletes bool
 	Awaits  *kinds.ID // of a blocked step: the object that it waits for, if any
 }
 
-// Manifests returns the steps of each manifest, which are adjacent.
-func (s *RunState) Manifests() iter.Seq[[]RunStepState] {
-	return func(yield func([]RunStepState) bool) {
-		for _, node := range s.Nodes {
-			for _, steps := range byManifest(node.Steps) {
-				if !yield(steps) {
+// Planned returns the state of a run that has not begun.
+func Planned(manifests []*payload.Manifest) *RunState {
+	var all RunNodeState
+	for _, m := range manifests {
+		all.Steps = append(all.Steps, RunStepState{Wait: waitOf(object.StepOf(m)), Phase: Blocked, Action: object.NotDone, Deletes: m.IsTombstone()})
+	}
+	return &RunState{Nodes: []RunNodeState{all}}
+}
+
+// Manifests returns the steps of each manifest, which are adjacent, with the index of their node. A nil RunState has none.
+func (s *RunState) Manifests() iter.Seq2[int, []RunStepState] {
+	return func(yield func(int, []RunStepState) bool) {
+		if s == nil {
+			return
+		}
+		for i, node := range s.Nodes {
+			for steps := range byManifest(node.Steps) {
+				if !yield(i, steps) {
 					return
 				}
 			}
@@ -75,20 +94,65 @@ func (s *RunState) Manifests() iter.Seq[[]RunStepState] {
 	}
 }
 
-// Steps returns all steps. A nil RunState has none.
-func (s *RunState) Steps() iter.Seq[RunStepState] {
-	return func(yield func(RunStepState) bool) {
-		if s == nil {
-			return
-		}
-		for _, node := range s.Nodes {
-			for _, step := range node.Steps {
-				if !yield(step) {
+// Steps returns all steps, each with the index of its node. A nil RunState has none.
+func (s *RunState) Steps() iter.Seq2[int, RunStepState] {
+	return func(yield func(int, RunStepState) bool) {
+		for node, steps := range s.Manifests() {
+			for _, step := range steps {
+				if !yield(node, step) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// Find returns the first step of an object that is left, and the index of its node: it may be a hook of the object.
+func (s *RunState) Find(id kinds.ID) (node int, step RunStepState, found bool) {
+	for node, step := range s.Steps() {
+		if step.ID == id && step.IsLeft() {
+			return node, step, true
+		}
+	}
+	return 0, RunStepState{}, false
+}
+
+// Count returns how many manifests there are, and how many of them have a step that is left.
+func (s *RunState) Count() (total, left int) {
+	for _, steps := range s.Manifests() {
+		total++
+		if slices.ContainsFunc(steps, RunStepState.IsLeft) {
+			left++
+		}
+	}
+	if s != nil && s.recorded != nil {
+		left += s.More
+		total = max(s.recorded.Total, left)
+	}
+	return total, left
+}
+
+// Levels counts the manifests of each level, by the numbers of the levels. A record may have no room for them.
+func (s *RunState) Levels() []record.RunLevel {
+	if s != nil && s.recorded != nil {
+		return s.recorded.Levels
+	}
+	var levels []record.RunLevel
+	places := map[string]int{}
+	for _, steps := range s.Manifests() {
+		name := steps[0].Component().Level
+		at, isKnown := places[name]
+		if !isKnown {
+			at = len(levels)
+			places[name], levels = at, append(levels, record.RunLevel{Name: name})
+		}
+		levels[at].Total++
+		if slices.ContainsFunc(steps, RunStepState.IsLeft) {
+			levels[at].Left++
+		}
+	}
+	slices.SortStableFunc(levels, func(a, b record.RunLevel) int { return graph.CompareLevels(a.Name, b.Name) })
+	return levels
 }
 
 // IsFailing reports whether a step has failed, for good or until its object recovers.
@@ -106,6 +170,11 @@ func (s RunStepState) Failure() Event {
 // IsLeft reports whether a step is still to be done, or to be waited for.
 func (s RunStepState) IsLeft() bool { return s.Phase != Done && s.Phase != Skipped }
 
+// IsTried reports whether the run is at a step, or has failed at it.
+func (s RunStepState) IsTried() bool {
+	return s.Phase == InWait || s.Phase == InRetry || s.Phase == HasFailed
+}
+
 // state returns the present state of the run, whose waits are known.
 func (r *run) state(waits []Wait) *RunState {
 	s := &RunState{Version: r.options.Version, Mode: r.options.Mode, Now: r.cluster.Now(), Error: r.deadlineError, Components: r.components.states()}
@@ -114,7 +183,7 @@ func (r *run) state(waits []Wait) *RunState {
 	}
 	awaited := byStep(waits)
 	for node, steps := range r.order.nodes {
-		n := RunNodeState{State: r.nodes.state(node), Steps: make([]RunStepState, 0, len(steps))}
+		n := RunNodeState{State: r.nodes.State(node), Steps: make([]RunStepState, 0, len(steps))}
 		if len(steps) > 0 {
 			n.Name = r.nameOf(node)
 		}
@@ -124,7 +193,7 @@ func (r *run) state(waits []Wait) *RunState {
 		s.Nodes = append(s.Nodes, n)
 	}
 	for node := range s.Nodes {
-		s.Nodes[node].After = s.unfinished(r.nodes.blockers(node))
+		s.Nodes[node].After = s.unfinished(r.nodes.WhyBlocked(node))
 	}
 	return s
 }

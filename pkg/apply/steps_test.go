@@ -206,16 +206,16 @@ func TestAWaitingStepEndsWithTheRun(t *testing.T) {
 			secret := kinds.ID{Kind: "Secret", Namespace: namespace, Name: "web"}
 			clocks := cmp.Options{cmpopts.IgnoreFields(record.RunStep{}, "Since")}
 			left := []record.RunStep{
-				{ID: secret, Hook: "pre", File: "0000_10_web_10.yaml", State: record.Waiting, For: "the gate is closed"},
-				{ID: secret, File: "0000_10_web_10.yaml", State: record.Blocked},
-				{ID: secret, Hook: "post", File: "0000_10_web_10.yaml", State: record.Blocked},
-				{ID: kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "after"}, File: "0000_10_web_20.yaml", State: record.Blocked},
+				{ID: secret, Hook: "pre", File: "0000_10_web_10.yaml", State: string(apply.InWait), For: "the gate is closed"},
+				{ID: secret, File: "0000_10_web_10.yaml", State: string(apply.Blocked)},
+				{ID: secret, Hook: "post", File: "0000_10_web_10.yaml", State: string(apply.Blocked)},
+				{ID: kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "after"}, File: "0000_10_web_20.yaml", State: string(apply.Blocked)},
 			}
 			for what, run := range map[string]*record.Run{"while it ran": did.record.Run, "at its end": did.Left} {
 				if diff := cmp.Diff(left, run.Nodes[0].Steps, clocks); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", what, diff)
 				}
-				if run.Total != 2 || run.Left() != 2 || run.Nodes[0].Steps[0].Since == nil {
+				if all, undone := apply.StateOf(run).Count(); all != 2 || undone != 2 || run.Nodes[0].Steps[0].Since == nil {
 					t.Errorf("%s: %+v", what, run)
 				}
 			}

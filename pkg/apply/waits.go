@@ -3,6 +3,7 @@ package apply
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -10,6 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // A Wait is an object or a step that the run waits for.
@@ -42,6 +44,12 @@ func (w Wait) StepID() object.StepID {
 
 // Name names the object or hook that waits.
 func (w Wait) Name() string { return w.ID.OrHook(w.Hook) }
+
+// Component returns the level and the component of the file, which Node names.
+func (w Wait) Component() graph.Name {
+	level, component, _ := strings.Cut(strings.TrimPrefix(w.Node, "level "), ", ")
+	return graph.Name{Level: level, Component: component}
+}
 
 // allWaits returns the present waits: of steps that wait or are tried again, and then of the objects that are not ready,
 // which are returned as well.

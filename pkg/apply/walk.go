@@ -9,15 +9,17 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // A walk goes through the graph. One loop hands out steps to workers, as many as may write at a time, and handles events:
 // a step was tried, a wait has ended, an object has changed. A step that waits is an entry in parked, and takes no worker.
 // Only the loop uses the fields.
 type walk struct {
-	run   *run
-	ctx   context.Context
-	steps chan int // to the workers
+	run    *run
+	ctx    context.Context
+	before *graph.Walk // the last walk; nil if this is the first
+	steps  chan int    // to the workers
 
 	continued []int             // queue of the steps of nodes that have begun
 	fresh     []int             // queue of the first steps of other nodes, after continued
@@ -43,11 +45,12 @@ type tries struct {
 	last    *object.TryResult // the last failure; nil if there is none
 }
 
-// newWalk returns a walk through the nodes that are not done yet.
+// newWalk returns a walk through the nodes that the last walk has not done.
 func newWalk(ctx context.Context, r *run) *walk {
-	r.nodes.begin()
+	before := r.nodes
+	r.nodes = r.order.graph.Walk()
 	return &walk{
-		run: r, ctx: ctx, steps: make(chan int, r.options.Workers),
+		run: r, ctx: ctx, before: before, steps: make(chan int, r.options.Workers),
 		nodeOf: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{}, isMissing: map[int]bool{}, parked: map[*parking]bool{},
 	}
 }
@@ -77,6 +80,7 @@ func (w *walk) do() (isDone bool) {
 // loop runs until nothing is left to do, or the walk was interrupted and the running steps have ended.
 func (w *walk) loop() {
 	ended := w.ctx.Done()
+	reports, notes, states := w.reporter.ticks()
 	for {
 		for w.handleEvents() { // which may cause others
 		}
@@ -92,11 +96,11 @@ func (w *walk) loop() {
 		case <-w.run.inbox.signal:
 		case <-w.run.tracker.Signal():
 			w.reporter.change()
-		case <-w.reporter.reportTicks():
+		case <-reports:
 			w.reporter.reportWaits()
-		case <-w.reporter.noteTicks():
+		case <-notes:
 			w.reporter.note()
-		case <-w.reporter.publishTicks():
+		case <-states:
 			w.reporter.publish()
 		case <-ended:
 		}
@@ -287,20 +291,26 @@ func (w *walk) next() (step int, exists bool) {
 	return step, true
 }
 
-// beginNodes queues the first steps of nodes that are no longer blocked.
+// beginNodes queues the first steps of nodes that are no longer blocked, except for those that the last walk has done.
 func (w *walk) beginNodes() {
-	nodes := w.run.nodes.next()
-	if w.ctx.Err() != nil {
-		return
-	}
-	for _, node := range nodes {
-		steps := w.run.order.nodes[node]
-		n := &nodeWalk{node: node, steps: steps, parts: w.run.order.parts(steps)}
-		for _, step := range steps {
-			w.nodeOf[step] = n
+	for nodes := w.run.nodes.Ready(); len(nodes) > 0; nodes = w.run.nodes.Ready() {
+		for _, node := range nodes {
+			if w.before != nil && w.before.State(node) == graph.OK {
+				w.run.nodes.Done(node, graph.OK)
+			} else if w.ctx.Err() == nil {
+				w.queueNode(node)
+			}
 		}
-		w.fresh = append(w.fresh, steps[0])
 	}
+}
+
+func (w *walk) queueNode(node int) {
+	steps := w.run.order.nodes[node]
+	n := &nodeWalk{node: node, steps: steps, parts: w.run.order.parts(steps)}
+	for _, step := range steps {
+		w.nodeOf[step] = n
+	}
+	w.fresh = append(w.fresh, steps[0])
 }
 
 // ended moves the node of a step on: to its next step, the end of the part, or its own end.

@@ -131,7 +131,7 @@ func TestWhatIsDoneInTimeIsDone(t *testing.T) {
 			return object.Change{Action: object.Created}, nil
 		})
 		newWalk(ctx, r).do()
-		if state := r.nodes.state(0); state != graph.OK || len(r.components.took) != 1 {
+		if state := r.nodes.State(0); state != graph.OK || len(r.components.took) != 1 {
 			t.Errorf("its node is %q, and took %v", state, r.components.took)
 		}
 	})

@@ -31,15 +31,7 @@ type applyFlags struct {
 	hooks  hookFlags
 
 	dryRun     core.DryRun
-	wait       ready.Standard
-	full       bool
-	noWait     bool
 	noProgress bool
-	force      bool
-	waitLock   bool
-	lockFor    time.Duration
-	timeout    time.Duration
-	atOnce     int
 }
 
 const applyHelp = `Apply a release to a cluster, in the order that "runlevel graph" shows: objects by
@@ -79,7 +71,7 @@ that another process holds; 2 for misuse or a release that can't be read.
 
 // New returns the verb apply.
 func New(streams core.Streams) *cobra.Command {
-	f := applyFlags{wait: ready.Full}
+	var f applyFlags
 	command := &cobra.Command{
 		Use:   "apply SOURCE",
 		Short: "Apply a release to a cluster, and delete what its tombstones mark",
@@ -116,16 +108,16 @@ func New(streams core.Streams) *cobra.Command {
 	core.AddDryRun(command, &f.dryRun)
 	addWatchFlags(command, &f.watch)
 	addHookFlags(command, &f.hooks, &f.Release)
-	core.AddChoice(command, &f.wait, "wait", "ready: wait until every object is ready; upstream: wait only for what the cluster-version operator waits for", ready.Full, ready.Upstream)
+	core.AddChoice(command, &f.Session.Apply.Standard, "wait", "ready: wait until every object is ready; upstream: wait only for what the cluster-version operator waits for", ready.Full, ready.Upstream)
 	flags := command.Flags()
-	flags.BoolVar(&f.full, "full", false, "apply each object, even if nothing can have changed since the last time")
-	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, ready or not; the record then has the state Partial")
+	flags.BoolVar(&f.Session.Apply.Full, "full", false, "apply each object, even if nothing can have changed since the last time")
+	flags.BoolVar(&f.Session.Apply.NoWait, "no-wait", false, "end when everything is applied, ready or not; the record then has the state Partial")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "print the summary only")
-	flags.BoolVar(&f.force, "force", false, "apply although the gate blocks it; the record names the checks that were overridden")
-	flags.BoolVar(&f.waitLock, "wait-lock", false, "wait while another process applies this release, however long that takes")
-	flags.DurationVar(&f.lockFor, "lock-duration", 30*time.Second, "how long the lock outlives an apply that died")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long it may take until everything is ready, from when the lock is held")
-	flags.IntVar(&f.atOnce, "at-once", 0, "how many objects to write at a time (default: 48 in an install, 16 in an update, 8 in a reconcile)")
+	flags.BoolVar(&f.Session.Force, "force", false, "apply although the gate blocks it; the record names the checks that were overridden")
+	flags.BoolVar(&f.Session.Lock.Wait, "wait-lock", false, "wait while another process applies this release, however long that takes")
+	flags.DurationVar(&f.Session.Lock.Duration, "lock-duration", 30*time.Second, "how long the lock outlives an apply that died")
+	flags.DurationVar(&f.Session.Apply.Timeout, "timeout", 30*time.Minute, "how long it may take until everything is ready, from when the lock is held")
+	flags.IntVar(&f.Session.Apply.Workers, "at-once", 0, "how many objects to write at a time (default: 48 in an install, 16 in an update, 8 in a reconcile)")
 	return command
 }
 
@@ -144,7 +136,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams core.Streams) 
 	}
 	signal.Ignore(syscall.SIGPIPE) // the reader of standard output may end before the apply does
 	report := newReporter(streams, f.format, f.noProgress, c.Now)
-	options, run := f.options(ref), session.Run
+	options, run := f.Options(ref), session.Run
 	options.Apply.Hooks = hooks
 	if report.isDry = f.dryRun.IsEnabled(); report.isDry {
 		run = report.preview
@@ -163,15 +155,15 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams core.Streams) 
 
 // check refuses values that make no sense.
 func (f *applyFlags) check() error {
-	switch {
-	case f.timeout <= 0:
-		return core.Misusef("--timeout: %s is invalid: it must be greater than 0", f.timeout)
-	case f.lockFor > 24*time.Hour: // longer than a user waits; a Lease can only express 68 years
-		return core.Misusef("--lock-duration: %s is too long: a day is the most", f.lockFor)
-	case f.lockFor < time.Second:
-		return core.Misusef("--lock-duration: %s is too short: a second is the least", f.lockFor)
-	case f.atOnce < 0:
-		return core.Misusef("--at-once: %d is invalid: it must be 0, which means the default, or greater", f.atOnce)
+	switch lock, apply := f.Session.Lock.Duration, f.Session.Apply; {
+	case apply.Timeout <= 0:
+		return core.Misusef("--timeout: %s is invalid: it must be greater than 0", apply.Timeout)
+	case lock > 24*time.Hour: // longer than a user waits; a Lease can only express 68 years
+		return core.Misusef("--lock-duration: %s is too long: a day is the most", lock)
+	case lock < time.Second:
+		return core.Misusef("--lock-duration: %s is too short: a second is the least", lock)
+	case apply.Workers < 0:
+		return core.Misusef("--at-once: %d is invalid: it must be 0, which means the default, or greater", apply.Workers)
 	}
 	if err := f.checkWatch(); err != nil {
 		return err
@@ -180,14 +172,6 @@ func (f *applyFlags) check() error {
 		return err
 	}
 	return f.IntentFlags.Check()
-}
-
-func (f *applyFlags) options(ref string) session.Options {
-	options := f.IntentFlags.Options(ref)
-	options.Force, options.Lock = f.force, lock.Options{Wait: f.waitLock, Duration: f.lockFor}
-	options.Apply.Standard, options.Apply.NoWait = f.wait, f.noWait
-	options.Apply.Timeout, options.Apply.Workers, options.Apply.Full = f.timeout, f.atOnce, f.full
-	return options
 }
 
 // withLockFlag adds --wait-lock to the error of a lock that another process holds.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/text/reason"
@@ -36,8 +37,8 @@ type DryEvent struct {
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// preview previews an apply, and reports the events in the order of the release: the objects are previewed in
-// parallel.
+// preview previews an apply, and reports the events in the order of the release: the objects and their
+// hooks are previewed in parallel.
 func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options session.Options) *session.Outcome {
 	type source struct {
 		object kinds.ID
@@ -47,11 +48,12 @@ func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *pay
 	for i, m := range release.Manifests {
 		place[source{m.ID(), m.Path}] = i
 	}
+	steps := []string{string(deploymenthook.Pre), string(deploymenthook.Mid), "", string(deploymenthook.Post)} // "" is the object
 	of := func(event apply.Event) int {
 		if event.Object == nil {
 			return 0
 		}
-		return place[source{*event.Object, event.File}]
+		return place[source{*event.Object, event.File}]*len(steps) + slices.Index(steps, event.Hook)
 	}
 	var events []apply.Event
 	options.Apply.OnEvent = func(event apply.Event) { events = append(events, event) }
@@ -73,9 +75,14 @@ func (r *reporter) finishDry(o *session.Outcome) error {
 	if reason.Of(o.Err) != precondition.ReasonFailed {
 		return errors.Join(o.Err, r.writeErr)
 	}
-	stops := fmt.Errorf("the gate would stop the %s of %s: resolve what blocks it, or override the gate with --force", o.Mode, titleOf(o))
-	if o.Report == nil {
-		return errors.Join(stops, r.writeErr)
+	stops := gateError("would stop", o)
+	if o.Report != nil {
+		stops = errors.Join(stops, o.Report.Err)
 	}
-	return errors.Join(stops, o.Report.Err, r.writeErr)
+	return errors.Join(stops, r.writeErr)
+}
+
+// gateError returns the error of an apply that the gate stops.
+func gateError(stops string, o *session.Outcome) error {
+	return fmt.Errorf("the gate %s the %s of %s: resolve what blocks it, or override the gate with --force", stops, o.Mode, titleOf(o))
 }

@@ -19,16 +19,9 @@ import (
 type gateFlags struct {
 	core.IntentFlags
 	format core.Output
-	wait   ready.Standard
 }
 
-// NewGate returns the verb gate.
-func NewGate(streams core.Streams) *cobra.Command {
-	f := gateFlags{wait: ready.Full}
-	command := &cobra.Command{
-		Use:   "gate SOURCE",
-		Short: "Check what would block a release on a cluster",
-		Long: `Check what would block a release on a cluster, before it is applied: pending deletes, an
+const gateHelp = `Check what would block a release on a cluster, before it is applied: pending deletes, an
 older version or one that skips a minor version, missing rights, kinds that the cluster
 does not have, objects of other releases; and objects that the API server would refuse,
 which dry runs find. Each finding shows since when, and how to resolve it. Nothing is
@@ -37,7 +30,15 @@ written.
 Exit codes: 0 when nothing blocks and nothing is refused, 1 when something is, 2 for
 misuse.
 
-` + core.SourceHelp,
+` + core.SourceHelp
+
+// NewGate returns the verb gate.
+func NewGate(streams core.Streams) *cobra.Command {
+	var f gateFlags
+	command := &cobra.Command{
+		Use:   "gate SOURCE",
+		Short: "Check what would block a release on a cluster",
+		Long:  gateHelp,
 		Example: `  # May this cluster be updated?
   runlevel gate ./4.21
 
@@ -52,7 +53,7 @@ misuse.
 	core.AddReleaseFlags(command, &f.Release)
 	core.AddIntentFlags(command, &f.IntentFlags)
 	core.AddOutput(command, &f.format)
-	core.AddChoice(command, &f.wait, "wait", "what apply would wait for, which it needs the rights to watch: ready or upstream", ready.Full, ready.Upstream)
+	core.AddChoice(command, &f.Session.Apply.Standard, "wait", "what apply would wait for, which it needs the rights to watch: ready or upstream", ready.Full, ready.Upstream)
 	return command
 }
 
@@ -67,7 +68,7 @@ type GateReport struct {
 }
 
 func (f *gateFlags) run(ctx context.Context, ref string, streams core.Streams) error {
-	preview, err := f.Preview(ctx, ref, f.wait, streams.Err)
+	preview, err := f.Preview(ctx, ref, streams.Err)
 	if err != nil {
 		return err
 	}

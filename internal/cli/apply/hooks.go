@@ -3,7 +3,6 @@ package apply
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -14,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply/hook"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -57,11 +56,11 @@ func (f *hookFlags) overrides(ctx context.Context, c *cluster.Cluster, release *
 	if !f.isSet() {
 		return nil, nil
 	}
-	skip, err := selectHooks(release, f.skip)
+	skip, err := hook.Select(release, f.skip)
 	if err != nil {
 		return nil, core.Misusef("--%s: %w", skipHook, err)
 	}
-	rerun, err := selectHooks(release, f.rerun)
+	rerun, err := hook.Select(release, f.rerun)
 	if err != nil {
 		return nil, core.Misusef("--%s: %w", rerunHook, err)
 	}
@@ -80,51 +79,6 @@ func (f *hookFlags) overrides(ctx context.Context, c *cluster.Cluster, release *
 	return overrides, nil
 }
 
-// hookedDeployments returns the stages of the Deployments of a release that have hooks, and their names as NAMESPACE/NAME.
-func hookedDeployments(release *payload.Payload) (stages map[kinds.ID][]deploymenthook.Stage, names []string) {
-	stages = map[kinds.ID][]deploymenthook.Stage{}
-	for _, m := range release.Manifests {
-		hooks, _ := deploymenthook.Parse(m.Object())
-		if hooks != nil && !m.IsTombstone() {
-			stages[m.ID()] = hooks.Stages()
-			names = append(names, m.ID().Namespace+"/"+m.ID().Name)
-		}
-	}
-	return stages, names
-}
-
-// deploymentID returns the ID of a Deployment that is written as NAMESPACE/NAME.
-func deploymentID(written string) (id kinds.ID, isNamed bool) {
-	namespace, name, isNamed := strings.Cut(written, "/")
-	id = kinds.ID{Group: kinds.Deployment.Group, Kind: kinds.Deployment.Kind, Namespace: namespace, Name: name}
-	return id, isNamed && namespace != "" && name != "" && !strings.Contains(name, "/")
-}
-
-// selectHooks returns the hooks that the values of a flag name.
-func selectHooks(release *payload.Payload, values []string) (map[kinds.ID][]deploymenthook.Stage, error) {
-	hooked, names := hookedDeployments(release)
-	selected := map[kinds.ID][]deploymenthook.Stage{}
-	for _, value := range values {
-		of, stage, hasStage := strings.Cut(strings.TrimSpace(value), ":")
-		id, isNamed := deploymentID(of)
-		stages := hooked[id]
-		switch {
-		case !isNamed:
-			return nil, fmt.Errorf("%q names no Deployment: write NAMESPACE/NAME, with :pre, :mid or :post for one hook only", printable.Line(value))
-		case stages == nil && len(names) == 0:
-			return nil, fmt.Errorf("%s has no hooks in the release: no Deployment has any", id)
-		case stages == nil:
-			return nil, fmt.Errorf("%s has no hooks in the release: these have: %s", id, printable.Few(names, 5))
-		case hasStage && !slices.Contains(stages, deploymenthook.Stage(stage)):
-			return nil, fmt.Errorf("%s has no %q hook: it has %s", id, printable.Line(stage), core.Join(stages))
-		case hasStage:
-			stages = []deploymenthook.Stage{deploymenthook.Stage(stage)}
-		}
-		selected[id] = append(slices.DeleteFunc(selected[id], func(s deploymenthook.Stage) bool { return slices.Contains(stages, s) }), stages...)
-	}
-	return selected, nil
-}
-
 // completeHooks completes the hooks of the release on the command line, also after a comma.
 func completeHooks(release *core.ReleaseFlags) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -139,11 +93,10 @@ func completeHooks(release *core.ReleaseFlags) cobra.CompletionFunc {
 		}
 		before := toComplete[:strings.LastIndex(toComplete, ",")+1]
 		var found []cobra.Completion
-		stages, names := hookedDeployments(read)
+		names, stages := hook.Names(read)
 		for _, name := range names {
 			found = append(found, before+name)
-			id, _ := deploymentID(name)
-			for _, stage := range stages[id] {
+			for _, stage := range stages[name] {
 				found = append(found, before+name+":"+string(stage))
 			}
 		}

@@ -127,7 +127,6 @@ func (r *reporter) onHeld(by lock.Holder) {
 func (r *reporter) event(event apply.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	event.Message = core.WithFlag(event.Option, event.Message)
 	switch {
 	case r.format == core.JSON:
 		r.write(DryEvent{event, r.isDry})
@@ -267,16 +266,11 @@ func (r *reporter) end(o *session.Outcome) error {
 	if r.isDry {
 		return r.finishDry(o)
 	}
-	if reason.Of(o.Err) == precondition.ReasonFailed {
-		return r.refused(o)
+	if reason.Of(o.Err) != precondition.ReasonFailed {
+		return errors.Join(o.Err, r.writeErr)
 	}
-	return errors.Join(o.Err, r.writeErr)
-}
-
-// refused reports an apply that the gate refuses, as "runlevel gate" does.
-func (r *reporter) refused(o *session.Outcome) error {
 	if r.format != core.JSON {
 		r.findings(o)
 	}
-	return fmt.Errorf("the gate stops the %s of %s: resolve what blocks it, or override the gate with --force", o.Mode, titleOf(o))
+	return gateError("stops", o)
 }

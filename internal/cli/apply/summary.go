@@ -41,7 +41,7 @@ func summarize(o *session.Outcome, now time.Time) ApplySummary {
 		case object.Failed:
 			s.Failures = append(s.Failures, failure{
 				change.Err.ID, change.Err.Hook, change.Err.Path, change.Err.Line, change.Err.Node, change.Err.Reason,
-				core.WithFlag(reason.OptionOf(change.Err.Err), printable.Line(change.Err.Err.Error())),
+				printable.Line(change.Err.Err.Error()),
 			})
 		case object.NotDone:
 			s.NotDone = append(s.NotDone, notDone{change.ID, change.Hook, change.Path, change.Message})

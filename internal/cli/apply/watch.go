@@ -38,7 +38,7 @@ func (f *applyFlags) checkWatch() error {
 		return nil
 	case f.dryRun.IsEnabled():
 		return core.Misusef("--watch: a dry run applies nothing that could be kept in place: leave one of them out")
-	case f.noWait:
+	case f.Session.Apply.NoWait:
 		return core.Misusef("--watch: --no-wait does not wait until all is applied: leave one of them out")
 	case f.watch.every < 0:
 		return core.Misusef("--recheck: %s is invalid: it must be 0, which means never, or greater", f.watch.every)
@@ -95,9 +95,21 @@ func (k *keptReporter) finish(o *session.Outcome) {
 	if k.isDone && errors.Is(o.Err, context.Canceled) {
 		o.Err = nil
 	}
-	k.summary.Release, k.summary.Version = o.Release, o.Version
-	k.summary.Time, k.summary.Seconds = k.now().UTC(), k.now().Sub(k.began).Seconds()
-	k.reportKept(k.summary)
+	s := k.summary
+	s.Release, s.Version, s.Time, s.Seconds = o.Release, o.Version, k.now().UTC(), k.now().Sub(k.began).Seconds()
+	if k.format == core.JSON {
+		k.write(s)
+		return
+	}
+	text := printable.Count(s.Repaired, "repair")
+	if s.Contested > 0 {
+		text += fmt.Sprintf(", %d contested", s.Contested)
+	}
+	if s.Missed > 0 {
+		text += fmt.Sprintf(", %d missed by the watches", s.Missed)
+	}
+	took := time.Duration(s.Seconds * float64(time.Second)).Round(time.Second)
+	fmt.Fprintf(k, "release %s was kept in place for %s: %s\n", s.Release, took, text)
 }
 
 // kept reports an event of a release that is kept in place.
@@ -152,20 +164,4 @@ func (s *KeptSummary) count(event keep.Event) {
 	case keep.Missed:
 		s.Missed++
 	}
-}
-
-func (r *reporter) reportKept(s KeptSummary) {
-	if r.format == core.JSON {
-		r.write(s)
-		return
-	}
-	took := time.Duration(s.Seconds * float64(time.Second)).Round(time.Second)
-	text := printable.Count(s.Repaired, "repair")
-	if s.Contested > 0 {
-		text += fmt.Sprintf(", %d contested", s.Contested)
-	}
-	if s.Missed > 0 {
-		text += fmt.Sprintf(", %d missed by the watches", s.Missed)
-	}
-	fmt.Fprintf(r, "release %s was kept in place for %s: %s\n", s.Release, took, text)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/url"
 	"os"
 	"slices"
@@ -16,10 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/kubeconfig"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -27,9 +25,8 @@ import (
 
 // ClusterFlags are the flags for the connection to a cluster and the namespace of records.
 type ClusterFlags struct {
-	kubeconfig string
-	context    string
-	Namespace  string
+	location  kubeconfig.Location
+	Namespace string
 }
 
 // AddClusterFlags adds the flags for the connection to a cluster and the namespace of records.
@@ -42,15 +39,9 @@ func AddClusterFlags(command *cobra.Command, f *ClusterFlags) {
 // AddConnectionFlags adds the flags for the connection to a cluster.
 func AddConnectionFlags(command *cobra.Command, f *ClusterFlags) {
 	flags := command.Flags()
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
-	flags.StringVar(&f.context, "context", "", "the context of the kubeconfig (default: its current one)")
+	flags.StringVar(&f.location.File, "kubeconfig", "", "the kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
+	flags.StringVar(&f.location.Context, "context", "", "the context of the kubeconfig (default: its current one)")
 	_ = command.RegisterFlagCompletionFunc("context", f.completeContexts)
-}
-
-func (f *ClusterFlags) loader() clientcmd.ClientConfig {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context})
 }
 
 // AnswerTimeout is how long a cluster may take to return its version: a server may accept
@@ -63,9 +54,9 @@ func (f *ClusterFlags) Connect(ctx context.Context) (*cluster.Cluster, error) {
 	if err := checkLabel("record-namespace", f.Namespace); err != nil {
 		return nil, err
 	}
-	config, err := f.config()
+	config, err := f.location.Config()
 	if err != nil {
-		return nil, Misuse(err)
+		return nil, Misuse(f.withFlag(err))
 	}
 	config.UserAgent = "runlevel/" + ReadVersion().Version
 	c, err := cluster.Connect(config)
@@ -74,7 +65,7 @@ func (f *ClusterFlags) Connect(ctx context.Context) (*cluster.Cluster, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
-	err = getVersion(limited, c)
+	err = c.Ping(limited)
 	var unreached *url.Error
 	switch {
 	case ctx.Err() != nil:
@@ -89,60 +80,27 @@ func (f *ClusterFlags) Connect(ctx context.Context) (*cluster.Cluster, error) {
 	return c, nil
 }
 
-func (f *ClusterFlags) config() (*rest.Config, error) {
-	config, err := f.loader().ClientConfig()
+// withFlag returns the error of a configuration with the flag that resolves it.
+func (f *ClusterFlags) withFlag(err error) error {
+	file, variable := f.location.File, os.Getenv("KUBECONFIG")
 	switch {
-	case clientcmd.IsEmptyConfig(err) && f.kubeconfig != "":
-		return nil, fmt.Errorf("--kubeconfig: there is no cluster in %s", f.kubeconfig)
-	case clientcmd.IsEmptyConfig(err) && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "":
-		return nil, fmt.Errorf("$KUBECONFIG is %q, and there is no cluster in it", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
-	case clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("there is no cluster to talk to: name a kubeconfig with --kubeconfig or $KUBECONFIG (\"runlevel sandbox up --detach\" makes a cluster to try things on)")
-	case errors.Is(err, os.ErrNotExist) && !f.kubeconfigExists(): // else the kubeconfig refers to a missing file
-		return nil, fmt.Errorf("--kubeconfig: there is no file %s", f.kubeconfig)
-	case err != nil && f.context != "" && !slices.Contains(f.contexts(), f.context):
-		return nil, fmt.Errorf("--context: the kubeconfig has no context %q: it has %s", f.context, strings.Join(f.contexts(), ", "))
-	case err != nil:
-		return nil, fmt.Errorf("kubeconfig: %w", err)
-	}
-	return config, hidePassword(config)
-}
-
-// hidePassword moves a user and password from the server's URL, which is logged and printed, into
-// the fields for them. The URL's own take precedence, as in net/http.
-func hidePassword(config *rest.Config) error {
-	server, _, err := rest.DefaultServerUrlFor(config)
-	var unparsed *url.Error
-	switch {
-	case errors.As(err, &unparsed):
-		return fmt.Errorf("kubeconfig: the server's URL: %w", unparsed.Err) // without the URL
-	case err != nil || server.User == nil:
+	case errors.Is(err, kubeconfig.ErrNoCluster) && file != "":
+		return fmt.Errorf("--kubeconfig: there is no cluster in %s", file)
+	case errors.Is(err, kubeconfig.ErrNoCluster) && variable != "":
+		return fmt.Errorf("$KUBECONFIG is %q, and there is no cluster in it", variable)
+	case errors.Is(err, kubeconfig.ErrNoCluster):
+		return errors.New("there is no cluster to talk to: name a kubeconfig with --kubeconfig or $KUBECONFIG (\"runlevel sandbox up --detach\" makes a cluster to try things on)")
+	case errors.Is(err, kubeconfig.ErrNoFile):
+		return fmt.Errorf("--kubeconfig: there is no file %s", file)
+	case errors.Is(err, kubeconfig.ErrNoContext):
+		return fmt.Errorf("--context: the kubeconfig has no context %q: it has %s", f.location.Context, strings.Join(f.location.Contexts(), ", "))
+	default:
 		return err
 	}
-	config.Username, config.BearerToken, config.BearerTokenFile = server.User.Username(), "", ""
-	config.Password, _ = server.User.Password()
-	server.User = nil
-	config.Host = server.String()
-	return nil
 }
 
 // DefaultNamespace returns the namespace of the kubeconfig.
-func (f *ClusterFlags) DefaultNamespace() string {
-	namespace, _, err := f.loader().Namespace()
-	if err != nil {
-		return "default"
-	}
-	return namespace
-}
-
-// kubeconfigExists reports whether the file of --kubeconfig exists, or the flag is not set.
-func (f *ClusterFlags) kubeconfigExists() bool {
-	if f.kubeconfig == "" {
-		return true
-	}
-	_, err := os.Stat(f.kubeconfig)
-	return err == nil
-}
+func (f *ClusterFlags) DefaultNamespace() string { return f.location.Namespace() }
 
 // CompletionTimeout is how long a shell waits for the completion of a word.
 const CompletionTimeout = 3 * time.Second
@@ -172,18 +130,9 @@ func (f *ClusterFlags) CompleteMetadata(command *cobra.Command, namespace string
 	})
 }
 
-// contexts returns the contexts of the kubeconfig.
-func (f *ClusterFlags) contexts() []string {
-	raw, err := f.loader().RawConfig()
-	if err != nil {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(raw.Contexts))
-}
-
 // completeContexts completes the contexts of the kubeconfig.
 func (f *ClusterFlags) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return f.contexts(), cobra.ShellCompDirectiveNoFileComp
+	return f.location.Contexts(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // ReadFor reads a release, and connects to the cluster.

@@ -1,22 +1,16 @@
 package core
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/release/component"
-	"github.com/runlevel/runlevel/internal/review/lint"
-	"github.com/runlevel/runlevel/internal/source"
-	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/internal/release/loader"
 )
 
 // ComponentFlags are the flags for a SOURCE that has the manifests of one component only, and
@@ -63,114 +57,35 @@ func (f *ComponentFlags) Check(release *ReleaseFlags) error {
 	return nil
 }
 
-// A PlacedComponent is a component whose manifests have been put into a release.
-type PlacedComponent struct {
-	*component.Build
-	Released                      *payload.Payload // the release as it is; nil if not requested
-	before, After                 *payload.Payload // the builds without and with the manifests of the component
-	BeforeProblems, AfterProblems []payload.Problem
-}
-
 // Place puts the component at ref into its release. The release as it is is read with the
 // flags in released, or not at all if they are nil.
-func (f *ComponentFlags) Place(ctx context.Context, ref string, flags, released *ReleaseFlags, progress io.Writer) (_ *PlacedComponent, err error) {
-	if _, err := flags.Options(progress); err != nil {
-		return nil, err
-	}
-	own, err := flags.open(ctx, ref, progress)
+func (f *ComponentFlags) Place(ctx context.Context, ref string, flags, released *ReleaseFlags, progress io.Writer) (*component.PlacedComponent, error) {
+	options, err := flags.Options(progress)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, own.Close()) }()
-	release, err := f.openRelease(ctx, flags, progress)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, release.Close()) }()
-	build, err := component.Into(release.FS, own.FS, component.Options{Names: f.names, Version: flags.Version})
-	if err != nil {
-		return nil, Misusef("%s: %w", ref, err)
-	}
-	now, p := *flags, &PlacedComponent{Build: build}
+	place := component.Placement{Names: f.names, Component: ref, Into: f.Into, Options: options, IsUpdate: f.IsUpdate && flags.Capabilities != ""}
 	if released != nil {
-		if p.Released, _, err = f.readWhole(ctx, released, release, progress); err != nil {
+		options, err := released.Options(progress)
+		if err != nil {
 			return nil, err
 		}
+		place.Released = &options
 	}
-	if f.IsUpdate && flags.Capabilities != "" {
-		now.Before = cmp.Or(now.Before, p.Released)
+	placed, err := component.Place(ctx, place)
+	if refused := (*loader.RefusedError)(nil); errors.As(err, &refused) && refused.Source == f.Into {
+		refused.Source = "--into " + f.Into
 	}
-	if p.before, p.BeforeProblems, err = f.readWhole(ctx, &now, &source.Release{FS: build.Before, Image: release.Image}, progress); err != nil {
-		return nil, err
-	}
-	if p.After, p.AfterProblems, err = now.read(ctx, &source.Release{FS: p.FS, Image: release.Image}, progress); err != nil {
-		return nil, err
-	}
-	p.AfterProblems = append(p.AfterProblems, p.Problems...)
-	note(progress, build.Notes(p.before, p.After))
-	return p, nil
-}
-
-// note prints notes, which require no action.
-func note(out io.Writer, notes []string) {
-	for _, note := range notes {
-		fmt.Fprintln(out, "note:", note)
-	}
-}
-
-// openRelease opens the release of --into.
-func (f *ComponentFlags) openRelease(ctx context.Context, flags *ReleaseFlags, progress io.Writer) (*source.Release, error) {
-	release, err := flags.open(ctx, f.Into, progress)
-	if err == nil || ctx.Err() != nil {
-		return release, err
-	}
-	if _, onDisk := os.Stat(f.Into); onDisk == nil {
-		return nil, err
-	}
-	return nil, fmt.Errorf("%w; where it can't be pulled, a copy on disk will do: an OCI layout, an archive or a folder", err)
-}
-
-// readWhole reads the release, and returns an error if it has problems as a whole.
-func (f *ComponentFlags) readWhole(ctx context.Context, flags *ReleaseFlags, release *source.Release, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
-	read, problems, err := flags.read(ctx, release, progress)
 	if err != nil {
-		return nil, nil, err
+		return nil, ReadError(ctx, err)
 	}
-	if err := payload.Refuse(ofWhole(read, problems)); err != nil {
-		return nil, nil, ProblemsError("--into "+f.Into, err)
+	for _, note := range placed.Notes(placed.Before, placed.After) { // they require no action
+		fmt.Fprintln(progress, "note:", note)
 	}
-	return read, problems, nil
-}
-
-// ofWhole returns the problems of a release as a whole, without those in the files of one
-// component.
-func ofWhole(release *payload.Payload, problems []payload.Problem) []payload.Problem {
-	if len(release.Manifests)+len(release.Excluded) == 0 {
-		return problems
-	}
-	return slices.DeleteFunc(slices.Clone(problems), func(p payload.Problem) bool { return p.Cause != payload.Mislabelled })
-}
-
-// Change returns the change of the component for lint.
-func (p *PlacedComponent) Change() *lint.ComponentChange {
-	return &lint.ComponentChange{Before: p.before, Problems: p.BeforeProblems, Own: func(file string, in lint.Origin) (string, bool) {
-		if in == lint.InPrevious {
-			return p.Home(file), p.Had(file)
-		}
-		return p.Own(file)
-	}}
+	return placed, nil
 }
 
 // Label returns the name of a component in a release.
 func (f *ComponentFlags) Label(ref string) string {
 	return fmt.Sprintf("%s with %s of %s", f.Into, strings.Join(f.names, ","), ref)
-}
-
-// PathOf returns the path of a file of a release in the component's folder; the path of a
-// file of another component is returned unchanged.
-func (p *PlacedComponent) PathOf(folder, file string) string {
-	if _, isOwn := p.Own(file); !isOwn && !p.Had(file) {
-		return file
-	}
-	return filepath.ToSlash(filepath.Join(folder, p.Home(file)))
 }

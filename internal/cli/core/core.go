@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -65,44 +64,21 @@ func FailIf(isWrong bool) error {
 // its help, and an unknown subcommand is misuse.
 func NeedsVerb(command *cobra.Command, _ []string) error { return command.Help() }
 
-// ErrorText returns the text of an error that is printed: with the flag that sets the option that the error
-// suggests, and with "interrupted" for the end of the context.
+// ErrorText returns the text of an error that is printed. An error of a context that was canceled, without words about it,
+// is an interruption.
 func ErrorText(err error) string {
-	text := WithFlag(reason.OptionOf(err), err.Error())
-	if interrupt := interruptOf(err); interrupt != nil {
-		text = strings.ReplaceAll(text, interrupt.Error(), "interrupted")
+	switch {
+	case err == context.Canceled:
+		return reason.ErrInterrupted.Error()
+	case errors.Is(err, context.Canceled) && !errors.Is(err, reason.ErrInterrupted):
+		return reason.ErrInterrupted.Error() + ": " + err.Error()
+	default:
+		return err.Error()
 	}
-	return text
 }
 
-// interruptOf returns the innermost cause of an error if that is the end of a context, by a signal for example.
-func interruptOf(err error) error {
-	if !errors.Is(err, context.Canceled) {
-		return nil
-	}
-	switch outer := err.(type) {
-	case interface{ Unwrap() error }:
-		return interruptOf(outer.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, cause := range outer.Unwrap() {
-			if found := interruptOf(cause); found != nil {
-				return found
-			}
-		}
-	}
-	return err
-}
-
-// flagsOfOptions are the flags that set the options that errors suggest.
-var flagsOfOptions = map[reason.Option]string{reason.DropUnknownFields: "--unknown-fields=drop"}
-
-// WithFlag adds to a message the flag that sets the option that it suggests.
-func WithFlag(option reason.Option, message string) string {
-	if option == "" {
-		return message
-	}
-	return strings.ReplaceAll(message, string(option), string(option)+" with "+flagsOfOptions[option])
-}
+// ErrorPrefix begins each error that is printed.
+const ErrorPrefix = "runlevel: "
 
 // ExitCode prints an error, if it has a message, and returns its code.
 func ExitCode(err error, stderr io.Writer) int {
@@ -112,7 +88,7 @@ func ExitCode(err error, stderr io.Writer) int {
 	if status, ok := err.(ExitStatus); ok { // not joined with another error
 		return int(status)
 	}
-	fmt.Fprintln(stderr, "runlevel:", ErrorText(err))
+	fmt.Fprintln(stderr, ErrorPrefix+ErrorText(err))
 	var status ExitStatus
 	var wrongCall misuseError
 	switch {

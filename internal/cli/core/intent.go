@@ -24,16 +24,16 @@ import (
 type IntentFlags struct {
 	Release   ReleaseFlags
 	Cluster   ClusterFlags
-	mode      graph.Mode
+	Session   session.Options // see Options
 	unknown   string
 	adoptFrom []string
 }
 
 // AddIntentFlags adds the flags, except those of the release.
 func AddIntentFlags(command *cobra.Command, f *IntentFlags) {
-	f.unknown = "refuse"
+	f.unknown, f.Session.Apply.Standard = "refuse", ready.Full
 	AddClusterFlags(command, &f.Cluster)
-	AddChoice(command, &f.mode, "mode", "install, update or reconcile (default: what follows from the record)", graph.Install, graph.Update, graph.Reconcile)
+	AddChoice(command, &f.Session.Apply.Mode, "mode", "install, update or reconcile (default: what follows from the record)", graph.Install, graph.Update, graph.Reconcile)
 	AddChoice(command, &f.unknown, "unknown-fields", "what to do with fields that the cluster does not know: refuse the object, or drop them with a warning", "refuse", "drop")
 	command.Flags().StringArrayVar(&f.adoptFrom, "adopt-from", nil, "on the first apply of an object, also take over the fields of these field managers, as NAME[,NAME]: those that the release does not have are removed; may be repeated")
 }
@@ -59,10 +59,10 @@ func (f *IntentFlags) managers() []string {
 
 // Options returns the options of the apply.
 func (f *IntentFlags) Options(ref string) session.Options {
-	return session.Options{
-		Namespace: f.Cluster.Namespace, Source: ref,
-		Apply: apply.Options{Mode: f.mode, DropUnknownFields: f.unknown == "drop", AdoptFrom: f.managers()},
-	}
+	options := f.Session
+	options.Namespace, options.Source, options.Apply.AdoptFrom = f.Cluster.Namespace, ref, f.managers()
+	options.Apply.DropUnknownFields, options.Apply.DropHint = f.unknown == "drop", " with --unknown-fields=drop"
+	return options
 }
 
 // A previewResult is a release and the outcome of its preview on a cluster.
@@ -73,7 +73,7 @@ type previewResult struct {
 }
 
 // Preview previews an apply of a release to the cluster, and changes nothing.
-func (f *IntentFlags) Preview(ctx context.Context, ref string, standard ready.Standard, progress io.Writer) (*previewResult, error) {
+func (f *IntentFlags) Preview(ctx context.Context, ref string, progress io.Writer) (*previewResult, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
 	}
@@ -81,9 +81,7 @@ func (f *IntentFlags) Preview(ctx context.Context, ref string, standard ready.St
 	if err != nil {
 		return nil, err
 	}
-	options := f.Options(ref)
-	options.Apply.Standard = standard
-	outcome := session.Preview(ctx, c, release, options)
+	outcome := session.Preview(ctx, c, release, f.Options(ref))
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -100,7 +98,7 @@ func (p *previewResult) Plan(ctx context.Context, progress io.Writer) (*plan.Pla
 	for _, warning := range p.Report.Warnings {
 		fmt.Fprintf(progress, "warning of the cluster: %s (%s)\n", printable.Line(warning.Text), printable.Line(printable.Few(warning.Files, MostFiles)))
 	}
-	return p.Outcome.Plan(ctx, p.cluster, p.release), ctx.Err()
+	return p.Outcome.Plan(ctx, p.cluster, p.release), context.Cause(ctx)
 }
 
 // isWhole reports whether a preview covers every object.

@@ -76,7 +76,7 @@ func Outage(err error) error { return outageError{err} }
 func Reach(ctx context.Context, c *cluster.Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
-	err := getVersion(ctx, c)
+	err := c.Ping(ctx)
 	switch {
 	case err == nil:
 		return nil
@@ -85,11 +85,6 @@ func Reach(ctx context.Context, c *cluster.Cluster) error {
 	default:
 		return outageError{err}
 	}
-}
-
-// getVersion gets the version of the API server, which is its cheapest request.
-func getVersion(ctx context.Context, c *cluster.Cluster) error {
-	return c.Client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
 }
 
 // AreaOn returns an area on the terminal; nil if there is no terminal, or the format is JSON or YAML.

@@ -26,21 +26,16 @@ a registry, by tag or digest. Credentials are those of docker and podman.`
 
 // ReleaseFlags are the flags for reading a release, and for its filters.
 type ReleaseFlags struct {
-	platform   string
-	insecure   bool
+	source     source.Options
 	Name       string
 	Version    string
 	Image      string
 	ImagesFrom string
 	Images     []string // as NAME=IMAGE
 
-	profile      string
-	featureSet   string
-	featureGates []string
+	only         payload.Filter // without Capabilities
 	Capabilities string
 	UpdatingFrom string
-	majorVersion uint64
-	exclude      string
 	unmanaged    []string
 
 	KeepText bool             // for callers that need lines later
@@ -53,13 +48,13 @@ const InsecureUsage = "allow registries with plain http, or with a certificate o
 // AddReleaseFlags adds the flags for reading a release, and for its filters.
 func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags) {
 	flags := command.Flags()
-	flags.StringVar(&f.profile, "profile", "", "take only what is included in this cluster profile, such as self-managed-high-availability")
-	flags.StringVar(&f.featureSet, "feature-set", "", `take only what is for this feature set (default: all, or "Default" with --profile)`)
-	flags.StringSliceVar(&f.featureGates, "feature-gates", nil, "feature gates that are on (default: all manifests, or none on with --profile)")
+	flags.StringVar(&f.only.Profile, "profile", "", "take only what is included in this cluster profile, such as self-managed-high-availability")
+	flags.StringVar(&f.only.FeatureSet, "feature-set", "", `take only what is for this feature set (default: all, or "Default" with --profile)`)
+	flags.StringSliceVar(&f.only.FeatureGates, "feature-gates", nil, "feature gates that are on (default: all manifests, or none on with --profile)")
 	flags.StringVar(&f.Capabilities, "capabilities", "", "capabilities that are on: a baseline such as vCurrent or None, and names, as in None,Console")
 	flags.StringVar(&f.UpdatingFrom, "updating-from", "", "the SOURCE of the previous release: its capabilities stay enabled, as in an update")
-	flags.Uint64Var(&f.majorVersion, "major-version", 0, "the cluster's major version (default: the release's)")
-	flags.Var((*once)(&f.exclude), "exclude", "leave out what is annotated exclude.release.openshift.io/NAME")
+	flags.Uint64Var(&f.only.MajorVersion, "major-version", 0, "the cluster's major version (default: the release's)")
+	flags.Var((*once)(&f.only.Exclude), "exclude", "leave out what is annotated exclude.release.openshift.io/NAME")
 	flags.StringArrayVar(&f.unmanaged, "unmanaged", nil, "leave out this object, as KIND[.GROUP]/[NAMESPACE/]NAME; group and namespace may be left out if only one object fits; may be repeated")
 
 	flags.StringVar(&f.Name, "name", "", "the name of the release, which must differ from others on the same cluster (default: default, for a release with release-metadata)")
@@ -67,8 +62,8 @@ func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags) {
 	flags.StringVar(&f.Image, "release-image", "", "the image of the release, for templates (default: SOURCE, if it is an image)")
 	flags.StringVar(&f.ImagesFrom, "images-from", "", "the image-references file of a release, for a SOURCE that is a component's folder: its images replace the placeholders that the component's own image-references names")
 	flags.StringArrayVar(&f.Images, "image", nil, "the image to put in the place of the component's placeholder of this name, as NAME=IMAGE, also instead of that of --images-from; may be repeated")
-	flags.StringVar(&f.platform, "platform", "", "which image to take of several, as in linux/arm64 (default: linux on this architecture)")
-	flags.BoolVar(&f.insecure, "insecure", false, InsecureUsage)
+	flags.StringVar(&f.source.Platform, "platform", "", "which image to take of several, as in linux/arm64 (default: linux on this architecture)")
+	flags.BoolVar(&f.source.Insecure, "insecure", false, InsecureUsage)
 	for name, values := range map[string][]string{
 		"profile":     loader.Profiles(),
 		"feature-set": payload.FeatureSets(),
@@ -100,16 +95,6 @@ func (f *ReleaseFlags) Parse(ctx context.Context, ref string, progress io.Writer
 		return nil, nil, err
 	}
 	read, problems, err := loader.Parse(ctx, ref, options)
-	return read, problems, ReadError(ctx, err)
-}
-
-// read reads an open release as far as it can be read.
-func (f *ReleaseFlags) read(ctx context.Context, release *source.Release, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
-	options, err := f.Options(progress)
-	if err != nil {
-		return nil, nil, err
-	}
-	read, problems, err := loader.ParseOpened(ctx, release, options)
 	return read, problems, ReadError(ctx, err)
 }
 
@@ -180,21 +165,14 @@ func Warn[T any](out io.Writer, warnings []T) {
 	}
 }
 
-func (f *ReleaseFlags) open(ctx context.Context, ref string, progress io.Writer) (*source.Release, error) {
-	options, err := f.Options(progress)
-	if err != nil {
-		return nil, err
-	}
-	release, err := source.Open(ctx, ref, options.Source)
-	return release, ReadError(ctx, err)
-}
-
 // ReadError makes the error of a release that can't be read a misuse, unless the command was interrupted.
 func ReadError(ctx context.Context, err error) error {
 	var problems *loader.RefusedError
 	switch {
-	case err == nil || ctx.Err() != nil:
-		return err
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case errors.As(err, &problems):
 		return ProblemsError(problems.Source, problems.Problems)
 	default:
@@ -213,10 +191,11 @@ func checkLabel(flag, value string) error {
 // Options returns the options of the flags, or an error for invalid values, before anything is pulled.
 func (f *ReleaseFlags) Options(progress io.Writer) (loader.Options, error) {
 	options := loader.Options{
-		Source:  source.Options{Platform: f.platform, Insecure: f.insecure, Progress: progress},
+		Source:  f.source,
 		Payload: payload.Options{Name: f.Name, Version: f.Version, ReleaseImage: f.Image, KeepText: f.KeepText},
 		Before:  f.Before, UpdatingFrom: f.UpdatingFrom,
 	}
+	options.Source.Progress = progress
 	if err := checkLabel("name", f.Name); err != nil {
 		return options, err
 	}
@@ -300,9 +279,7 @@ func CheckVersion(flag, value string) error {
 
 // filter returns the filter of the flags.
 func (f *ReleaseFlags) filter() (payload.Filter, error) {
-	filter := payload.Filter{
-		Exclude: f.exclude, Profile: f.profile, FeatureSet: f.featureSet, FeatureGates: f.featureGates, MajorVersion: f.majorVersion,
-	}
+	filter := f.only
 	if f.UpdatingFrom != "" && f.Capabilities == "" {
 		return filter, errors.New("--updating-from needs --capabilities: without them nothing is left out that could be enabled")
 	}

@@ -1,7 +1,6 @@
 // Package install is the verbs that install the operator, and uninstall it.
 //
-// It applies the manifests of package install at the top with the operator's image and settings in them. It knows
-// nothing of the release that the operator applies afterwards.
+// It parses flags, and prints what package setup of the operator changes.
 //
 // New is the call to start from: it returns the verb install.
 package install
@@ -9,14 +8,21 @@ package install
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/operator/setup"
 	"github.com/runlevel/runlevel/internal/release/loader"
+	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -50,20 +56,56 @@ func (f *setupFlags) add(command *cobra.Command, end string) {
 	command.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait until the operator "+end)
 }
 
-// setup connects to the cluster, and returns an operatorSetup with the options of the flags.
-func (f *setupFlags) setup(ctx context.Context, streams core.Streams) (*operatorSetup, error) {
-	c, err := f.cluster.Connect(ctx)
-	set := &operatorSetup{cluster: c, streams: streams, format: f.format}
-	set.report.DryRun = f.dryRun.IsEnabled()
-	return set, err
-}
-
 // check refuses flags that make no sense.
 func (f *setupFlags) check() error {
 	if f.timeout <= 0 {
 		return core.Misusef("--timeout: %s is invalid: it must be greater than 0", f.timeout)
 	}
 	return nil
+}
+
+// An OperatorReport is the result of an install or uninstall of the operator, or of its dry run.
+type OperatorReport struct {
+	Release string                 `json:"release,omitempty"`
+	Image   string                 `json:"image,omitempty"`
+	DryRun  bool                   `json:"dryRun,omitempty"`
+	Objects []setup.OperatorChange `json:"objects"`
+}
+
+// run connects to the cluster, and prints the changes that an action makes. In text, each is printed at once, and a last
+// line if the action has succeeded.
+func (f *setupFlags) run(ctx context.Context, streams core.Streams, report OperatorReport, last string, act func(*setup.Installer) error) error {
+	c, err := f.cluster.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	report.DryRun = f.dryRun.IsEnabled()
+	err = act(&setup.Installer{
+		Cluster: c, IsDryRun: report.DryRun, OnWarning: func(warnings []string) { core.Warn(streams.Err, warnings) },
+		OnChange: func(change setup.OperatorChange) {
+			report.Objects = append(report.Objects, change)
+			if f.format == core.Text {
+				printChange(streams.Out, change, report.DryRun)
+			}
+		},
+	})
+	return errors.Join(err, f.format.Print(streams.Out, report, func(out io.Writer) error {
+		if err == nil && last != "" {
+			fmt.Fprintln(out, last)
+		}
+		return nil
+	}))
+}
+
+func printChange(out io.Writer, change setup.OperatorChange, isDryRun bool) {
+	text := fmt.Sprintf("%-11s %s", change.Action, change.Object)
+	if change.Message != "" {
+		text += ": " + change.Message
+	}
+	if isDryRun {
+		text += " (dry run)"
+	}
+	fmt.Fprintln(out, text)
 }
 
 const installHelp = `Install the operator, which keeps a release in place on the cluster, and updates it when
@@ -91,14 +133,7 @@ replace it.
 Exit codes: 0 when the operator is available, 1 for a failure, 2 for misuse or a release that
 can't be read.`
 
-// New returns the verb install.
-func New(streams core.Streams) *cobra.Command {
-	var f installFlags
-	command := &cobra.Command{
-		Use:   "install",
-		Short: "Install the operator, which keeps and updates a release",
-		Long:  installHelp,
-		Example: `  # A release in a registry, which has the operator's image among its own
+const installExamples = `  # A release in a registry, which has the operator's image among its own
   runlevel install --release registry.example/shop:1.4.0
 
   # A release that is part of the operator's image
@@ -108,7 +143,16 @@ func New(streams core.Streams) *cobra.Command {
   runlevel install --release registry.example/shop:1.4.0 --dry-run=server
 
   # Then ask for another release
-  oc adm upgrade --to-image registry.example/shop@sha256:... --allow-explicit-upgrade`,
+  oc adm upgrade --to-image registry.example/shop@sha256:... --allow-explicit-upgrade`
+
+// New returns the verb install.
+func New(streams core.Streams) *cobra.Command {
+	var f installFlags
+	command := &cobra.Command{
+		Use:     "install",
+		Short:   "Install the operator, which keeps and updates a release",
+		Long:    installHelp,
+		Example: installExamples,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.run(command, streams)
 		},
@@ -134,21 +178,77 @@ func (f *installFlags) run(command *cobra.Command, streams core.Streams) error {
 	}
 	program, err := f.program(ctx, streams.Err)
 	if err != nil {
-		return err
+		return core.ReadError(ctx, err)
 	}
-	program.flags = f.settings(command.Flags())
-	set, err := f.setup(ctx, streams)
+	program.Settings = f.settings(command.Flags())
+	last, waits := "the operator is available: \"oc get clusterversion\" shows how far the release is", !f.noWait && !f.dryRun.IsEnabled()
+	if !waits {
+		last = ""
+	}
+	report := OperatorReport{Release: program.Release, Image: program.Image}
+	return f.setupFlags.run(ctx, streams, report, last, func(i *setup.Installer) error {
+		if err := i.Install(ctx, program); err != nil || !waits {
+			return err
+		}
+		return i.AwaitOperator(ctx, f.timeout)
+	})
+}
+
+// settings returns the operator's flags that are set on the command line, with their values.
+func (f *installFlags) settings(given *pflag.FlagSet) map[string]any {
+	all := map[string]any{}
+	for name, setting := range map[string]struct {
+		flag  string
+		value any
+	}{
+		"profile":           {"profile", f.profile},
+		"feature-set":       {"feature-set", f.features.set},
+		"feature-gates":     {"feature-gates", strings.Join(f.features.gates, ",")},
+		"insecure-registry": {"insecure", f.insecure},
+	} {
+		if given.Changed(setting.flag) {
+			all[name] = setting.value
+		}
+	}
+	return all
+}
+
+// program returns the program of the flags. It pulls the release if its digest or the operator's image is not known.
+func (f *installFlags) program(ctx context.Context, progress io.Writer) (setup.OperatorProgram, error) {
+	program := setup.OperatorProgram{Image: f.image, Release: f.release}
+	if f.image != "" {
+		if _, err := parseImage("image", f.image, ""); err != nil {
+			return program, err
+		}
+	}
+	if path.IsAbs(f.release) {
+		if f.image == "" {
+			return program, fmt.Errorf("--release %s is a folder of the operator's image: name that image with --image", f.release)
+		}
+		program.Release = path.Clean(f.release)
+		return program, nil
+	}
+	image, err := parseImage("release", f.release, "; a folder of the operator's image needs its absolute path")
 	if err != nil {
-		return err
+		return program, err
 	}
-	set.report.Release, set.report.Image = program.release, program.image
-	if err := set.install(ctx, program); err != nil {
-		return errors.Join(err, set.printReport())
+	if _, isDigest := image.(name.Digest); isDigest && f.image != "" {
+		return program, nil
 	}
-	if !f.noWait && !f.dryRun.IsEnabled() {
-		err = set.awaitOperator(ctx, f.timeout)
+	err = program.Read(ctx, source.Options{Progress: progress, Insecure: f.insecure})
+	if errors.Is(err, setup.ErrOnDisk) {
+		err = fmt.Errorf("--release: %w", err)
 	}
-	return errors.Join(err, set.printReport())
+	return program, err
+}
+
+// parseImage parses the image of a flag. The registry, and a tag or digest, are required.
+func parseImage(flag, text, alternative string) (name.Reference, error) {
+	image, err := name.ParseReference(text, name.StrictValidation)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %q is no image: it needs its registry, and a tag or digest, as in registry.example/repo:tag%s", flag, text, alternative)
+	}
+	return image, nil
 }
 
 // check refuses flags that make no sense.

@@ -2,25 +2,11 @@ package install
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/runlevel/runlevel/install"
-	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/sandbox"
-	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/internal/operator/setup"
 )
 
 // uninstallFlags are the flags of runlevel uninstall.
@@ -79,115 +65,8 @@ func (f *uninstallFlags) run(ctx context.Context, streams core.Streams) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	set, err := f.setup(ctx, streams)
-	if err != nil {
-		return err
-	}
-	err = set.uninstall(ctx, f.timeout)
-	if err == nil && f.format == core.Text {
-		fmt.Fprintln(streams.Out, "what the operator has applied stays: \"runlevel uninstall --help\" shows how to remove it")
-	}
-	return errors.Join(err, set.printReport())
-}
-
-// stays reports whether an uninstall keeps an object: definitions and namespaces hold the release and its record.
-func stays(of *unstructured.Unstructured) bool {
-	kind := of.GroupVersionKind().GroupKind()
-	return kind == kinds.CustomResourceDefinition || kind == kinds.Namespace
-}
-
-// uninstall deletes the objects in the opposite order of an install.
-func (s *operatorSetup) uninstall(ctx context.Context, timeout time.Duration) error {
-	monitoring, err := s.monitoring(ctx)
-	if err != nil {
-		return err
-	}
-	objects := append(install.Objects(), monitoring...)
-	slices.Reverse(objects)
-	for _, item := range objects {
-		if stays(item) {
-			continue
-		}
-		if err := s.remove(ctx, item, timeout); err != nil {
-			return err
-		}
-	}
-	staying := []*unstructured.Unstructured{settingsObject()}
-	for _, object := range objects {
-		if stays(object) {
-			staying = append(staying, object)
-		}
-	}
-	for _, object := range staying {
-		if err := s.noteStays(ctx, object); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// settingsObject returns the ConfigMap with the operator's flags, which is not an object of the install.
-func settingsObject() *unstructured.Unstructured {
-	settings := &unstructured.Unstructured{}
-	settings.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: theSettings.Kind})
-	settings.SetNamespace(theSettings.Namespace)
-	settings.SetName(theSettings.Name)
-	return settings
-}
-
-// remove deletes an object, and waits until it is gone. A Deployment is gone when its pods are: until then they
-// may release the Lease, and a release that has the Deployment can't create it again.
-func (s *operatorSetup) remove(ctx context.Context, item *unstructured.Unstructured, timeout time.Duration) error {
-	id := idOf(item)
-	in, err := s.cluster.Find(ctx, item.GroupVersionKind())
-	if err != nil {
-		return err
-	}
-	place := s.cluster.In(in, id.Namespace)
-	head, err := s.cluster.GetMetadata(ctx, in, id.Namespace, id.Name)
-	if err == nil {
-		options := metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &head.UID}, PropagationPolicy: new(metav1.DeletePropagationForeground),
-		}
-		if s.report.DryRun {
-			options.DryRun = []string{metav1.DryRunAll}
-		}
-		err = place.Delete(ctx, id.Name, options)
-	}
-	switch {
-	case apierrors.IsNotFound(err):
-		s.note(id, object.Absent, "")
-		return nil
-	case err != nil:
-		return fmt.Errorf("delete %s: %w", id, err)
-	}
-	if !s.report.DryRun {
-		waiting, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it is still there after %s", timeout))
-		defer cancel()
-		if _, err := sandbox.Await(waiting, place, id.Name, func(seen *unstructured.Unstructured) bool {
-			return seen == nil || seen.GetUID() != head.UID
-		}); err != nil {
-			return fmt.Errorf("delete %s: %w", id, err)
-		}
-	}
-	s.note(id, object.Deleted, "")
-	return nil
-}
-
-// noteStays reports an object that is kept.
-func (s *operatorSetup) noteStays(ctx context.Context, item *unstructured.Unstructured) error {
-	id := idOf(item)
-	in, err := s.cluster.Find(ctx, item.GroupVersionKind())
-	if err != nil {
-		return err
-	}
-	_, err = s.cluster.GetMetadata(ctx, in, id.Namespace, id.Name)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("get %s: %w", id, err)
-	}
-	s.note(id, object.Left, "")
-	return nil
+	const last = "what the operator has applied stays: \"runlevel uninstall --help\" shows how to remove it"
+	return f.setupFlags.run(ctx, streams, OperatorReport{}, last, func(i *setup.Installer) error {
+		return i.Uninstall(ctx, f.timeout)
+	})
 }

@@ -32,13 +32,9 @@ it finds. Without a rule, list all of them.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: core.CompleteOne(ruleIDs()),
 		RunE: func(_ *cobra.Command, args []string) error {
-			rules, err := findRules(args)
+			infos, err := explain(args)
 			if err != nil {
 				return core.Misuse(err)
-			}
-			var infos []RuleInfo
-			for _, rule := range rules {
-				infos = append(infos, RuleInfo{rule.ID, rule.Severity, rule.Summary, lint.Explain(rule)})
 			}
 			return format.Print(streams.Out, infos, func(out io.Writer) error { return printRules(out, infos, len(args) == 0) })
 		},
@@ -47,18 +43,18 @@ it finds. Without a rule, list all of them.`,
 	return command
 }
 
-// findRules returns the rules of some names, or all rules if there are no names.
-func findRules(ids []string) ([]lint.Rule, error) {
+// explain returns the rules of some names, or all rules if there are no names.
+func explain(ids []string) ([]RuleInfo, error) {
 	if len(ids) == 0 {
-		return lint.Rules(), nil
+		ids = ruleIDs()
 	}
-	var rules []lint.Rule
+	var rules []RuleInfo
 	for _, id := range ids {
 		rule, found := lint.FindRule(id)
 		if !found {
 			return nil, fmt.Errorf("there is no rule %q%s", id, lint.DidYouMean(id))
 		}
-		rules = append(rules, rule)
+		rules = append(rules, RuleInfo{rule.ID, rule.Severity, rule.Summary, lint.Explain(rule)})
 	}
 	return rules, nil
 }

@@ -34,7 +34,7 @@ func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer) (i
 	f.release.KeepText = true
 	paths = lintPaths{source: core.FolderOf(ref), previous: core.FolderOf(f.previous)}
 	if f.component.Into != "" {
-		if paths.placed, err = f.place(ctx, ref, progress, &input); err != nil {
+		if err = f.place(ctx, ref, progress, &input); err != nil {
 			return input, paths, err
 		}
 		paths.release, paths.previous = core.FolderOf(f.component.Into), core.FolderOf(cmp.Or(f.previous, f.component.Into))
@@ -75,7 +75,7 @@ func (f *lintFlags) check() error {
 
 // place puts a component into a release, which is also the previous release, unless
 // --previous is set.
-func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, input *lint.Input) (*core.PlacedComponent, error) {
+func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, input *lint.Input) error {
 	var released *core.ReleaseFlags
 	if f.previous == "" {
 		flags := f.release
@@ -84,10 +84,16 @@ func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, i
 	}
 	p, err := f.component.Place(ctx, ref, &f.release, released, progress)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	input.Payload, input.Problems, input.Previous, input.Change = p.After, p.AfterProblems, p.Released, p.Change()
-	return p, nil
+	input.Payload, input.Problems, input.Previous = p.After, p.AfterProblems, p.Released
+	input.Change = &lint.ComponentChange{Before: p.Before, Problems: p.BeforeProblems, Own: func(file string, in lint.Origin) (string, bool) {
+		if in == lint.InPrevious {
+			return p.Home(file), p.Had(file)
+		}
+		return p.Own(file)
+	}}
+	return nil
 }
 
 // readPrevious reads the previous release. Problems in it are errors: objects that can't

@@ -67,14 +67,7 @@ previous release can't be read, or for misuse.
 
 ` + core.SourceHelp
 
-// New returns the verb lint.
-func New(streams core.Streams) *cobra.Command {
-	f := lintFlags{failOn: lint.Error}
-	command := &cobra.Command{
-		Use:   "lint SOURCE",
-		Short: "Check the manifests of a release for mistakes",
-		Long:  lintHelp,
-		Example: `  # In the CI of a release
+const lintExamples = `  # In the CI of a release
   runlevel lint ./release --previous registry.example/shop/release:1.3.0
 
   # In the CI of a component: is its pull request all right in that release?
@@ -88,7 +81,16 @@ func New(streams core.Streams) *cobra.Command {
   runlevel lint ./release --baseline .runlevel-baseline
 
   # What does this rule check?
-  runlevel explain stale-delete`,
+  runlevel explain stale-delete`
+
+// New returns the verb lint.
+func New(streams core.Streams) *cobra.Command {
+	f := lintFlags{failOn: lint.Error}
+	command := &cobra.Command{
+		Use:               "lint SOURCE",
+		Short:             "Check the manifests of a release for mistakes",
+		Long:              lintHelp,
+		Example:           lintExamples,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: core.CompleteSource,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -122,34 +124,22 @@ func ruleIDs() []string {
 	return ids
 }
 
-// A lintRun is the input and the result of lint.
-type lintRun struct {
-	input  lint.Input
-	paths  lintPaths
-	result *lint.Result
-}
-
-// lint reads the input, and lints it.
-func (f *lintFlags) lint(ctx context.Context, ref string, progress io.Writer) (run lintRun, err error) {
-	if run.input, run.paths, err = f.read(ctx, ref, progress); err != nil {
-		return run, err
-	}
-	run.result, err = lint.Run(ctx, run.input)
-	return run, err
-}
-
 func (f *lintFlags) run(ctx context.Context, ref string, streams core.Streams) error {
-	seen, err := f.lint(ctx, ref, streams.Err)
+	input, paths, err := f.read(ctx, ref, streams.Err)
+	if err != nil {
+		return err
+	}
+	result, err := lint.Run(ctx, input)
 	if err != nil {
 		return err
 	}
 	if f.baseline.write {
-		return f.baseline.save(seen.result, streams.Out)
+		return f.baseline.save(result, streams.Out)
 	}
-	if err := f.print(newLintReport(seen), core.FolderOf(ref) != "", streams.Out); err != nil {
+	if err := f.print(newLintReport(result, paths), paths.source != "", streams.Out); err != nil {
 		return err
 	}
-	return core.FailIf(slices.ContainsFunc(seen.result.Findings, f.fails))
+	return core.FailIf(slices.ContainsFunc(result.Findings, f.fails))
 }
 
 // print writes a report in the format of the flag.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
@@ -19,10 +18,7 @@ type LintReport struct {
 }
 
 // lintPaths are the folders of payloads on disk: "" if a payload is not a folder.
-type lintPaths struct {
-	source, release, previous string
-	placed                    *core.PlacedComponent // if the source is one component
-}
+type lintPaths struct{ source, release, previous string }
 
 // of returns the path of a file.
 func (p lintPaths) of(file string, in lint.Origin) string {
@@ -38,24 +34,9 @@ func (p lintPaths) of(file string, in lint.Origin) string {
 	return filepath.ToSlash(filepath.Join(folder, file))
 }
 
-// newLintReport returns the report of a run, with paths on disk.
-func newLintReport(run lintRun) LintReport {
-	report := LintReport{Result: *run.result, Counts: map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0}}
-	for _, findings := range []*[]lint.Finding{&report.Findings, &report.Suppressed} {
-		*findings = slices.Clone(*findings)
-		for i := range *findings {
-			f := &(*findings)[i]
-			f.File = run.paths.of(f.File, f.In)
-			if f.Near != nil {
-				f.Near = &lint.Place{File: run.paths.of(f.Near.File, f.Near.In), Line: f.Near.Line, In: f.Near.In}
-			}
-			if f.Suppressed != nil {
-				why := *f.Suppressed
-				why.File = run.paths.of(why.File, why.In)
-				f.Suppressed = &why
-			}
-		}
-	}
+// newLintReport returns the report of a result, with paths on disk.
+func newLintReport(result *lint.Result, paths lintPaths) LintReport {
+	report := LintReport{Result: result.WithPaths(paths.of), Counts: map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0}}
 	for _, f := range report.Findings {
 		report.Counts[f.Severity]++
 	}

@@ -53,29 +53,41 @@ func (p page) levelLines(width, room int) []string {
 		}
 		return cut(text, width)
 	}
-	var lines, more []string
-	for _, state := range []struct {
-		is   func(progress.Level) bool
-		what string
-	}{{progress.Level.IsDone, "done"}, {func(r progress.Level) bool { return r.IsBegun() && !r.IsDone() }, "running"}, {func(r progress.Level) bool { return !r.IsBegun() && !r.IsDone() }, "to come"}} {
-		count, objects := 0, 0
-		for i, row := range rows {
-			if state.is(row) && !slices.Contains(shown, i) {
-				count++
-				objects += row.Total
-			}
-		}
-		if count > 0 {
-			more = append(more, fmt.Sprintf("%s %s (%s)", printable.Count(count, "level"), state.what, printable.Count(objects, "object")))
-		}
-	}
+	var lines []string
 	for _, i := range shown {
 		lines = append(lines, line(rows[i]))
 	}
-	if len(more) > 0 && room > len(lines) {
+	if more := omitted(rows, shown); len(more) > 0 && room > len(lines) {
 		lines = append(lines, cut(faint.of("  and "+strings.Join(more, ", ")), width))
 	}
 	return lines
+}
+
+// omitted sums up the levels that are not shown, by their states.
+func omitted(rows []progress.Level, shown []int) (texts []string) {
+	const states = 3
+	names := [states]string{"done", "running", "to come"}
+	var counts, objects [states]int
+	for i, row := range rows {
+		if slices.Contains(shown, i) {
+			continue
+		}
+		state := 2
+		switch {
+		case row.IsDone():
+			state = 0
+		case row.IsBegun():
+			state = 1
+		}
+		counts[state]++
+		objects[state] += row.Total
+	}
+	for state, count := range counts {
+		if count > 0 {
+			texts = append(texts, fmt.Sprintf("%s %s (%s)", printable.Count(count, "level"), names[state], printable.Count(objects[state], "object")))
+		}
+	}
+	return texts
 }
 
 // How many levels are shown beside the running ones, if there are many.

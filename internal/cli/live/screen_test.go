@@ -27,20 +27,28 @@ var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // A film is a model, and how things go on with it.
 type film struct {
 	*progress.Model
-	items []progress.Item
+	items []apply.Wait
 	now   time.Time
 	state apply.RunState
 }
 
 func start(plan progress.Intent) *film {
 	plan.Began = began
-	f := &film{Model: progress.New(plan), items: plan.Items, now: began, state: apply.RunState{Nodes: []apply.RunNodeState{{}}}}
-	for _, item := range plan.Items {
-		f.state.Nodes[0].Steps = append(f.state.Nodes[0].Steps, apply.RunStepState{
-			Wait: apply.Wait{ID: item.ID, File: item.File, Node: nodeOf(item)}, Phase: apply.Blocked, Action: object.NotDone,
-		})
+	f := &film{Model: progress.New(plan), now: began}
+	for _, step := range plan.Planned.Steps() {
+		f.items = append(f.items, step.Wait)
 	}
+	f.state = *planned(f.items)
 	return f
+}
+
+// planned is the state of an apply that has not begun.
+func planned(items []apply.Wait) *apply.RunState {
+	var all apply.RunNodeState
+	for _, item := range items {
+		all.Steps = append(all.Steps, apply.RunStepState{Wait: item, Phase: apply.Blocked, Action: object.NotDone})
+	}
+	return &apply.RunState{Nodes: []apply.RunNodeState{all}}
 }
 
 func (f *film) screen(width, height int) string {
@@ -119,15 +127,13 @@ func (f *film) change(event apply.Event, step *apply.RunStepState) {
 	}
 }
 
-func nodeOf(item progress.Item) string { return "level " + item.Level + ", " + item.Component }
-
 // about is an event about an item.
-func about(item progress.Item, event apply.Event) apply.Event {
-	event.Object, event.File, event.Node = &item.ID, item.File, nodeOf(item)
+func about(item apply.Wait, event apply.Event) apply.Event {
+	event.Object, event.File, event.Node = &item.ID, item.File, item.Node
 	return event
 }
 
-func waiting(item progress.Item, since time.Duration, message string, why ...string) apply.Event {
+func waiting(item apply.Wait, since time.Duration, message string, why ...string) apply.Event {
 	then := began.Add(since)
 	return about(item, apply.Event{Type: apply.Waiting, Message: message, Since: &then, Why: why})
 }
@@ -138,33 +144,33 @@ func retrying(wait apply.Event) apply.Event {
 	return wait
 }
 
-func applied(item progress.Item, action object.Action) apply.Event {
+func applied(item apply.Wait, action object.Action) apply.Event {
 	return about(item, apply.Event{Type: apply.Applied, Action: action})
 }
 
 // play applies items one node after the other, a node in some time; the last node is still
 // running when the items are over.
-func (f *film) play(items []progress.Item, each time.Duration) *film {
+func (f *film) play(items []apply.Wait, each time.Duration) *film {
 	for i, item := range items {
-		if i == 0 || nodeOf(items[i-1]) != nodeOf(item) {
-			f.tell(apply.Event{Type: apply.Began, Node: nodeOf(item)})
+		if i == 0 || items[i-1].Node != item.Node {
+			f.tell(apply.Event{Type: apply.Began, Node: item.Node})
 		}
 		f.tell(applied(item, object.Configured))
-		if i+1 < len(items) && nodeOf(items[i+1]) != nodeOf(item) {
+		if i+1 < len(items) && items[i+1].Node != item.Node {
 			f.after(each)
-			f.tell(apply.Event{Type: apply.Ended, Node: nodeOf(item), Seconds: each.Seconds()})
+			f.tell(apply.Event{Type: apply.Ended, Node: item.Node, Seconds: each.Seconds()})
 		}
 	}
 	return f
 }
 
-func item(level, component, kind, name string) progress.Item {
-	return progress.Item{Level: level, Component: component, File: "0000_" + level + "_" + component + "_" + name + ".yaml", ID: kinds.ID{Kind: kind, Namespace: "shop", Name: name}}
+func item(level, component, kind, name string) apply.Wait {
+	return apply.Wait{Node: "level " + level + ", " + component, File: "0000_" + level + "_" + component + "_" + name + ".yaml", ID: kinds.ID{Kind: kind, Namespace: "shop", Name: name}}
 }
 
 // many is a release of 600 manifests in 40 levels of three components.
-func many() []progress.Item {
-	var items []progress.Item
+func many() []apply.Wait {
+	var items []apply.Wait
 	for i := range 600 {
 		items = append(items, item(fmt.Sprintf("%02d", 10+2*(i/15)), []string{"database", "frontend", "monitoring"}[i/5%3], "ConfigMap", fmt.Sprintf("settings-%03d", i)))
 	}
@@ -172,8 +178,8 @@ func many() []progress.Item {
 }
 
 // few is one of ten.
-func few() []progress.Item {
-	return []progress.Item{
+func few() []apply.Wait {
+	return []apply.Wait{
 		item("10", "base", "Namespace", "shop"), item("10", "base", "ServiceAccount", "web"),
 		item("20", "db", "StatefulSet", "db"), item("20", "cache", "Deployment", "cache"), item("20", "old", "ConfigMap", "old"),
 		item("25", "web", "Deployment", "web"), item("25", "api", "Deployment", "api"), item("25", "bad", "ConfigMap", "Not_a_name"),
@@ -185,14 +191,14 @@ func few() []progress.Item {
 func stuck() *film {
 	items := few()
 	f := start(progress.Intent{
-		Title: "update of release shop 1.1.0, after 1.0.0", Items: items, InOrder: true, Before: 4 * time.Minute,
+		Title: "update of release shop 1.1.0, after 1.0.0", Planned: planned(items), InOrder: true, Before: 4 * time.Minute,
 		Nodes: map[string]time.Duration{"level 25, web": 70 * time.Second, "level 25, api": 30 * time.Second, "level 30, proxy": 65 * time.Second},
 	})
 	f.play(items[:4], 2*time.Second)
 	f.tell(about(items[4], apply.Event{Type: apply.Applied, Action: object.Pending, Message: "terminating for 0s, held by finalizer example.com/hold"}))
 	f.tell(apply.Event{Type: apply.Ended, Node: "level 20, cache"})
 	for _, item := range items[5:8] {
-		f.tell(apply.Event{Type: apply.Began, Node: nodeOf(item)})
+		f.tell(apply.Event{Type: apply.Began, Node: item.Node})
 	}
 	f.tell(applied(items[5], object.Configured))
 	f.tell(about(items[6], apply.Event{Type: apply.Retrying, Message: "attempt 1 failed, the next is in 500ms: no endpoints available for service \"hook\""}))
@@ -206,17 +212,17 @@ func stuck() *film {
 // midway is an update of many manifests, without a trouble, in its middle.
 func midway() *film {
 	items := many()
-	return start(progress.Intent{Title: "update of release shop 2.0.0, after 1.9.0", Items: items, InOrder: true}).play(items[:307], 3*time.Second)
+	return start(progress.Intent{Title: "update of release shop 2.0.0, after 1.9.0", Planned: planned(items), InOrder: true}).play(items[:307], 3*time.Second)
 }
 
 // crowded is an install of many manifests in which all levels run, and many wait.
 func crowded() *film {
 	items := many()
-	f := start(progress.Intent{Title: "install of release shop 2.0.0", Items: items})
+	f := start(progress.Intent{Title: "install of release shop 2.0.0", Planned: planned(items)})
 	var waits []apply.Event
 	for i, item := range items {
 		if i%5 == 0 {
-			f.tell(apply.Event{Type: apply.Began, Node: nodeOf(item)})
+			f.tell(apply.Event{Type: apply.Began, Node: item.Node})
 		}
 		if i%4 != 3 {
 			f.tell(applied(item, object.Created))
@@ -237,7 +243,9 @@ func crowded() *film {
 
 func TestScreens(t *testing.T) {
 	for name, scene := range map[string]func() *film{
-		"begins":  func() *film { return start(progress.Intent{Title: "install of release shop 1.0.0", Items: few()}) },
+		"begins": func() *film {
+			return start(progress.Intent{Title: "install of release shop 1.0.0", Planned: planned(few())})
+		},
 		"stuck":   stuck,
 		"midway":  midway,
 		"crowded": crowded,
@@ -276,7 +284,7 @@ func TestEverySizeFits(t *testing.T) {
 	for i := range nasty {
 		nasty[i].ID.Name = "漢字の名前-\U0001F469\u200d\U0001F4BB"
 	}
-	f := start(progress.Intent{Title: "update of \x1b[2Jrelease\r\n漢字", Items: nasty, InOrder: true})
+	f := start(progress.Intent{Title: "update of \x1b[2Jrelease\r\n漢字", Planned: planned(nasty), InOrder: true})
 	f.play(nasty[:6], time.Second)
 	f.tell(about(nasty[5], apply.Event{Type: apply.Failing, Message: "漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字"}))
 	f.Delete(kinds.ID{Kind: "ConfigMap", Name: "gone"}, "held by \x1b[31m漢字")
@@ -326,10 +334,10 @@ func TestCausesAreWrapped(t *testing.T) {
 	} {
 		for _, width := range []int{60, 100} {
 			t.Run(fmt.Sprintf("%s at %d columns", name, width), func(t *testing.T) {
-				f := start(progress.Intent{Title: "update of release shop 1.1.0, after 1.0.0", Items: items, InOrder: true})
+				f := start(progress.Intent{Title: "update of release shop 1.1.0, after 1.0.0", Planned: planned(items), InOrder: true})
 				waits := []apply.Event{waiting(items[0], 0, message, why)}
 				for i, item := range items[:5*c.nodes] {
-					f.tell(apply.Event{Type: apply.Began, Node: nodeOf(item)})
+					f.tell(apply.Event{Type: apply.Began, Node: item.Node})
 					if i >= 5 {
 						waits = append(waits, waiting(item, time.Second, "0 of 3 replicas are available", "Pod shop/web-1: it has no node"))
 					}
@@ -353,8 +361,8 @@ func unspaced(text string) string { return strings.Join(strings.Fields(text), ""
 // A wait is shown until it is over.
 func TestWaitsThatAreOverGo(t *testing.T) {
 	items := few()
-	f := start(progress.Intent{Title: "update", Items: items, InOrder: true})
-	f.tell(apply.Event{Type: apply.Began, Node: nodeOf(items[2])})
+	f := start(progress.Intent{Title: "update", Planned: planned(items), InOrder: true})
+	f.tell(apply.Event{Type: apply.Began, Node: items[2].Node})
 	f.tell(applied(items[2], object.Created))
 	f.after(2*time.Second, waiting(items[2], 0, "0 of 3 replicas are available"))
 	sees := func(wanted bool) {
@@ -384,9 +392,9 @@ func TestDeletesAreFollowed(t *testing.T) {
 
 // A hook that waits is shown as what it is: it is not tried again for having failed, and its object is still to come.
 func TestAScreenNamesHooks(t *testing.T) {
-	items := []progress.Item{item("10", "web", "Deployment", "web")}
-	f := start(progress.Intent{Title: "update of release shop", Items: items, InOrder: true})
-	f.tell(apply.Event{Type: apply.Began, Node: nodeOf(items[0])})
+	items := []apply.Wait{item("10", "web", "Deployment", "web")}
+	f := start(progress.Intent{Title: "update of release shop", Planned: planned(items), InOrder: true})
+	f.tell(apply.Event{Type: apply.Began, Node: items[0].Node})
 	wait := waiting(items[0], 0, "pod web-pre runs")
 	wait.Hook = "pre"
 	screen := live.Plain(f.after(5*time.Second, wait).screen(100, 20))

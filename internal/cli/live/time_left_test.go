@@ -22,22 +22,22 @@ func TestTheTimeThatIsLeft(t *testing.T) {
 	items := many()
 	minute := map[string]time.Duration{} // for each level, by its slowest node
 	for _, item := range items {
-		minute[nodeOf(item)] = 10 * time.Second
+		minute[item.Node] = 10 * time.Second
 	}
 	minute["level 50, frontend"], minute["level 60, frontend"] = 60*time.Second, 60*time.Second
 	for name, c := range map[string]struct {
 		film *film
 		want string
 	}{
-		"nothing is known": {start(progress.Intent{Items: items, InOrder: true}).after(30 * time.Second), ""},
-		"by the rate":      {start(progress.Intent{Items: items, InOrder: true}).play(items[:307], 3*time.Second), "about 3m00s left"},
-		"by the rate, but nothing happens any more": {start(progress.Intent{Items: items}).play(items[:307], 3*time.Second).after(6 * time.Second), ""},
-		"too early for a rate":                      {start(progress.Intent{Items: items}).play(items[:50], time.Second), ""},
-		"an install, by the last one":               {start(progress.Intent{Items: items, Before: 5 * time.Minute}).after(100 * time.Second), "about 3m20s left"},
-		"an install that is over":                   {start(progress.Intent{Items: items[:5], Before: 5 * time.Minute}).play(items[:5], time.Second).after(10 * time.Second), ""},
-		"an install that takes longer":              {start(progress.Intent{Items: items, Before: time.Minute}).after(100 * time.Second), ""},
-		"an update, by its slowest nodes":           {start(progress.Intent{Items: items, InOrder: true, Before: time.Hour, Nodes: minute}).after(2 * time.Second), "about 8m20s left"},
-		"an update, near its end":                   {start(progress.Intent{Items: items, InOrder: true, Before: time.Hour, Nodes: minute}).play(items[:598], time.Second), "about 20s left"},
+		"nothing is known": {start(progress.Intent{Planned: planned(items), InOrder: true}).after(30 * time.Second), ""},
+		"by the rate":      {start(progress.Intent{Planned: planned(items), InOrder: true}).play(items[:307], 3*time.Second), "about 3m00s left"},
+		"by the rate, but nothing happens any more": {start(progress.Intent{Planned: planned(items)}).play(items[:307], 3*time.Second).after(6 * time.Second), ""},
+		"too early for a rate":                      {start(progress.Intent{Planned: planned(items)}).play(items[:50], time.Second), ""},
+		"an install, by the last one":               {start(progress.Intent{Planned: planned(items), Before: 5 * time.Minute}).after(100 * time.Second), "about 3m20s left"},
+		"an install that is over":                   {start(progress.Intent{Planned: planned(items[:5]), Before: 5 * time.Minute}).play(items[:5], time.Second).after(10 * time.Second), ""},
+		"an install that takes longer":              {start(progress.Intent{Planned: planned(items), Before: time.Minute}).after(100 * time.Second), ""},
+		"an update, by its slowest nodes":           {start(progress.Intent{Planned: planned(items), InOrder: true, Before: time.Hour, Nodes: minute}).after(2 * time.Second), "about 8m20s left"},
+		"an update, near its end":                   {start(progress.Intent{Planned: planned(items), InOrder: true, Before: time.Hour, Nodes: minute}).play(items[:598], time.Second), "about 20s left"},
 		"an update that is stuck":                   {stuck().after(time.Minute*3, waiting(few()[5], 5*time.Second, "0 of 1 replicas are available")), ""},
 		"an update that is as fast as the last one": {stuck(), "about 1m50s left"},
 	} {
@@ -53,7 +53,7 @@ func TestTheTimeThatIsLeft(t *testing.T) {
 func TestTheTimeThatIsLeftDoesNotJump(t *testing.T) {
 	items := many()
 	nodes := map[string]time.Duration{"level 10, frontend": 10 * time.Minute, "level 50, frontend": time.Minute}
-	f := start(progress.Intent{Items: items, InOrder: true, Before: 11 * time.Minute, Nodes: nodes}).after(2 * time.Second)
+	f := start(progress.Intent{Planned: planned(items), InOrder: true, Before: 11 * time.Minute, Nodes: nodes}).after(2 * time.Second)
 	if got := f.left(); got != "about 11m00s left" {
 		t.Fatal(got)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/live"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/session/progress"
+	"github.com/runlevel/runlevel/pkg/apply"
 )
 
 // A shownView is a view on a terminal, and what that shows.
@@ -41,9 +42,9 @@ func showView(t *testing.T) *shownView {
 	}
 	v := &shownView{keyboard: keyboard, terminal: terminal, screen: vt10x.New(vt10x.WithSize(60, 20))}
 	go func() { _, _ = io.Copy(v.screen, keyboard) }()
-	v.plan = progress.Intent{Title: "update of release shop", Began: time.Now(), Items: []progress.Item{
-		{Level: "10", Component: "db", File: "a.yaml", ID: kinds.ID{Kind: "ConfigMap", Name: "a"}},
-	}}
+	v.plan = progress.Intent{Title: "update of release shop", Began: time.Now(), Planned: planned([]apply.Wait{
+		{Node: "level 10, db", File: "a.yaml", ID: kinds.ID{Kind: "ConfigMap", Name: "a"}},
+	})}
 	v.View = live.Start(terminal, v.plan, time.Now)
 	return v
 }

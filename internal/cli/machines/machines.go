@@ -30,11 +30,10 @@ import (
 
 // machinesFlags are the flags of runlevel machines.
 type machinesFlags struct {
-	cluster   core.ClusterFlags
-	format    core.Output
-	namespace string
-	deleting  bool
-	watch     bool
+	cluster core.ClusterFlags
+	format  core.Output
+	query   overview.MachineQuery
+	watch   bool
 }
 
 // asWide is the table with more columns.
@@ -59,14 +58,7 @@ Exit codes: 0 when the machines could be listed, held or not; 1 when they could 
 be reached, does not serve machines or does not let this user list them, or has no machine of a NAME;
 2 for misuse.`
 
-// New returns the verb machines.
-func New(streams core.Streams) *cobra.Command {
-	var f machinesFlags
-	command := &cobra.Command{
-		Use:   "machines [NAME...]",
-		Short: "List machines, and what holds those that are being deleted",
-		Long:  machinesHelp,
-		Example: `  # All machines of the cluster
+const machinesExamples = `  # All machines of the cluster
   runlevel machines
 
   # Follow a deletion
@@ -81,18 +73,28 @@ func New(streams core.Streams) *cobra.Command {
     jq -r '.[] | .name as $m | .holds[]? | select(.owner and (now - (.since | fromdate) > 3600)) | "\($m): \(.name) of \(.owner)"'
 
   # What is to be done about it?
-  runlevel why machine/web-4 -n shop-machines`,
+  runlevel why machine/web-4 -n shop-machines`
+
+// New returns the verb machines.
+func New(streams core.Streams) *cobra.Command {
+	var f machinesFlags
+	command := &cobra.Command{
+		Use:               "machines [NAME...]",
+		Short:             "List machines, and what holds those that are being deleted",
+		Long:              machinesHelp,
+		Example:           machinesExamples,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: f.completeNames,
 		RunE: func(command *cobra.Command, args []string) error {
-			return f.run(command.Context(), args, streams)
+			f.query.Names = args
+			return f.run(command.Context(), streams)
 		},
 	}
 	core.AddConnectionFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.Text, asWide, core.JSON, core.YAML)
 	flags := command.Flags()
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "only the machines of this namespace (default: all namespaces)")
-	flags.BoolVar(&f.deleting, "deleting", false, "only machines that are being deleted")
+	flags.StringVarP(&f.query.Namespace, "namespace", "n", "", "only the machines of this namespace (default: all namespaces)")
+	flags.BoolVar(&f.query.OnlyDeleting, "deleting", false, "only machines that are being deleted")
 	flags.BoolVarP(&f.watch, "watch", "w", false, "show them again whenever something has changed, until Ctrl-C")
 	_ = command.RegisterFlagCompletionFunc("namespace", f.completeNamespaces)
 	command.AddCommand(newMachinesPlan(streams))
@@ -101,36 +103,31 @@ func New(streams core.Streams) *cobra.Command {
 
 // completeNames completes the names of machines.
 func (f *machinesFlags) completeNames(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	names, directive := f.cluster.CompleteMetadata(command, f.namespace, (*metav1.PartialObjectMetadata).GetName, overview.Kind, overview.ClusterAPIKind)
+	names, directive := f.cluster.CompleteMetadata(command, f.query.Namespace, (*metav1.PartialObjectMetadata).GetName, overview.Kind, overview.ClusterAPIKind)
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), directive
 }
 
 // completeNamespaces completes the namespaces that have machines.
 func (f *machinesFlags) completeNamespaces(command *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return f.cluster.CompleteMetadata(command, f.namespace, (*metav1.PartialObjectMetadata).GetNamespace, overview.Kind, overview.ClusterAPIKind)
+	return f.cluster.CompleteMetadata(command, f.query.Namespace, (*metav1.PartialObjectMetadata).GetNamespace, overview.Kind, overview.ClusterAPIKind)
 }
 
-// query returns the query for the machines of the flags.
-func (f *machinesFlags) query(names []string) overview.MachineQuery {
-	return overview.MachineQuery{Namespace: f.namespace, Names: names, OnlyDeleting: f.deleting}
-}
-
-func (f *machinesFlags) run(ctx context.Context, names []string, streams core.Streams) error {
+func (f *machinesFlags) run(ctx context.Context, streams core.Streams) error {
 	c, err := f.cluster.Connect(ctx)
 	if err != nil {
 		return err
 	}
-	list, err := listMachines(ctx, c, f.query(names))
+	list, err := listMachines(ctx, c, f.query)
 	if err != nil {
 		return err
 	}
 	if f.watch {
-		return f.follow(ctx, names, c, list, streams)
+		return f.follow(ctx, c, list, streams)
 	}
 	if err := f.print(streams.Out, list, c.Now()); err != nil {
 		return err
 	}
-	if missing := missingNames(list, names); len(missing) > 0 && !f.deleting {
+	if missing := missingNames(list, f.query.Names); len(missing) > 0 && !f.query.OnlyDeleting {
 		return fmt.Errorf("there is no machine of the name %s%s", strings.Join(missing, ", "), f.in())
 	}
 	return nil
@@ -138,10 +135,10 @@ func (f *machinesFlags) run(ctx context.Context, names []string, streams core.St
 
 // in returns " in namespace NAME", if the flag is set.
 func (f *machinesFlags) in() string {
-	if f.namespace == "" {
+	if f.query.Namespace == "" {
 		return ""
 	}
-	return " in namespace " + f.namespace
+	return " in namespace " + f.query.Namespace
 }
 
 // listMachines lists machines, or returns an error that refers to the documentation if they are not served.
@@ -169,7 +166,7 @@ func (f *machinesFlags) print(out io.Writer, list []overview.MachineOverview, no
 
 // lines returns the table, and what could not be read.
 func (f *machinesFlags) lines(list []overview.MachineOverview, now time.Time) []string {
-	if len(list) == 0 && f.deleting {
+	if len(list) == 0 && f.query.OnlyDeleting {
 		return []string{"no machine is being deleted" + f.in()}
 	}
 	if len(list) == 0 {

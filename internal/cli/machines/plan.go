@@ -40,13 +40,7 @@ Exit codes: 0 when all is known; 1 when an extension was not asked, as the last 
 rollout would stop in the middle, or when the cluster can't be reached or has no such MachineDeployment;
 2 for misuse, and for a file that can't be read.`
 
-func newMachinesPlan(streams core.Streams) *cobra.Command {
-	var f machinesPlanFlags
-	command := &cobra.Command{
-		Use:   "plan MACHINEDEPLOYMENT -f NEW",
-		Short: "Preview a rollout: which machines are updated in place, and which replaced",
-		Long:  machinesPlanHelp,
-		Example: `  # What does another version do?
+const machinesPlanExamples = `  # What does another version do?
   kubectl get machinedeployment web -n shop-machines -o yaml | sed 's/version: v1.35.0/version: v1.36.0/' >new.yaml
   runlevel machines plan web -n shop-machines -f new.yaml
 
@@ -54,7 +48,15 @@ func newMachinesPlan(streams core.Streams) *cobra.Command {
   runlevel machines plan web -n shop-machines -f new.yaml --extension https://localhost:9443 --extension-ca tls.crt
 
   # Is any machine deleted?
-  runlevel machines plan web -n shop-machines -f new.yaml -o json | jq '.totals.Delete // 0'`,
+  runlevel machines plan web -n shop-machines -f new.yaml -o json | jq '.totals.Delete // 0'`
+
+func newMachinesPlan(streams core.Streams) *cobra.Command {
+	var f machinesPlanFlags
+	command := &cobra.Command{
+		Use:               "plan MACHINEDEPLOYMENT -f NEW",
+		Short:             "Preview a rollout: which machines are updated in place, and which replaced",
+		Long:              machinesPlanHelp,
+		Example:           machinesPlanExamples,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: f.completeNames,
 		RunE: func(command *cobra.Command, args []string) error {

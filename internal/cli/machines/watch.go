@@ -24,7 +24,6 @@ const phaseGone = "Gone"
 // A machinesWatch prints machines when they have changed.
 type machinesWatch struct {
 	flags     *machinesFlags
-	names     []string
 	cluster   *cluster.Cluster
 	streams   core.Streams
 	area      *live.Area                            // nil where there is no terminal
@@ -35,8 +34,8 @@ type machinesWatch struct {
 }
 
 // follow shows machines until the context ends.
-func (f *machinesFlags) follow(ctx context.Context, names []string, c *cluster.Cluster, first []overview.MachineOverview, streams core.Streams) error {
-	w := &machinesWatch{flags: f, names: names, cluster: c, streams: streams, area: core.AreaOn(streams.Out, f.format), shown: map[kinds.ID]overview.MachineOverview{}}
+func (f *machinesFlags) follow(ctx context.Context, c *cluster.Cluster, first []overview.MachineOverview, streams core.Streams) error {
+	w := &machinesWatch{flags: f, cluster: c, streams: streams, area: core.AreaOn(streams.Out, f.format), shown: map[kinds.ID]overview.MachineOverview{}}
 	poller := core.Poll[[]overview.MachineOverview]{Cluster: c, Interval: machinesInterval, Read: w.read, Show: w.show}
 	return poller.Run(ctx, first)
 }
@@ -48,7 +47,7 @@ func (w *machinesWatch) read(ctx context.Context) ([]overview.MachineOverview, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, core.AnswerTimeout)
 	defer cancel()
-	list, err := listMachines(ctx, w.cluster, w.flags.query(w.names))
+	list, err := listMachines(ctx, w.cluster, w.flags.query)
 	if cluster.IsOutage(err) {
 		return nil, core.Outage(err)
 	}

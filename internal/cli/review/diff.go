@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
-	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/internal/review/plan/show"
 )
@@ -36,14 +35,7 @@ that there is a difference, and 2 that anything has gone wrong.
 
 `
 
-// NewDiff returns the verb diff.
-func NewDiff(streams core.Streams) *cobra.Command {
-	var f diffFlags
-	command := &cobra.Command{
-		Use:   "diff SOURCE",
-		Short: "Show what an apply of a release would change in a cluster, field by field",
-		Long:  diffHelp + core.SourceHelp,
-		Example: `  # What has been changed since it was applied?
+const diffExamples = `  # What has been changed since it was applied?
   runlevel diff ./4.20
 
   # What would the update change?
@@ -53,7 +45,16 @@ func NewDiff(streams core.Streams) *cobra.Command {
   runlevel diff registry.example/shop:1.4.0 --exit-code
 
   # In which objects would changes be overwritten?
-  runlevel diff ./4.21 -o json | jq -r '.steps[] | select(any(.changes[]?; .overwrites)) | "\(.kind) \(.namespace)/\(.name)"'`,
+  runlevel diff ./4.21 -o json | jq -r '.steps[] | select(any(.changes[]?; .overwrites)) | "\(.kind) \(.namespace)/\(.name)"'`
+
+// NewDiff returns the verb diff.
+func NewDiff(streams core.Streams) *cobra.Command {
+	var f diffFlags
+	command := &cobra.Command{
+		Use:               "diff SOURCE",
+		Short:             "Show what an apply of a release would change in a cluster, field by field",
+		Long:              diffHelp + core.SourceHelp,
+		Example:           diffExamples,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: core.CompleteSource,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -70,7 +71,7 @@ func NewDiff(streams core.Streams) *cobra.Command {
 }
 
 func (f *diffFlags) run(ctx context.Context, ref, command string, streams core.Streams) (difference, error) {
-	preview, err := f.Preview(ctx, ref, ready.Full, streams.Err)
+	preview, err := f.Preview(ctx, ref, streams.Err)
 	if err != nil {
 		return noDifference, err
 	}

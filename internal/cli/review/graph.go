@@ -31,13 +31,7 @@ type graphFlags struct {
 	manifests bool
 }
 
-// NewGraph returns the verb graph.
-func NewGraph(streams core.Streams) *cobra.Command {
-	f := graphFlags{mode: graph.Update, edges: "files"}
-	command := &cobra.Command{
-		Use:   "graph SOURCE",
-		Short: "Draw the order in which a release is applied",
-		Long: `Draw the order in which a release is applied: levels one after the other, the
+const graphHelp = `Draw the order in which a release is applied: levels one after the other, the
 components of a level side by side, and nothing past a Job before it is done. It is
 the graph of OpenShift's cluster-version operator, node by node. An install or a
 reconciliation starts all components at once.
@@ -49,8 +43,9 @@ CustomResourceDefinition, an object for its Namespace, a webhook for its Service
 Lifecycle hooks of a Deployment run before and after it at its place, one after the other;
 --manifests lists them.
 
-` + core.SourceHelp,
-		Example: `  # What runs side by side?
+` + core.SourceHelp
+
+const graphExamples = `  # What runs side by side?
   runlevel graph ./release --profile self-managed-high-availability
 
   # A picture for a document, and one for Graphviz
@@ -58,7 +53,16 @@ Lifecycle hooks of a Deployment run before and after it at its place, one after 
   runlevel graph ./release -o dot | dot -Tpng > release.png
 
   # What would wait in an install, beyond the names of the files?
-  runlevel graph ./release --mode install --edges all`,
+  runlevel graph ./release --mode install --edges all`
+
+// NewGraph returns the verb graph.
+func NewGraph(streams core.Streams) *cobra.Command {
+	f := graphFlags{mode: graph.Update, edges: "files"}
+	command := &cobra.Command{
+		Use:               "graph SOURCE",
+		Short:             "Draw the order in which a release is applied",
+		Long:              graphHelp,
+		Example:           graphExamples,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: core.CompleteSource,
 		RunE: func(command *cobra.Command, args []string) error {

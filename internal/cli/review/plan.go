@@ -268,17 +268,16 @@ func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io
 	if _, err := f.Release.Options(progress); err != nil { // the same for both
 		return nil, nil, err
 	}
-	if err := core.CheckVersion("previous-version", f.previousVersion); err != nil {
+	before, after, err := f.sides()
+	if err != nil {
 		return nil, nil, err
 	}
-	before, after := f.Release, f.Release
-	before.Version, before.Image = f.previousVersion, f.previousImage
 	old, _, oldErr := before.LoadAs(ctx, "the old release", oldRef, progress)
 	switch {
 	case ctx.Err() != nil && oldErr != nil: // do not read the other release
 		return nil, nil, oldErr
 	case ctx.Err() != nil:
-		return nil, nil, ctx.Err()
+		return nil, nil, context.Cause(ctx)
 	}
 	if f.Release.Capabilities != "" {
 		after.Before = old
@@ -290,6 +289,13 @@ func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io
 	core.Warn(progress, core.ProblemLines(problems)) // the old release can no longer be fixed
 	core.WarnIfEmpty(progress, next)
 	return old, next, f.Release.CheckFilters(old, next)
+}
+
+// sides returns the flags for reading OLD and NEW.
+func (f *planFlags) sides() (before, after core.ReleaseFlags, err error) {
+	before, after = f.Release, f.Release
+	before.Version, before.Image = f.previousVersion, f.previousImage
+	return before, after, core.CheckVersion("previous-version", f.previousVersion)
 }
 
 // completeSources completes two releases with files; one release with --cluster.

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
-	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/review/plan/show"
 )
 
@@ -34,7 +33,7 @@ func (f *planFlags) checkFlags(flags *pflag.FlagSet) error {
 
 // planCluster prints the plan of an apply to a cluster.
 func (f *planFlags) planCluster(ctx context.Context, args []string, streams core.Streams) (difference, error) {
-	preview, err := f.Preview(ctx, args[0], ready.Full, streams.Err)
+	preview, err := f.Preview(ctx, args[0], streams.Err)
 	if err != nil {
 		return noDifference, err
 	}

@@ -15,12 +15,10 @@ import (
 
 // place puts a component into a release, and reads the old release, if OLD is set.
 func (f *planFlags) place(ctx context.Context, args []string, view *show.Printer, progress io.Writer) (old, next *payload.Payload, err error) {
-	if err := core.CheckVersion("previous-version", f.previousVersion); err != nil {
+	before, after, err := f.sides()
+	if err != nil {
 		return nil, nil, err
 	}
-	after := f.Release
-	before := after
-	before.Version, before.Image = f.previousVersion, f.previousImage
 	released := &before
 	if len(args) == 2 {
 		if old, _, err = before.LoadAs(ctx, "the old release", args[0], progress); err != nil {
@@ -38,45 +36,16 @@ func (f *planFlags) place(ctx context.Context, args []string, view *show.Printer
 	}
 	view.To = f.component.Label(ref)
 	view.PathOf = func(file string) string { return p.PathOf(core.FolderOf(ref), file) }
-	own, others := splitProblems(p)
+	own, others := p.OwnProblems()
 	if err := payload.Refuse(own); err != nil {
 		return nil, nil, core.ProblemsError(view.To, err)
 	}
 	core.Warn(progress, core.ProblemLines(own))
-	if count := countRefused(others); count > 0 {
+	others = slices.DeleteFunc(others, payload.Problem.IsWarning)
+	if count := len(others); count > 0 {
 		fmt.Fprintf(progress, "warning: files of other components of %s have %s, and are in the plan as far as they can be read\n", f.component.Into, printable.Count(count, "problem"))
 	}
 	old = cmp.Or(old, p.Released)
 	core.WarnIfEmpty(progress, p.After)
 	return old, p.After, f.Release.CheckFilters(old, p.After)
-}
-
-// splitProblems separates the problems of the component's files from those of others. The former
-// have the file names of the component's folder.
-func splitProblems(p *core.PlacedComponent) (own, others []payload.Problem) {
-	known := make([]payload.Problem, 0, len(p.BeforeProblems))
-	for _, problem := range p.BeforeProblems {
-		known = append(known, problem.Anywhere())
-	}
-	for _, problem := range p.AfterProblems {
-		if file, isOwn := p.Own(problem.File); isOwn {
-			problem.File = file
-			own = append(own, problem)
-		} else if !slices.Contains(known, problem.Anywhere()) {
-			own = append(own, problem) // caused by the component
-		} else {
-			others = append(others, problem)
-		}
-	}
-	return own, others
-}
-
-func countRefused(problems []payload.Problem) int {
-	count := 0
-	for _, problem := range problems {
-		if !problem.IsWarning() {
-			count++
-		}
-	}
-	return count
 }

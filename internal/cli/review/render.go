@@ -36,13 +36,7 @@ type renderFlags struct {
 	showSecrets  bool
 }
 
-// NewRender returns the verb render.
-func NewRender(streams core.Streams) *cobra.Command {
-	var f renderFlags
-	command := &cobra.Command{
-		Use:   "render SOURCE",
-		Short: "Print the manifests of a release as they would be applied",
-		Long: `Print the manifests of a release as they would be applied: filtered, templates
+const renderHelp = `Print the manifests of a release as they would be applied: filtered, templates
 rendered, images substituted, in the order of the files. The same release always
 gives the same text, so that two can be compared with diff.
 
@@ -54,8 +48,9 @@ is printed can be shown around. A masked object stands below "masked:", and so i
 manifest: kubectl refuses it, and asterisks never become a password. To apply what is
 printed, use --show-secrets.
 
-` + core.SourceHelp,
-		Example: `  # What would be applied to a cluster of this profile?
+` + core.SourceHelp
+
+const renderExamples = `  # What would be applied to a cluster of this profile?
   runlevel render ./release --profile self-managed-high-availability
 
   # Why is my manifest not there?
@@ -65,19 +60,20 @@ printed, use --show-secrets.
   diff <(runlevel render ./4.20) <(runlevel render ./4.21)
 
   # One file each
-  runlevel render ./release --output-dir rendered`,
+  runlevel render ./release --output-dir rendered`
+
+// NewRender returns the verb render.
+func NewRender(streams core.Streams) *cobra.Command {
+	var f renderFlags
+	command := &cobra.Command{
+		Use:               "render SOURCE",
+		Short:             "Print the manifests of a release as they would be applied",
+		Long:              renderHelp,
+		Example:           renderExamples,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: core.CompleteSource,
 		RunE: func(command *cobra.Command, args []string) error {
-			if err := f.check(command.Flags().Changed("output-dir")); err != nil {
-				return err
-			}
-			release, err := f.release.Load(command.Context(), args[0], streams.Err)
-			if err != nil {
-				return err
-			}
-			core.WarnIfEmpty(streams.Err, release)
-			return f.render(streams, release)
+			return f.run(command, args[0], streams)
 		},
 	}
 	core.AddReleaseFlags(command, &f.release)
@@ -104,7 +100,15 @@ func (f *renderFlags) check(hasFolder bool) error {
 	return nil
 }
 
-func (f *renderFlags) render(streams core.Streams, release *payload.Payload) error {
+func (f *renderFlags) run(command *cobra.Command, ref string, streams core.Streams) error {
+	if err := f.check(command.Flags().Changed("output-dir")); err != nil {
+		return err
+	}
+	release, err := f.release.Load(command.Context(), ref, streams.Err)
+	if err != nil {
+		return err
+	}
+	core.WarnIfEmpty(streams.Err, release)
 	manifests := f.choose(release)
 	f.warnOfMasks(streams.Err, manifests)
 	switch {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"os/signal"
-	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -15,14 +13,16 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
+const execHelp = `Start a sandbox, run a command with KUBECONFIG set to it, stop the sandbox, and
+exit with the command's code. With real nodes, RUNLEVEL_SANDBOX_REGISTRY is the
+address of its registry.`
+
 func newSandboxExec(streams core.Streams) *cobra.Command {
 	var flags startFlags
 	command := &cobra.Command{
 		Use:   "exec -- COMMAND [ARGUMENT...]",
 		Short: "Run a command with a sandbox of its own, and exit with its code",
-		Long: `Start a sandbox, run a command with KUBECONFIG set to it, stop the sandbox, and
-exit with the command's code. With real nodes, RUNLEVEL_SANDBOX_REGISTRY is the
-address of its registry.`,
+		Long:  execHelp,
 		Example: `  runlevel sandbox exec -- kubectl get nodes
   runlevel sandbox exec --nodes 3 -- go test ./...`,
 		Args: cobra.MinimumNArgs(1),
@@ -43,64 +43,23 @@ address of its registry.`,
 	return command
 }
 
-// runWith runs a command line with a sandbox, which is stopped afterwards.
-func runWith(ctx context.Context, o sandbox.Options, line []string, streams core.Streams) (err error) {
-	s, err := sandbox.Start(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if stopErr := s.Stop(); stopErr != nil {
-			err = errors.Join(err, stopErr)
-		}
-	}()
-	// The thread must live as long as the command, which dies with it.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+// runWith runs a command line with a sandbox, and returns its exit status as an error.
+func runWith(ctx context.Context, o sandbox.Options, line []string, streams core.Streams) error {
 	command := exec.Command(line[0], line[1:]...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig, "RUNLEVEL_SANDBOX_REGISTRY="+s.Registry)
 	command.Stdin, command.Stdout, command.Stderr = streams.In, streams.Out, streams.Err
-	command.SysProcAttr = sandbox.DieWithParent()
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	if ctx.Err() != nil {
-		return ctx.Err() // interrupted meanwhile
-	}
-	if err := command.Start(); err != nil {
+	err := sandbox.RunWith(ctx, o, command)
+	switch ended := command.ProcessState; {
+	case ended == nil || ended.Success():
 		return err
-	}
-	err = statusOf(await(command, signals))
-	select {
-	case death := <-s.Died(): // perhaps the cause
-		return errors.Join(err, death)
+	case err != nil:
+		return errors.Join(statusOf(ended), err)
 	default:
-		return err
-	}
-}
-
-// await waits for the end of a command, and forwards signals to it. The terminal
-// sends Ctrl-C to the command itself, which need not end then: an interactive shell
-// does not.
-func await(command *exec.Cmd, signals <-chan os.Signal) error {
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
-	for {
-		select {
-		case err := <-ended:
-			return err
-		case request := <-signals:
-			_ = command.Process.Signal(request) // it may just have ended
-		}
+		return statusOf(ended)
 	}
 }
 
 // statusOf returns the exit status of a command.
-func statusOf(err error) error {
-	var ended *exec.ExitError
-	if !errors.As(err, &ended) {
-		return err
-	}
+func statusOf(ended *os.ProcessState) core.ExitStatus {
 	if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return core.ExitStatus(128 + int(status.Signal())) // as in shells
 	}

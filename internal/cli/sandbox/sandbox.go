@@ -189,18 +189,7 @@ func newSandboxLogs(streams core.Streams) *cobra.Command {
 		Args:              checkComponent,
 		ValidArgsFunction: core.CompleteOne(sandbox.Components()),
 		RunE: func(command *cobra.Command, args []string) error {
-			state, err := sandbox.Find(name)
-			if err != nil {
-				return hinted(err)
-			}
-			i := slices.IndexFunc(state.Components, func(c sandbox.ComponentStatus) bool { return c.Name == args[0] })
-			if len(state.Components) == 0 {
-				return fmt.Errorf("sandbox %s is still starting", name)
-			}
-			if i < 0 {
-				return fmt.Errorf("sandbox %s has no %s: it was started without nodes", name, args[0])
-			}
-			return printLog(command.Context(), streams.Out, state.Components[i].Log, follow)
+			return printLog(command.Context(), streams.Out, name, args[0], follow)
 		},
 	}
 	addName(command, &name)
@@ -222,8 +211,20 @@ func checkComponent(command *cobra.Command, args []string) error {
 // logInterval is the interval at which a followed log is read.
 const logInterval = 200 * time.Millisecond
 
-func printLog(ctx context.Context, out io.Writer, path string, follow bool) error {
-	log, err := os.Open(path)
+// printLog prints the log of a component of a sandbox.
+func printLog(ctx context.Context, out io.Writer, name, component string, follow bool) error {
+	state, err := sandbox.Find(name)
+	if err != nil {
+		return hinted(err)
+	}
+	i := slices.IndexFunc(state.Components, func(c sandbox.ComponentStatus) bool { return c.Name == component })
+	switch {
+	case len(state.Components) == 0:
+		return fmt.Errorf("sandbox %s is still starting", name)
+	case i < 0:
+		return fmt.Errorf("sandbox %s has no %s: it was started without nodes", name, component)
+	}
+	log, err := os.Open(state.Components[i].Log)
 	if err != nil {
 		return err
 	}
@@ -242,6 +243,11 @@ func printLog(ctx context.Context, out io.Writer, path string, follow bool) erro
 	}
 }
 
+const buildHelp = `Find the programs of the control plane, or build them, and print where they are.
+The other commands do it by themselves; this one does it ahead of time. It takes
+about 5 minutes on 2 cores, once; when interrupted, the next one goes on from there.
+Those of real nodes, kubelet and kube-proxy, take about 4 minutes more.`
+
 func newSandboxBuild(streams core.Streams) *cobra.Command {
 	var (
 		format   core.Output
@@ -250,33 +256,35 @@ func newSandboxBuild(streams core.Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "build",
 		Short: "Find the programs of the control plane, or build them, and print where they are",
-		Long: `Find the programs of the control plane, or build them, and print where they are.
-The other commands do it by themselves; this one does it ahead of time. It takes
-about 5 minutes on 2 cores, once; when interrupted, the next one goes on from there.
-Those of real nodes, kubelet and kube-proxy, take about 4 minutes more.`,
+		Long:  buildHelp,
 		Example: `  runlevel sandbox build
   runlevel sandbox build --real-nodes`,
 		RunE: func(command *cobra.Command, _ []string) error {
-			names := sandbox.Components()
-			if forNodes {
-				names = append(names, binaries.NodeNames()...)
-			}
-			programs, err := binaries.Locate(command.Context(), names, streams.Err)
-			if err != nil {
-				return err
-			}
-			return format.Print(streams.Out, programs, func(out io.Writer) error {
-				var rows []string
-				for _, name := range names {
-					rows = append(rows, name+"\t"+programs[name])
-				}
-				return core.PrintLines(out, core.Align(rows))
-			})
+			return printPrograms(command.Context(), forNodes, format, streams)
 		},
 	}
 	command.Flags().BoolVar(&forNodes, "real-nodes", false, "also the programs of real nodes (Linux)")
 	core.AddOutput(command, &format)
 	return command
+}
+
+// printPrograms finds or builds the programs of a sandbox, and prints where they are.
+func printPrograms(ctx context.Context, forNodes bool, format core.Output, streams core.Streams) error {
+	names := sandbox.Components()
+	if forNodes {
+		names = append(names, binaries.NodeNames()...)
+	}
+	programs, err := binaries.Locate(ctx, names, streams.Err)
+	if err != nil {
+		return err
+	}
+	return format.Print(streams.Out, programs, func(out io.Writer) error {
+		var rows []string
+		for _, name := range names {
+			rows = append(rows, name+"\t"+programs[name])
+		}
+		return core.PrintLines(out, core.Align(rows))
+	})
 }
 
 // hinted adds the next command to the error of a missing sandbox.

@@ -7,9 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,34 +16,30 @@ import (
 
 // startFlags are the flags of the commands that start a sandbox.
 type startFlags struct {
+	sandbox     sandbox.Options
 	nodes       int
-	realNodes   int
-	images      []string
-	controllers []string
-	offline     bool
 	gates       map[string]string
 	auditPolicy string
-	crds        []string
 }
 
 func addStartFlags(command *cobra.Command, f *startFlags) {
 	flags := command.Flags()
 	flags.IntVar(&f.nodes, "nodes", 1, "how many simulated nodes; with 0 there is no scheduler either")
-	flags.IntVar(&f.realNodes, "real-nodes", 0, "how many nodes that run containers, instead of simulated ones (Linux, as root)")
-	flags.StringArrayVar(&f.images, "image", nil, "image for real nodes: an archive, an OCI image layout or a folder of files, as PATH or PATH=NAME (repeatable)")
-	flags.BoolVar(&f.offline, "offline", false, "real nodes pull no image from registries beyond this machine")
-	flags.StringSliceVar(&f.controllers, "controllers", nil, "which controllers run, as kube-controller-manager's flag (default: its own)")
+	flags.IntVar(&f.sandbox.RealNodes, "real-nodes", 0, "how many nodes that run containers, instead of simulated ones (Linux, as root)")
+	flags.StringArrayVar(&f.sandbox.Images, "image", nil, "image for real nodes: an archive, an OCI image layout or a folder of files, as PATH or PATH=NAME (repeatable)")
+	flags.BoolVar(&f.sandbox.Offline, "offline", false, "real nodes pull no image from registries beyond this machine")
+	flags.StringSliceVar(&f.sandbox.Controllers, "controllers", nil, "which controllers run, as kube-controller-manager's flag (default: its own)")
 	flags.StringToStringVar(&f.gates, "feature-gates", nil, "feature gates of Kubernetes, as NAME=true,NAME=false")
 	flags.StringVar(&f.auditPolicy, "audit-policy", "", "file with an audit policy; the log is audit.log beside the others")
-	flags.StringSliceVar(&f.crds, "crds", nil, "files and folders of CustomResourceDefinitions to start with")
+	flags.StringSliceVar(&f.sandbox.CRDs, "crds", nil, "files and folders of CustomResourceDefinitions to start with")
 }
 
 // options returns the options of the flags for package sandbox.
 func (f *startFlags) options(progress io.Writer) (sandbox.Options, error) {
-	o := sandbox.Options{Nodes: f.nodes, Controllers: f.controllers, CRDs: f.crds, Progress: progress}
-	o.RealNodes, o.Images, o.Offline = f.realNodes, f.images, f.offline
+	o := f.sandbox
+	o.Nodes, o.Progress = f.nodes, progress
 	switch {
-	case f.realNodes > 0:
+	case o.RealNodes > 0:
 		o.Nodes = 0
 	case f.nodes < 0:
 		return o, core.Misusef("--nodes %d: use 0 or more", f.nodes)
@@ -128,83 +121,18 @@ func up(ctx context.Context, o sandbox.Options, format core.Output, streams core
 // ownerEnv marks the process that "up --detach" starts to own the sandbox.
 const ownerEnv = "RUNLEVEL_SANDBOX_OWNER"
 
-// upDetached starts a process that runs the sandbox in the foreground, and
-// waits until the sandbox is ready.
+// upDetached starts a process that runs the sandbox in the foreground, and waits until the sandbox is ready.
 func upDetached(ctx context.Context, o sandbox.Options, format core.Output, streams core.Streams) error {
-	// Slow steps run here, where the user sees their progress.
-	if err := sandbox.Prepare(ctx, o); err != nil {
-		return err
-	}
-	log, err := os.CreateTemp("", "runlevel-sandbox-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(log.Name())
-	defer log.Close()
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	owner := exec.Command(self, os.Args[1:]...)
 	owner.Env = append(os.Environ(), ownerEnv+"=1")
-	owner.Stdout, owner.Stderr = log, log
-	owner.SysProcAttr = sandbox.Detached()
-	if err := owner.Start(); err != nil {
+	if err := sandbox.StartDetached(ctx, o, owner, core.ErrorPrefix); err != nil {
 		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- owner.Wait() }()
-	if err := awaitReady(ctx, o.Name, owner.Process, ended); err != nil {
-		return detachError(log.Name(), err)
 	}
 	return printReady(streams.Out, o.Name, format)
-}
-
-// awaitReady waits until the sandbox of an owner is ready. If it returns an error,
-// the owner has ended.
-func awaitReady(ctx context.Context, name string, owner *os.Process, ended <-chan error) error {
-	tick := time.NewTicker(logInterval)
-	defer tick.Stop()
-	for {
-		state, err := sandbox.Find(name)
-		if err == nil && state.Ready && state.PID == owner.Pid {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			end(owner, ended)
-			return ctx.Err()
-		case err := <-ended:
-			return errors.Join(errOwnerEnded, err)
-		case <-tick.C:
-		}
-	}
-}
-
-// ownerTimeout is how long the owner of a sandbox may take to stop it.
-const ownerTimeout = 10 * time.Second
-
-// end terminates the owner, and kills it after ownerTimeout.
-func end(owner *os.Process, ended <-chan error) {
-	_ = owner.Signal(syscall.SIGTERM) // it may just have ended
-	select {
-	case <-ended:
-	case <-time.After(ownerTimeout):
-		_ = owner.Kill()
-		<-ended
-	}
-}
-
-var errOwnerEnded = errors.New("the sandbox ended before it was ready")
-
-// detachError returns the error that the owner has logged.
-func detachError(path string, err error) error {
-	log, _ := os.ReadFile(path)
-	text := strings.TrimPrefix(strings.TrimSpace(string(log)), "runlevel: ")
-	if !errors.Is(err, errOwnerEnded) || text == "" {
-		return err
-	}
-	return errors.New(text)
 }
 
 func printReady(out io.Writer, name string, format core.Output) error {

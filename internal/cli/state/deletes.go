@@ -67,16 +67,9 @@ func (f *deletesFlags) run(ctx context.Context, streams core.Streams) error {
 	if f.watch {
 		return errors.Join(follow(ctx, reader, records, streams.Out), broken)
 	}
-	pending := []state.PendingDelete{}
-	for _, record := range records {
-		requested, err := reader.RequestedDeletes(ctx, record)
-		if err != nil {
-			return err
-		}
-		for _, shown := range reader.PendingDeletes(ctx, requested) {
-			shown.Release = record.Release
-			pending = append(pending, shown)
-		}
+	pending, err := reader.DeletesOf(ctx, records)
+	if err != nil {
+		return err
 	}
 	return errors.Join(f.format.Print(streams.Out, pending, func(out io.Writer) error { return printDeletes(out, pending) }), broken)
 }

@@ -71,15 +71,7 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 	fmt.Fprintf(out, "release %s\n", printable.Line(of.Release))
 	rows := []string{"  VERSION\tSTATE\tMODE\tSTARTED\tTOOK\tFORCED\tSOURCE"}
 	for _, entry := range of.History {
-		took := ""
-		switch {
-		case entry.Completed != nil:
-			took = max(entry.Completed.Sub(entry.Started.Time), 0).String()
-		case entry.End != nil:
-			took = max(entry.End.Time.Sub(entry.Started.Time), 0).String()
-		}
-		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s\t%s\t%s\t%s\t%s", printable.Line(cmp.Or(entry.Version, "-")), entry.State, printable.Line(entry.Mode),
-			entry.Started.UTC().Format(time.RFC3339), took, printable.Line(strings.Join(entry.Forced, ",")), printable.Line(entry.Source)))
+		rows = append(rows, historyRow(entry))
 	}
 	if err := core.PrintLines(out, core.Align(rows)); err != nil {
 		return err
@@ -98,6 +90,19 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 	return nil
 }
 
+// historyRow returns the row of an update in the table of a release.
+func historyRow(entry record.HistoryEntry) string {
+	took := ""
+	switch {
+	case entry.Completed != nil:
+		took = max(entry.Completed.Sub(entry.Started.Time), 0).String()
+	case entry.End != nil:
+		took = max(entry.End.Time.Sub(entry.Started.Time), 0).String()
+	}
+	return fmt.Sprintf("  %s\t%s\t%s\t%s\t%s\t%s\t%s", printable.Line(cmp.Or(entry.Version, "-")), entry.State, printable.Line(entry.Mode),
+		entry.Started.UTC().Format(time.RFC3339), took, printable.Line(strings.Join(entry.Forced, ",")), printable.Line(entry.Source))
+}
+
 // printOpen prints whether the newest update is being applied, if it has no end yet.
 func printOpen(ctx context.Context, reader *state.Reader, of *record.Record, out io.Writer) {
 	newest := of.Newest()
@@ -105,15 +110,15 @@ func printOpen(ctx context.Context, reader *state.Reader, of *record.Record, out
 		return
 	}
 	version := printable.Line(cmp.Or(newest.Version, "-"))
-	held, err := reader.Lock(of.Release).Holder(ctx)
-	switch {
-	case err != nil:
-	case held != nil && !held.IsDead(reader.Cluster.Now()):
-		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name), printable.Age(reader.Cluster.Now(), held.Since))
+	facts := why.GatherKeeper(ctx, reader.Cluster, reader.Lock(of.Release), of)
+	switch held := facts.Held; {
+	case !facts.IsHeldKnown:
+	case held != nil && !held.IsDead(facts.Now):
+		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name), printable.Age(facts.Now, held.Since))
 	default:
-		remedy := why.Remedy(of.Run, nil)
-		if notKept, _ := why.ExplainNotKept(ctx, reader.Cluster, reader.Lock(of.Release)); notKept != nil && notKept.Operator != nil {
-			remedy = notKept.String()
+		remedy := why.Remedy(facts.Run, nil)
+		if facts.NotKept != nil && facts.NotKept.Operator != nil {
+			remedy = facts.NotKept.String()
 		}
 		fmt.Fprintf(out, "  %s is not completed: its apply did not record how it ended, so it was killed or has lost the lock; %s\n", version, remedy)
 	}

@@ -1,8 +1,7 @@
 // Package state is the verbs that show how releases stand on a cluster: status, why, history, deletes and
 // inspect.
 //
-// It prints what packages state and why of internal/session have read and judged; here is only what the texts look like. It
-// changes nothing.
+// It parses arguments, and prints what packages state and why of internal/session have read and judged. It changes nothing.
 //
 // NewStatus and its siblings are the calls to start from: each returns a verb.
 package state
@@ -49,14 +48,7 @@ has failed or was refused, when a delete is pending, when the operator that is t
 does not, or when something could not be read; 2 for misuse. The status is on standard output in
 either case. With --watch, the exit code is that of the status that was shown last.`
 
-// NewStatus returns the verb status.
-func NewStatus(streams core.Streams) *cobra.Command {
-	var f statusFlags
-	command := &cobra.Command{
-		Use:   "status",
-		Short: "Show the state of a release on a cluster: progress, waits and failures",
-		Long:  statusHelp,
-		Example: `  runlevel status
+const statusExamples = `  runlevel status
 
   # Follow an update that an operator does, or that is applied in another terminal
   runlevel status --watch
@@ -68,7 +60,16 @@ func NewStatus(streams core.Streams) *cobra.Command {
   runlevel status -o json | jq -r '.gates[]? | "\(.reason): \(.message)"'
 
   # How far is it?
-  runlevel status --watch -o json | jq '.percent'`,
+  runlevel status --watch -o json | jq '.percent'`
+
+// NewStatus returns the verb status.
+func NewStatus(streams core.Streams) *cobra.Command {
+	var f statusFlags
+	command := &cobra.Command{
+		Use:     "status",
+		Short:   "Show the state of a release on a cluster: progress, waits and failures",
+		Long:    statusHelp,
+		Example: statusExamples,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.run(command.Context(), streams)
 		},

@@ -4,17 +4,19 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
-	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/release/loader"
+	"github.com/runlevel/runlevel/internal/session/state"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
 // whyFlags are the flags of runlevel why.
@@ -55,14 +57,7 @@ output in either case.
 
 `
 
-// NewWhy returns the verb why.
-func NewWhy(streams core.Streams) *cobra.Command {
-	var f whyFlags
-	command := &cobra.Command{
-		Use:   "why [OBJECT|FILE [SOURCE]]",
-		Short: "Explain why an object is missing, not ready or not deleted",
-		Long:  whyHelp + core.SourceHelp,
-		Example: `  # What of all that was applied is not as it is to be?
+const whyExamples = `  # What of all that was applied is not as it is to be?
   runlevel why
 
   # In the middle of an update: what does my Deployment wait for?
@@ -84,7 +79,16 @@ func NewWhy(streams core.Streams) *cobra.Command {
   until runlevel why deployment/web -n shop ./4.21; do sleep 5; done
 
   # What holds it up, in the end?
-  runlevel why deployment/web -n shop -o json | jq -r '.[].holds[]? | "\(.object.kind) \(.object.name): \(.for)"'`,
+  runlevel why deployment/web -n shop -o json | jq -r '.[].holds[]? | "\(.object.kind) \(.object.name): \(.for)"'`
+
+// NewWhy returns the verb why.
+func NewWhy(streams core.Streams) *cobra.Command {
+	var f whyFlags
+	command := &cobra.Command{
+		Use:               "why [OBJECT|FILE [SOURCE]]",
+		Short:             "Explain why an object is missing, not ready or not deleted",
+		Long:              whyHelp + core.SourceHelp,
+		Example:           whyExamples,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: core.CompletePaths(2, cobra.ShellCompDirectiveDefault),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -102,79 +106,96 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams core.Streams)
 	if len(args) == 0 {
 		return f.releases(ctx, streams)
 	}
-	if err := checkObject(args[0]); err != nil {
+	meant, err := parseObject(args[0])
+	if err != nil {
 		return err
 	}
-	var release *payload.Payload
-	if len(args) > 1 {
-		var err error
-		if release, err = f.release.Load(ctx, args[1], streams.Err); err != nil {
-			return err
-		}
-	} else if _, err := f.release.Options(streams.Err); err != nil {
+	release, err := f.load(ctx, args[1:], streams.Err)
+	if err != nil {
 		return err
 	}
 	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
 		return err
 	}
-	name := f.release.Name
-	if release != nil {
-		name = release.Name
-	}
-	records, unread := reader.KnownRecords(ctx, name)
-	if f.release.Name != "" && release == nil && len(records) == 0 && unread == "" {
-		return reader.NoRecord(f.release.Name)
-	}
-	objects, err := f.requestedObjects(ctx, reader.Cluster, args[0], release, records)
+	query, err := f.query(ctx, reader, release)
 	if err != nil {
 		return err
 	}
-	var facts []*why.ObjectFacts
-	for _, object := range objects {
-		facts = append(facts, why.Gather(ctx, reader.Cluster, why.ObjectQuery{Object: object.ID, Deletes: object.deletes, Records: records, Namespace: f.cluster.Namespace, Release: release}))
+	resolver := &why.Resolver{Cluster: reader.Cluster, Query: query, Namespace: f.namespace, Default: f.cluster.DefaultNamespace()}
+	objects, err := resolve(ctx, resolver, args[0], meant)
+	if err != nil {
+		return err
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	answers, err := why.Explain(ctx, reader.Cluster, query, objects)
+	if err != nil {
+		return err
 	}
-	gate, unasked := f.gate(ctx, reader.Cluster, release, facts)
-	answers := judge(facts, gate, unread, unasked)
-	explainMachines(ctx, reader.Cluster, answers)
 	if err := f.format.PrintWhole(streams.Out, answers, func(out io.Writer) error { return printAnswers(out, answers) }); err != nil {
 		return err
 	}
 	return core.FailIf(slices.ContainsFunc(answers, func(a *why.Answer) bool { return !a.Done }))
 }
 
-// gate returns the findings that would block the release, if it is not being applied, or why they
-// are not known.
-func (f *whyFlags) gate(ctx context.Context, c *cluster.Cluster, release *payload.Payload, facts []*why.ObjectFacts) ([]precondition.CheckFinding, string) {
-	isOpen := func(objectFacts *why.ObjectFacts) bool {
-		return !why.Judge(objectFacts).Done && (objectFacts.Held == nil || objectFacts.Held.IsDead(objectFacts.Now))
+// load loads the release of the argument SOURCE; nil if there is none.
+func (f *whyFlags) load(ctx context.Context, sources []string, progress io.Writer) (*payload.Payload, error) {
+	if len(sources) == 0 {
+		_, err := f.release.Options(progress)
+		return nil, err
 	}
-	if release == nil || release.Name == "" || !slices.ContainsFunc(facts, isOpen) {
-		return nil, ""
-	}
-	outcome := session.Inspect(ctx, c, release, session.Options{Namespace: f.cluster.Namespace})
-	if outcome.Err != nil {
-		return nil, "what would stop the release: " + printable.Line(outcome.Err.Error())
-	}
-	return precondition.Blocking(outcome.Findings), ""
+	return f.release.Load(ctx, sources[0], progress)
 }
 
-// judge returns the answers.
-func judge(facts []*why.ObjectFacts, gate []precondition.CheckFinding, unread, unasked string) []*why.Answer {
-	answers := []*why.Answer{}
-	for _, objectFacts := range facts {
-		objectFacts.Gate, objectFacts.IsUnread = gate, unread != ""
-		for _, what := range []string{unread, unasked} {
-			if what != "" {
-				objectFacts.Unknown = append(objectFacts.Unknown, what)
-			}
-		}
-		answers = append(answers, why.Judge(objectFacts))
+// query returns what is known of a release, or of the release of --name, or of all.
+func (f *whyFlags) query(ctx context.Context, reader *state.Reader, release *payload.Payload) (why.ObjectQuery, error) {
+	q := why.ObjectQuery{Namespace: reader.Namespace, Release: release}
+	name := f.release.Name
+	if release != nil {
+		name = release.Name
 	}
-	return answers
+	q.Records, q.Unread = reader.KnownRecords(ctx, name)
+	if f.release.Name != "" && release == nil && len(q.Records) == 0 && q.Unread == "" {
+		return q, reader.NoRecord(f.release.Name)
+	}
+	return q, nil
+}
+
+// parseObject reads an argument that is an object or a file, before connecting to the cluster. It returns the parts of the
+// object's name.
+func parseObject(text string) (kinds.ID, error) {
+	if isFileName(text) {
+		return kinds.ID{}, nil
+	}
+	if found, err := os.Stat(text); err == nil && found.IsDir() {
+		return kinds.ID{}, core.Misusef("%s is a folder, which can only be the SOURCE: %w", text, errNoObject)
+	}
+	selector, err := loader.ParseSelector(text)
+	if err != nil {
+		return kinds.ID{}, core.Misusef("%q: %w", text, errNoObject)
+	}
+	return selector.ID, nil
+}
+
+func isFileName(text string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(text))
+}
+
+// resolve returns the objects of an argument: one by its name, or those of a file.
+func resolve(ctx context.Context, resolver *why.Resolver, text string, meant kinds.ID) (objects []why.NamedObject, err error) {
+	if !isFileName(text) {
+		objects = make([]why.NamedObject, 1)
+		objects[0], err = resolver.Object(ctx, text, meant)
+	} else if _, statErr := os.Stat(text); statErr != nil {
+		objects, err = resolver.File(text)
+	} else if manifest, readErr := os.ReadFile(text); readErr != nil {
+		return nil, core.Misuse(readErr)
+	} else {
+		objects, err = resolver.Manifest(ctx, text, manifest)
+	}
+	if errors.As(err, new(why.NameError)) {
+		return nil, core.Misuse(err)
+	}
+	return objects, err
 }
 
 // printAnswers prints answers as text.

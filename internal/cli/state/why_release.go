@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,10 +8,8 @@ import (
 	"strings"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
-	"github.com/runlevel/runlevel/internal/session/state"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
-	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // The number of lines in text: a screenful, and a part of it for each object.
@@ -33,16 +30,9 @@ func (f *whyFlags) releases(ctx context.Context, streams core.Streams) error {
 	if err != nil {
 		return err
 	}
-	records, unread := reader.KnownRecords(ctx, f.release.Name)
-	if unread != "" || len(records) == 0 {
-		return f.noReleases(ctx, reader, streams.Out, unread)
-	}
-	answers := []*why.ReleaseAnswer{}
-	for _, record := range records {
-		answers = append(answers, why.ExplainRelease(ctx, reader.Cluster, record, reader.Namespace))
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	answers, err := reader.Explain(ctx, f.release.Name)
+	if err != nil {
+		return err
 	}
 	if err := f.format.PrintWhole(streams.Out, answers, func(out io.Writer) error { return printReleases(out, answers) }); err != nil {
 		return err
@@ -50,42 +40,27 @@ func (f *whyFlags) releases(ctx context.Context, streams core.Streams) error {
 	return core.FailIf(slices.ContainsFunc(answers, func(w *why.ReleaseAnswer) bool { return !w.Done }))
 }
 
-// noReleases prints that there is no record of a release, or why that is not known.
-func (f *whyFlags) noReleases(ctx context.Context, reader *state.Reader, out io.Writer, unread string) error {
-	answer := &why.ReleaseAnswer{Release: cmp.Or(f.release.Name, payload.DefaultName), Messages: []why.Message{}, Objects: []*why.Answer{}}
-	lines := []string{"not known: " + unread}
-	if unread != "" {
-		answer.Unknown = []string{unread}
-	} else {
-		none := reader.NotAppliedMessage(f.release.Name)
-		lost, err := reader.FindLost(ctx, f.release.Name)
-		if err != nil {
-			return err
-		}
-		answer.Messages = append(answer.Messages, why.Message{Text: none})
-		for _, lostRelease := range lost {
-			answer.Messages = append(answer.Messages, why.Message{Text: "release " + lostRelease.Title() + ": " + lostRelease.String()})
-		}
-		if answer.NotKept, answer.Unknown = why.ExplainNotKept(ctx, reader.Cluster, reader.Lock(answer.Release)); answer.NotKept != nil {
-			answer.Messages = append(answer.Messages, answer.NotKept.Sentence())
-		}
-		lines = append([]string{none}, messageLines(answer.Messages[1:], answer.Unknown)...)
-	}
-	if err := f.format.Print(out, []*why.ReleaseAnswer{answer}, func(out io.Writer) error { return core.PrintLines(out, lines) }); err != nil {
-		return err
-	}
-	return core.FailIf(true)
-}
-
 // printReleases prints releases as text, a screenful at most.
 func printReleases(out io.Writer, answers []*why.ReleaseAnswer) error {
 	var lines []string
 	for i, answer := range answers {
-		own := append([]string{titleOfRelease(answer)}, messageLines(answer.Messages, answer.Unknown)...)
+		own := headOf(answer)
 		rest := mostLines - len(lines) - len(own) - (len(answers)-i-1)*2
 		lines = append(lines, append(own, objectLinesOf(answer.Objects, rest)...)...)
 	}
 	return core.PrintLines(out, lines)
+}
+
+// headOf returns lines on a release, without its objects.
+func headOf(w *why.ReleaseAnswer) []string {
+	switch {
+	case w.IsUnrecorded && len(w.Messages) == 0:
+		return []string{"not known: " + w.Unknown[0]}
+	case w.IsUnrecorded:
+		return append([]string{w.Messages[0].Text}, messageLines(w.Messages[1:], w.Unknown)...)
+	default:
+		return append([]string{titleOfRelease(w)}, messageLines(w.Messages, w.Unknown)...)
+	}
 }
 
 // titleOfRelease returns the state of a release in one line.

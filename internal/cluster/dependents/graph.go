@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"slices"
 	"strings"
 	"unique"
 
@@ -46,10 +47,10 @@ func newObject(in *cluster.Resource, metadata *metav1.PartialObjectMetadata) *ob
 }
 
 func containerName(in *cluster.Resource, name string) string {
-	if kind := in.GroupKind(); kind != kinds.Namespace && kind != kinds.CustomResourceDefinition {
-		return ""
+	if kinds.IsContainer(in.GroupKind()) {
+		return name
 	}
-	return name
+	return ""
 }
 
 // contains reports whether another object is in this one, and so is deleted with it.
@@ -126,21 +127,12 @@ func (g *graph) goesWith(first *object) []*object {
 			}
 		}
 		for _, dependent := range g.dependents[all[i].uid] {
-			if !g.hasOwnerThatStays(dependent, gone) {
+			if !slices.ContainsFunc(dependent.owners, func(owner owner) bool { return g.stays(owner, dependent, gone) }) {
 				add(dependent)
 			}
 		}
 	}
 	return all[1:]
-}
-
-func (g *graph) hasOwnerThatStays(dependent *object, gone map[*object]bool) bool {
-	for _, owner := range dependent.owners {
-		if g.stays(owner, dependent, gone) {
-			return true
-		}
-	}
-	return false
 }
 
 // stays reports whether an owner remains. An owner of a kind that could not be listed does.

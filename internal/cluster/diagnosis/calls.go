@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -83,7 +84,7 @@ func (e *explainer) ofWebhook(ctx context.Context, name string) []string {
 	var lines []string
 	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
 		in := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
-		configurations, err := e.diagnoser.Cluster.Objects.Resource(in).List(ctx, metav1.ListOptions{Limit: mostOfAKind})
+		configurations, err := e.Objects.Resource(in).List(ctx, metav1.ListOptions{Limit: mostOfAKind})
 		if err != nil {
 			e.fail("list "+resource, err)
 			continue
@@ -103,7 +104,7 @@ func (e *explainer) ofWebhook(ctx context.Context, name string) []string {
 
 // ofConversion explains the webhook that converts the objects of a kind.
 func (e *explainer) ofConversion(ctx context.Context, kind schema.GroupKind) []string {
-	definition, err := e.diagnoser.Cluster.Definition(ctx, kind)
+	definition, err := e.Definition(ctx, kind)
 	if err != nil || definition == nil {
 		if err != nil {
 			e.fail("list customresourcedefinitions", err)
@@ -117,7 +118,7 @@ func (e *explainer) ofConversion(ctx context.Context, kind schema.GroupKind) []s
 // ofAPI explains the aggregated APIs of a group.
 func (e *explainer) ofAPI(ctx context.Context, group string) []string {
 	in := schema.GroupVersionResource{Group: kinds.APIService.Group, Version: "v1", Resource: "apiservices"}
-	services, err := e.diagnoser.Cluster.Objects.Resource(in).List(ctx, metav1.ListOptions{Limit: mostOfAKind})
+	services, err := e.Objects.Resource(in).List(ctx, metav1.ListOptions{Limit: mostOfAKind})
 	if err != nil {
 		e.fail("list apiservices", err)
 		return nil
@@ -167,7 +168,7 @@ func (e *explainer) ofService(ctx context.Context, name types.NamespacedName, po
 	serviceLine := func(format string, args ...any) []string {
 		return []string{"Service " + name.String() + ": " + fmt.Sprintf(format, args...)}
 	}
-	service, err := e.client.CoreV1().Services(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	service, err := e.Client.CoreV1().Services(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return serviceLine("it does not exist")
@@ -176,10 +177,10 @@ func (e *explainer) ofService(ctx context.Context, name types.NamespacedName, po
 		return nil
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		return serviceLine("it stands for %s, outside of the cluster", printable.Line(service.Spec.ExternalName))
-	case port != 0 && !hasPort(service, port):
+	case port != 0 && !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return int64(p.Port) == port }):
 		return serviceLine("it has no port %d", port)
 	}
-	endpoints, err := ReadyEndpoints(ctx, e.client, name)
+	endpoints, err := ReadyEndpoints(ctx, e.Client, name)
 	switch {
 	case err != nil:
 		e.note(e.readError("list endpointslices", err))
@@ -190,15 +191,6 @@ func (e *explainer) ofService(ctx context.Context, name types.NamespacedName, po
 		return serviceLine("it has no endpoints, and no selector that would find some")
 	}
 	return e.ofSelected(ctx, serviceLine, labels.Set(service.Spec.Selector))
-}
-
-func hasPort(service *corev1.Service, port int64) bool {
-	for _, p := range service.Spec.Ports {
-		if int64(p.Port) == port {
-			return true
-		}
-	}
-	return false
 }
 
 // ReadyEndpoints returns how many endpoints of a Service are ready.
@@ -218,7 +210,7 @@ func ReadyEndpoints(ctx context.Context, client kubernetes.Interface, service ty
 
 // ofSelected explains why none of the pods that a Service selects is ready.
 func (e *explainer) ofSelected(ctx context.Context, serviceLine func(string, ...any) []string, selector labels.Set) []string {
-	pods, err := e.client.CoreV1().Pods(e.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String(), Limit: mostOfAKind})
+	pods, err := e.Client.CoreV1().Pods(e.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String(), Limit: mostOfAKind})
 	if err != nil {
 		e.note(e.readError("list pods", err))
 		return serviceLine("it has no endpoint that is ready")
@@ -242,7 +234,7 @@ func (e *explainer) ofSelected(ctx context.Context, serviceLine func(string, ...
 // makers returns the Deployments whose pod templates match a selector.
 func (e *explainer) makers(ctx context.Context, selector labels.Set) []unstructured.Unstructured {
 	in := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	deployments, err := e.diagnoser.Cluster.Objects.Resource(in).Namespace(e.namespace).List(ctx, metav1.ListOptions{Limit: mostListed})
+	deployments, err := e.Objects.Resource(in).Namespace(e.namespace).List(ctx, metav1.ListOptions{Limit: mostListed})
 	if err != nil {
 		e.note(e.readError("list deployments", err))
 		return nil

@@ -23,7 +23,7 @@ func (e *explainer) dependencies(ctx context.Context, pods []corev1.Pod) ready.D
 	var on ready.Dependencies
 	for _, name := range first(needs.Nodes) {
 		// A response from the server's cache is recent enough.
-		node, err := e.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+		node, err := e.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
 		switch {
 		case err == nil:
 			on.Nodes = append(on.Nodes, *node)
@@ -42,7 +42,7 @@ func (e *explainer) dependencies(ctx context.Context, pods []corev1.Pod) ready.D
 	}
 	e.readClaims(ctx, needs.Claims, &on)
 	for _, name := range first(needs.Secrets) {
-		_, err := e.metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(e.namespace).Get(ctx, name, metav1.GetOptions{})
+		_, err := e.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(e.namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			on.MissingSecrets = append(on.MissingSecrets, name)
@@ -71,7 +71,7 @@ func (d *Diagnoser) allNodes(ctx context.Context) ([]corev1.Node, error) {
 // readClaims reads claims, and the StorageClasses if a claim is not bound.
 func (e *explainer) readClaims(ctx context.Context, names []string, on *ready.Dependencies) {
 	for _, name := range first(names) {
-		claim, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Get(ctx, name, metav1.GetOptions{})
+		claim, err := e.Client.CoreV1().PersistentVolumeClaims(e.namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			if !apierrors.IsNotFound(err) { // the scheduler reports a missing claim
 				e.note(e.readError("get persistentvolumeclaims", err))
@@ -82,7 +82,7 @@ func (e *explainer) readClaims(ctx context.Context, names []string, on *ready.De
 		if claim.Status.Phase == corev1.ClaimBound || on.Classes != nil {
 			continue
 		}
-		classes, err := e.client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{Limit: mostListed})
+		classes, err := e.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{Limit: mostListed})
 		if err != nil {
 			e.fail("list storageclasses", err)
 			continue

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
@@ -138,7 +139,7 @@ func TestANodeThatIsNotReadyIsNamed(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if _, err := sandbox.Await(ctx, c.In(in, web.GetNamespace()), "web", func(o *unstructured.Unstructured) bool {
+	if _, err := objectwatch.Await(ctx, c.In(in, web.GetNamespace()), "web", func(o *unstructured.Unstructured) bool {
 		return o != nil && ready.Check(o, ready.Full, ready.Related{}).State == ready.Ready
 	}); err != nil {
 		t.Fatal(err)

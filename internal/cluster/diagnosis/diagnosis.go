@@ -23,8 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -71,7 +69,7 @@ func (d *Diagnoser) Explain(ctx context.Context, object *unstructured.Unstructur
 		return lines, errors.Join(*e.failures...)
 	}
 	selection.Limit = mostOfAKind
-	pods, err := e.client.CoreV1().Pods(e.namespace).List(ctx, *selection)
+	pods, err := e.Client.CoreV1().Pods(e.namespace).List(ctx, *selection)
 	if err != nil {
 		return nil, e.readError("list pods", err)
 	}
@@ -95,14 +93,13 @@ func (e *explainer) ofPods(ctx context.Context, object *unstructured.Unstructure
 // An explainer explains pods of one namespace.
 type explainer struct {
 	diagnoser *Diagnoser
-	client    kubernetes.Interface
-	metadata  metadata.Interface
+	*cluster.Cluster
 	namespace string
 	failures  *[]error // of reads
 }
 
 func (d *Diagnoser) explainer(namespace string) *explainer {
-	return &explainer{diagnoser: d, client: d.Cluster.Client, metadata: d.Cluster.Metadata, namespace: namespace, failures: new([]error)}
+	return &explainer{d, d.Cluster, namespace, new([]error)}
 }
 
 // in returns an explainer for another namespace, which adds its failures to those of this one.
@@ -159,7 +156,7 @@ func (e *explainer) eventsAbout(ctx context.Context, object *unstructured.Unstru
 		fields.OneTermEqualSelector("type", corev1.EventTypeWarning),
 		fields.OneTermEqualSelector("reason", "SuccessfulCreate"), // ends earlier failures to create
 	} {
-		found, err := e.client.CoreV1().Events(e.namespace).List(ctx, metav1.ListOptions{FieldSelector: selected.String(), Limit: mostOfAKind})
+		found, err := e.Client.CoreV1().Events(e.namespace).List(ctx, metav1.ListOptions{FieldSelector: selected.String(), Limit: mostOfAKind})
 		if err != nil {
 			e.note(e.readError("list events", err))
 			break
@@ -189,7 +186,7 @@ func (e *explainer) eventsAbout(ctx context.Context, object *unstructured.Unstru
 // lastLines returns the last lines of a container's log.
 func (e *explainer) lastLines(ctx context.Context, trouble ready.PodProblem) []string {
 	_, pod, _ := strings.Cut(trouble.Object, "/")
-	text, err := e.client.CoreV1().Pods(e.namespace).GetLogs(pod, &corev1.PodLogOptions{
+	text, err := e.Client.CoreV1().Pods(e.namespace).GetLogs(pod, &corev1.PodLogOptions{
 		Container: trouble.Container, Previous: trouble.Previous, TailLines: new(int64(logLines)), LimitBytes: new(int64(4096)),
 	}).DoRaw(ctx)
 	if err != nil {

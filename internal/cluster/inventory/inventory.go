@@ -65,7 +65,7 @@ func Take(ctx context.Context, c *cluster.Cluster, scopes []ListScope, matters f
 	group.SetLimit(listsAtOnce)
 	for kind, namespaces := range namespaces {
 		group.Go(func() error {
-			found, listed, err := lister{kind, matters}.listAll(ctx, c, slices.Sorted(maps.Keys(namespaces)))
+			found, listed, err := listAll(ctx, c, kind, slices.Sorted(maps.Keys(namespaces)), matters)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -91,27 +91,25 @@ func Take(ctx context.Context, c *cluster.Cluster, scopes []ListScope, matters f
 
 // TakeRelease lists the objects of one release, of some kinds.
 func TakeRelease(ctx context.Context, c *cluster.Cluster, release string, of []schema.GroupKind) (*Inventory, error) {
-	var scopes []ListScope
+	return Take(ctx, c, Everywhere(of), func(other string, _ kinds.ID) bool { return other == release })
+}
+
+// Everywhere returns the scopes of kinds whose namespaces are not known.
+func Everywhere(of []schema.GroupKind) (scopes []ListScope) {
 	for _, kind := range of {
 		scopes = append(scopes, ListScope{Kind: kind})
 	}
-	return Take(ctx, c, scopes, func(other string, _ kinds.ID) bool { return other == release })
-}
-
-// A lister lists the objects of one kind.
-type lister struct {
-	kind    schema.GroupKind
-	matters func(release string, id kinds.ID) bool // nil if all do
+	return scopes
 }
 
 // listAll lists the objects of the whole cluster if that is allowed, and otherwise of some namespaces. The namespaces
 // in which it was allowed are returned with the error.
-func (l lister) listAll(ctx context.Context, c *cluster.Cluster, namespaces []string) (found []*objectmeta.LiveMetadata, listed []string, err error) {
-	resource, err := c.FindKind(ctx, l.kind)
+func listAll(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, namespaces []string, matters func(release string, id kinds.ID) bool) (found []*objectmeta.LiveMetadata, listed []string, err error) {
+	resource, err := c.FindKind(ctx, kind)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err = l.list(ctx, c, resource, metav1.NamespaceAll)
+	found, err = list(ctx, c, resource, metav1.NamespaceAll, matters)
 	if !apierrors.IsForbidden(err) || !resource.Namespaced {
 		return found, nil, err
 	}
@@ -119,7 +117,7 @@ func (l lister) listAll(ctx context.Context, c *cluster.Cluster, namespaces []st
 		if namespace == "" {
 			continue
 		}
-		some, listErr := l.list(ctx, c, resource, namespace)
+		some, listErr := list(ctx, c, resource, namespace, matters)
 		if listErr != nil && !apierrors.IsForbidden(listErr) {
 			return found, listed, listErr
 		}
@@ -134,12 +132,12 @@ func (l lister) listAll(ctx context.Context, c *cluster.Cluster, namespaces []st
 const pageSize = 2000
 
 // list lists the labelled objects.
-func (l lister) list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) ([]*objectmeta.LiveMetadata, error) {
+func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string, matters func(release string, id kinds.ID) bool) ([]*objectmeta.LiveMetadata, error) {
 	var found []*objectmeta.LiveMetadata
 	options := metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel, Limit: pageSize}
 	err := c.EachMetadata(ctx, in, namespace, options, func(object *metav1.PartialObjectMetadata) {
 		metadata := objectmeta.Of(in, object)
-		if l.matters == nil || l.matters(metadata.Release, metadata.ID) {
+		if matters == nil || matters(metadata.Release, metadata.ID) {
 			metadata.Trim()
 			found = append(found, &metadata)
 		}

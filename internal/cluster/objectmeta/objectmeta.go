@@ -81,8 +81,7 @@ func Containers(id kinds.ID, resource cluster.Resource) []kinds.ID {
 // Of returns the metadata of an object.
 func Of(resource cluster.Resource, object metav1.Object) LiveMetadata {
 	m := LiveMetadata{
-		ID:       kinds.ID{Group: resource.Group, Kind: resource.Kind, Namespace: object.GetNamespace(), Name: object.GetName()},
-		Resource: resource, UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(), Generation: object.GetGeneration(),
+		ID: resource.IDOf(object), Resource: resource, UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(), Generation: object.GetGeneration(),
 		Release: object.GetLabels()[ReleaseLabel], Terminating: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp().Time,
 		object: object,
 	}

@@ -49,7 +49,7 @@ func Adopt(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live me
 		var head metav1.Object
 		head, conflict = c.Patch(ctx, in, live.GetNamespace(), live.GetName(), patch)
 		if conflict == nil {
-			return head, adoptedManagers(live.GetManagedFields(), from), nil
+			return head, Adoptable(live, from), nil
 		}
 		if !apierrors.IsConflict(conflict) {
 			return live, nil, conflict
@@ -66,10 +66,10 @@ func Adopt(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live me
 	return live, nil, conflict
 }
 
-// adoptedManagers returns the managers whose entries are taken over, sorted.
-func adoptedManagers(entries []metav1.ManagedFieldsEntry, from []string) []string {
+// Adoptable returns the managers whose fields are taken over from an object, sorted.
+func Adoptable(live metav1.Object, from []string) []string {
 	var names []string
-	for _, entry := range entries {
+	for _, entry := range live.GetManagedFields() {
 		if isAdopted(entry, from) && entry.Manager != cluster.FieldManager {
 			names = append(names, entry.Manager)
 		}
@@ -173,11 +173,6 @@ func prepareEntries(entries []metav1.ManagedFieldsEntry, isListed func(metav1.Ma
 		prepared = append(prepared, entry)
 	}
 	return append(prepared, ours), names
-}
-
-// Adoptable returns the managers whose fields would be taken over, sorted.
-func Adoptable(live metav1.Object, from []string) []string {
-	return adoptedManagers(live.GetManagedFields(), from)
 }
 
 // Adopted returns an object with the managedFields that it would have after an adoption: the fields

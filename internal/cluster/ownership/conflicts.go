@@ -3,6 +3,7 @@ package ownership
 import (
 	"cmp"
 	"errors"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,29 +43,21 @@ func inOrder(a, b Conflict) int {
 	return cmp.Or(cmp.Compare(a.Manager, b.Manager), cmp.Compare(a.Field, b.Field))
 }
 
-// managerIn parses the manager from a message: conflict with "x" with subresource "scale"
-// using apps/v1. A message of another form is returned as it is.
+// conflictMessage matches the message of a conflict: conflict with "x" with subresource "scale" using apps/v1.
+var conflictMessage = regexp.MustCompile(`^conflict with ("(?:[^"\\]|\\.)*")(?: with subresource ("(?:[^"\\]|\\.)*"))?`)
+
+// managerIn parses the manager from a message. A message of another form is returned as it is.
 func managerIn(message string) string {
-	name, rest, ok := cutQuoted(message, "conflict with ")
-	if !ok {
+	found := conflictMessage.FindStringSubmatch(message)
+	if found == nil {
 		return printable.Line(message)
 	}
-	subresource, _, _ := cutQuoted(rest, " with subresource ")
-	return managerName(name, subresource)
-}
-
-// cutQuoted cuts some words and a quoted string off a text.
-func cutQuoted(text, words string) (inner, rest string, ok bool) {
-	text, ok = strings.CutPrefix(text, words)
-	if !ok {
-		return "", "", false
-	}
-	quoted, err := strconv.QuotedPrefix(text)
+	name, err := strconv.Unquote(found[1])
 	if err != nil {
-		return "", "", false
+		return printable.Line(message)
 	}
-	inner, err = strconv.Unquote(quoted)
-	return inner, text[len(quoted):], err == nil
+	subresource, _ := strconv.Unquote(found[2])
+	return managerName(name, subresource)
 }
 
 // managerName returns the name of a manager to print, with the subresource.
@@ -122,10 +115,8 @@ func ownersOf(entries []entry, path fieldpath.Path) []string {
 
 // Owns reports whether we own a field, or anything below it, from an apply.
 func Owns(entries []metav1.ManagedFieldsEntry, path fieldpath.Path) bool {
-	return slices.ContainsFunc(entries, func(entry metav1.ManagedFieldsEntry) bool {
-		set, err := fieldsOf(entry)
-		return isOurs(entry) && err == nil && (ownsWithin(set, path) || ownsAround(set, path))
-	})
+	set := ours(entries)
+	return ownsWithin(set, path) || ownsAround(set, path)
 }
 
 // ownsWithin reports whether a set has a field, or anything below it.

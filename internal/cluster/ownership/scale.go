@@ -44,9 +44,6 @@ func (s ScaleTargets) Add(object *unstructured.Unstructured) {
 	}
 }
 
-// Remove removes an autoscaler that is to be deleted.
-func (s ScaleTargets) Remove(autoscaler kinds.ID) { delete(s, autoscaler) }
-
 // FindScaleTargets lists the autoscalers: in the whole cluster if that is
 // allowed, and otherwise in some namespaces. If not all could be listed, it returns the others with the
 // error.

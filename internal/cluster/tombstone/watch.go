@@ -50,11 +50,7 @@ func watchObject(ctx context.Context, c *cluster.Cluster, object kinds.ID, chang
 		if err != nil {
 			return nil, err
 		}
-		if all := c.Metadata.Resource(resource.GroupVersionResource); !resource.Namespaced {
-			return all, nil
-		} else {
-			return all.Namespace(object.Namespace), nil
-		}
+		return c.Metadata.Resource(resource.GroupVersionResource).Namespace(resource.Scoped(object).Namespace), nil
 	}
 	forgetKind := func(err error) error {
 		if apierrors.IsNotFound(err) { // a 404 for a list is about the kind

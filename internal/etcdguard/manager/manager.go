@@ -5,8 +5,8 @@
 // It has no state of its own: it can be killed between any two requests, and continues from the state in etcd and the API
 // server.
 //
-// Run is the call to start from. machines.go reads the machines, steps.go changes the members, status.go and
-// metrics.go report their state.
+// Run is the call to start from. machines.go reads the machines, steps.go changes the members, and status.go
+// reports their state, to the ClusterOperator and to monitoring.
 package manager
 
 import (

@@ -1,6 +1,7 @@
 package capi
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,66 +61,49 @@ func (f *passFacts) now() metav1.Time {
 }
 
 func (f *passFacts) bootstrapReady() metav1.Condition {
-	kind := f.m.Spec.Bootstrap.ConfigRef.Kind
-	wanted := metav1.Condition{Type: clusterv1.MachineBootstrapConfigReadyCondition}
+	kind, isCreated := f.m.Spec.Bootstrap.ConfigRef.Kind, ptr.Deref(f.status.Initialization.BootstrapDataSecretCreated, false)
 	if kind == "" {
-		wanted.Status, wanted.Reason = metav1.ConditionTrue, clusterv1.MachineBootstrapDataSecretProvidedReason
-		return wanted
+		return metav1.Condition{
+			Type: clusterv1.MachineBootstrapConfigReadyCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineBootstrapDataSecretProvidedReason,
+		}
 	}
-	isCreated := ptr.Deref(f.status.Initialization.BootstrapDataSecretCreated, false)
-	switch {
-	case f.bootstrap.object != nil:
-		return mirrored(wanted, f.bootstrap, isCreated, fmt.Sprintf("%s status.initialization.dataSecretCreated is %t", kind, isCreated))
-	case !f.bootstrap.isGone:
-		return unreadable(wanted)
-	case !f.m.DeletionTimestamp.IsZero() && isCreated:
-		wanted.Status, wanted.Reason, wanted.Message = metav1.ConditionFalse, reasonDeleted, kind+" has been deleted"
-	default:
-		wanted.Status, wanted.Reason, wanted.Message = metav1.ConditionFalse, reasonDoesNotExist, kind+" does not exist"
+	ready := mirrored(f.bootstrap, kind, isCreated, "dataSecretCreated")
+	ready.Type = clusterv1.MachineBootstrapConfigReadyCondition
+	if f.bootstrap.object == nil && f.bootstrap.isGone && isCreated && !f.m.DeletionTimestamp.IsZero() {
+		ready.Reason, ready.Message = reasonDeleted, kind+" has been deleted"
 	}
-	return wanted
+	return ready
 }
 
 func (f *passFacts) infrastructureReady() metav1.Condition {
-	kind := f.m.Spec.InfrastructureRef.Kind
-	wanted := metav1.Condition{Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionFalse}
-	isProvisioned := ptr.Deref(f.status.Initialization.InfrastructureProvisioned, false)
+	kind, isProvisioned := f.m.Spec.InfrastructureRef.Kind, ptr.Deref(f.status.Initialization.InfrastructureProvisioned, false)
+	ready := mirrored(f.infrastructure, kind, isProvisioned, "provisioned")
+	ready.Type = clusterv1.MachineInfrastructureReadyCondition
 	switch {
-	case f.infrastructure.object != nil:
-		return mirrored(wanted, f.infrastructure, isProvisioned, fmt.Sprintf("%s status.initialization.provisioned is %t", kind, isProvisioned))
-	case !f.infrastructure.isGone:
-		return unreadable(wanted)
-	case !isProvisioned:
-		wanted.Reason, wanted.Message = reasonDoesNotExist, kind+" does not exist"
+	case f.infrastructure.object != nil || !f.infrastructure.isGone || !isProvisioned:
 	case f.m.DeletionTimestamp.IsZero():
-		wanted.Reason, wanted.Message = reasonDeleted, kind+" has been deleted while the Machine still exists"
+		ready.Reason, ready.Message = reasonDeleted, kind+" has been deleted while the Machine still exists"
 	default:
-		wanted.Reason, wanted.Message = reasonDeleted, kind+" has been deleted"
+		ready.Reason, ready.Message = reasonDeleted, kind+" has been deleted"
 	}
-	return wanted
+	return ready
 }
 
-// mirrored returns the condition Ready of an object, or one derived from the fields of the contract if it has none.
-func mirrored(wanted metav1.Condition, of referenced, isReady bool, notReady string) metav1.Condition {
+// mirrored returns the condition Ready of an object, or one derived from a field of the contract if it has none.
+func mirrored(of referenced, kind string, isReady bool, field string) metav1.Condition {
+	switch {
+	case of.object == nil && of.isGone:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonDoesNotExist, Message: kind + " does not exist"}
+	case of.object == nil:
+		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: reasonInternalError, Message: "Please check controller logs for errors"}
+	}
 	if ready := meta.FindStatusCondition(of.object.Conditions(), clusterv1.ReadyCondition); ready != nil {
-		wanted.Status, wanted.Reason, wanted.Message = ready.Status, ready.Reason, ready.Message
-		if wanted.Reason == "" {
-			wanted.Reason = reasonReady
-		}
-		return wanted
+		return metav1.Condition{Status: ready.Status, Reason: cmp.Or(ready.Reason, reasonReady), Message: ready.Message}
 	}
 	if isReady {
-		wanted.Status, wanted.Reason = metav1.ConditionTrue, reasonReady
-		return wanted
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonReady}
 	}
-	wanted.Status, wanted.Reason, wanted.Message = metav1.ConditionFalse, reasonNotReady, notReady
-	return wanted
-}
-
-func unreadable(wanted metav1.Condition) metav1.Condition {
-	wanted.Status, wanted.Reason = metav1.ConditionUnknown, reasonInternalError
-	wanted.Message = "Please check controller logs for errors"
-	return wanted
+	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonNotReady, Message: fmt.Sprintf("%s status.initialization.%s is %t", kind, field, isReady)}
 }
 
 func (f *passFacts) deleting() metav1.Condition {

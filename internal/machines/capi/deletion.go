@@ -40,21 +40,15 @@ func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
 		d.deletingReason, d.deletingText = clusterv1.MachineDeletingInternalErrorReason, "Please check controller logs for errors"
 		return 0, err
 	}
-	for _, phase := range phases {
-		wait, err := phase(d, ctx)
-		switch {
-		case err != nil:
-			return 0, err
-		case wait == nil:
-			continue
-		}
-		d.report(*wait)
-		if wait.After == 0 {
-			return 0, d.failure
-		}
-		return d.r.bounded(wait.After), nil
+	wait, err := deletion.Run(ctx, d, phases)
+	if err != nil || wait == nil {
+		return 0, err
 	}
-	return 0, nil
+	d.report(*wait)
+	if wait.After == 0 {
+		return 0, d.failure
+	}
+	return d.r.bounded(wait.After), nil
 }
 
 // gather finds out whether the Node is drained and deleted, and reads it from the API server.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -227,8 +228,15 @@ func few(names []string, most int) string {
 	return strings.Join(names, ", ")
 }
 
-// attachedVolumes are the volumes that are attached to a node, by what identifies them.
-type attachedVolumes struct{ claims, withoutClaim, onlyAtNode, onlyAttachment map[string]bool }
+// attachedVolumes are the volumes that are attached to a node, by what identifies them, in Cluster API's words.
+type attachedVolumes map[string]sets.Set[string]
+
+const (
+	claims         = "PersistentVolumeClaims"
+	withoutClaim   = "PersistentVolumes without a .spec.claimRef to a PersistentVolumeClaim"
+	onlyAtNode     = "Node with .status.volumesAttached entries not matching a PersistentVolume"
+	onlyAttachment = "VolumeAttachment with .spec.source.persistentVolumeName not matching a PersistentVolume"
+)
 
 // attachedVolumes returns the volumes that are still attached to the Node, in words. Those of an unreachable Node are never
 // detached, so they are not waited for.
@@ -247,10 +255,10 @@ func (d *deletionPass) attachedVolumes(ctx context.Context) ([]string, error) {
 // of pods that draining leaves alone.
 func (d *deletionPass) findVolumes(ctx context.Context) (attachedVolumes, error) {
 	left := attachedVolumes{
-		claims: map[string]bool{}, withoutClaim: map[string]bool{}, onlyAtNode: map[string]bool{}, onlyAttachment: map[string]bool{},
+		claims: sets.New[string](), withoutClaim: sets.New[string](), onlyAtNode: sets.New[string](), onlyAttachment: sets.New[string](),
 	}
 	for _, volume := range d.node.object.Status.VolumesAttached {
-		left.onlyAtNode[string(volume.Name)] = true
+		left[onlyAtNode].Insert(string(volume.Name))
 	}
 	attachments, err := d.r.kubernetes.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -258,10 +266,10 @@ func (d *deletionPass) findVolumes(ctx context.Context) (attachedVolumes, error)
 	}
 	for _, attachment := range attachments.Items {
 		if name := attachment.Spec.Source.PersistentVolumeName; attachment.Status.Attached && attachment.Spec.NodeName == d.node.object.Name && name != nil {
-			left.onlyAttachment[*name] = true
+			left[onlyAttachment].Insert(*name)
 		}
 	}
-	if len(left.onlyAtNode) == 0 && len(left.onlyAttachment) == 0 {
+	if len(left[onlyAtNode]) == 0 && len(left[onlyAttachment]) == 0 {
 		return left, nil
 	}
 	staying, err := d.stayingClaims(ctx)
@@ -279,56 +287,48 @@ func (d *deletionPass) findVolumes(ctx context.Context) (attachedVolumes, error)
 }
 
 // know replaces the identifiers of a volume that is attached by its claim.
-func (a attachedVolumes) know(volume corev1.PersistentVolume, staying map[string]bool) {
-	isAttached := a.onlyAttachment[volume.Name]
-	delete(a.onlyAttachment, volume.Name)
+func (a attachedVolumes) know(volume corev1.PersistentVolume, staying sets.Set[string]) {
+	isAttached := a[onlyAttachment].Has(volume.Name)
+	a[onlyAttachment].Delete(volume.Name)
 	if csi := volume.Spec.CSI; csi != nil {
 		name := fmt.Sprintf("kubernetes.io/csi/%s^%s", csi.Driver, csi.VolumeHandle)
-		isAttached = isAttached || a.onlyAtNode[name]
-		delete(a.onlyAtNode, name)
+		isAttached = isAttached || a[onlyAtNode].Has(name)
+		a[onlyAtNode].Delete(name)
 	}
 	claim := volume.Spec.ClaimRef
 	switch {
 	case !isAttached:
 	case claim == nil || claim.Kind != "PersistentVolumeClaim":
-		a.withoutClaim[volume.Name] = true
-	case !staying[claim.Namespace+"/"+claim.Name]:
-		a.claims[claim.Namespace+"/"+claim.Name] = true
+		a[withoutClaim].Insert(volume.Name)
+	case !staying.Has(claim.Namespace + "/" + claim.Name):
+		a[claims].Insert(claim.Namespace + "/" + claim.Name)
 	}
 }
 
 // stayingClaims returns the claims of pods that draining leaves alone.
-func (d *deletionPass) stayingClaims(ctx context.Context) (map[string]bool, error) {
+func (d *deletionPass) stayingClaims(ctx context.Context) (sets.Set[string], error) {
 	rules, err := d.r.podRules(ctx, d.m, d.cluster)
 	if err != nil {
 		return nil, err
 	}
 	pods, err := drain.StayingPods(ctx, d.r.kubernetes, d.node.object, rules)
-	claims := map[string]bool{}
+	staying := sets.New[string]()
 	for _, pod := range pods {
 		for _, volume := range pod.Spec.Volumes {
 			if volume.PersistentVolumeClaim != nil {
-				claims[pod.Namespace+"/"+volume.PersistentVolumeClaim.ClaimName] = true
+				staying.Insert(pod.Namespace + "/" + volume.PersistentVolumeClaim.ClaimName)
 			}
 		}
 	}
-	return claims, err
+	return staying, err
 }
 
-// lines returns the attached volumes, in Cluster API's words.
+// lines returns the attached volumes.
 func (a attachedVolumes) lines() []string {
 	var lines []string
-	for _, group := range []struct {
-		what  string
-		names map[string]bool
-	}{
-		{"PersistentVolumeClaims", a.claims},
-		{"PersistentVolumes without a .spec.claimRef to a PersistentVolumeClaim", a.withoutClaim},
-		{"Node with .status.volumesAttached entries not matching a PersistentVolume", a.onlyAtNode},
-		{"VolumeAttachment with .spec.source.persistentVolumeName not matching a PersistentVolume", a.onlyAttachment},
-	} {
-		if len(group.names) > 0 {
-			lines = append(lines, fmt.Sprintf("* %s: %s", group.what, few(slices.Collect(maps.Keys(group.names)), mostVolumes)))
+	for _, what := range []string{claims, withoutClaim, onlyAtNode, onlyAttachment} {
+		if len(a[what]) > 0 {
+			lines = append(lines, fmt.Sprintf("* %s: %s", what, few(sets.List(a[what]), mostVolumes)))
 		}
 	}
 	return lines

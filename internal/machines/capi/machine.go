@@ -10,10 +10,12 @@
 package capi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
@@ -76,6 +78,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions
 		client: mgr.GetClient(), server: mgr.GetAPIReader(), kubernetes: direct, watcher: watcher,
 		references: contract.ObjectReferences{Client: mgr.GetClient()},
 		events:     machineevents.Recorder{Events: mgr.GetEventRecorder("machine-controller")}, options: o, hooks: o.Hooks,
+		updates: updateCalls{running: semaphore.NewWeighted(int64(max(1, o.Concurrency/2)))},
 	}
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -117,12 +120,9 @@ func (r *ClusterAPIReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 	return ctrl.Result{RequeueAfter: after}, nil
 }
 
-// bounded returns a wait that is not longer than the longest one.
+// bounded returns a wait that is not longer than the longest one, if there is one.
 func (r *ClusterAPIReconciler) bounded(wait time.Duration) time.Duration {
-	if r.options.LongestWait > 0 {
-		return min(wait, r.options.LongestWait)
-	}
-	return wait
+	return min(wait, cmp.Or(r.options.LongestWait, wait))
 }
 
 // record records an event of a Machine, once for each change.

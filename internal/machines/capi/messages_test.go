@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/runlevel/runlevel/internal/machines/drain"
 )
@@ -71,15 +72,15 @@ func TestWhatIsAttached(t *testing.T) {
 		"an attachment without volume":  {"", "", "a", "", []string{"* VolumeAttachment with .spec.source.persistentVolumeName not matching a PersistentVolume: a"}},
 		"an entry of the node's status": {"", "a", "", "", []string{"* Node with .status.volumesAttached entries not matching a PersistentVolume: " + handle + "a"}},
 	} {
-		set := func(words, prefix string) map[string]bool {
-			found := map[string]bool{}
+		set := func(words, prefix string) sets.Set[string] {
+			found := sets.New[string]()
 			for word := range strings.FieldsSeq(words) {
-				found[prefix+word] = true
+				found.Insert(prefix + word)
 			}
 			return found
 		}
 		left := attachedVolumes{
-			claims: map[string]bool{}, withoutClaim: map[string]bool{}, onlyAtNode: set(c.node, handle), onlyAttachment: set(c.attachments, ""),
+			claims: sets.New[string](), withoutClaim: sets.New[string](), onlyAtNode: set(c.node, handle), onlyAttachment: set(c.attachments, ""),
 		}
 		for word := range strings.FieldsSeq(c.volumes) {
 			name, claim, _ := strings.Cut(word, "@")

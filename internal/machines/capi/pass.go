@@ -70,7 +70,7 @@ func (p *machinePass) reconcile(ctx context.Context) (time.Duration, error) {
 	}
 	var after time.Duration
 	if isDeleting {
-		p.r.updates.forget(p.m.UID)
+		p.r.updates.known.Delete(p.m.UID)
 		var deletionErr error
 		after, deletionErr = (&deletionPass{r: p.r, passFacts: p.passFacts}).delete(ctx)
 		if deletionErr != nil || !controllerutil.ContainsFinalizer(p.m, clusterv1.MachineFinalizer) {
@@ -148,10 +148,7 @@ func (p *machinePass) setPaused() bool {
 // adopt sets the label of its Cluster on the Machine, and the Cluster as its owner if it is a stand-alone Machine.
 func (p *machinePass) adopt(ctx context.Context) error {
 	base := p.m.DeepCopy()
-	if p.m.Labels == nil {
-		p.m.Labels = map[string]string{}
-	}
-	p.m.Labels[clusterv1.ClusterNameLabel] = p.m.Spec.ClusterName
+	metav1.SetMetaDataLabel(&p.m.ObjectMeta, clusterv1.ClusterNameLabel, p.m.Spec.ClusterName)
 	if isStandAlone(p.m) && p.cluster.UID != "" {
 		p.m.OwnerReferences = append(p.m.OwnerReferences, contract.ClusterOwner(p.cluster))
 	}

@@ -3,11 +3,11 @@ package capi
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,16 +39,29 @@ const (
 )
 
 func (d *deletionPass) awaitPreDrainHooks(ctx context.Context) (*deletion.DeletionWait, error) {
-	hooks := hooksOf(d.m, clusterv1.PreDrainDeleteHookAnnotationPrefix)
-	if d.nodeKept != "" || len(hooks) == 0 {
+	if d.nodeKept != "" {
 		return nil, nil
 	}
-	wait := &deletion.DeletionWait{
-		Stage: deletion.BeforeDrain, Reason: clusterv1.MachineDeletingWaitingForPreDrainHookReason,
-		Message: fmt.Sprintf("Waiting for pre-drain hooks to succeed (hooks: %s)", strings.Join(hooks, ",")),
+	return d.awaitHooks(ctx, clusterv1.PreDrainDeleteHookAnnotationPrefix, deletion.DeletionWait{
+		Stage: deletion.BeforeDrain, Reason: clusterv1.MachineDeletingWaitingForPreDrainHookReason, Message: "Waiting for pre-drain hooks to succeed",
+	})
+}
+
+func (d *deletionPass) awaitPreTerminateHooks(ctx context.Context) (*deletion.DeletionWait, error) {
+	return d.awaitHooks(ctx, clusterv1.PreTerminateDeleteHookAnnotationPrefix, deletion.DeletionWait{
+		Stage: deletion.BeforeTerminate, Reason: clusterv1.MachineDeletingWaitingForPreTerminateHookReason, Message: "Waiting for pre-terminate hooks to succeed",
+	})
+}
+
+// awaitHooks waits while there are hooks with a prefix.
+func (d *deletionPass) awaitHooks(ctx context.Context, prefix string, wait deletion.DeletionWait) (*deletion.DeletionWait, error) {
+	hooks := deletion.HooksClusterAPI(d.m, prefix)
+	if len(hooks) == 0 {
+		return nil, nil
 	}
+	wait.Message += fmt.Sprintf(" (hooks: %s)", strings.Join(hooks, ","))
 	d.setStart(wait.Stage)
-	return wait, d.writeStart(ctx, wait)
+	return &wait, d.writeStart(ctx, &wait)
 }
 
 // awaitKnownInfrastructure waits until it is known whether the infrastructure exists: unreadable infrastructure would be
@@ -62,8 +75,7 @@ func (d *deletionPass) awaitKnownInfrastructure(context.Context) (*deletion.Dele
 
 // drainNode cordons the Node, evicts its pods, and waits until they are gone.
 func (d *deletionPass) drainNode(ctx context.Context) (*deletion.DeletionWait, error) {
-	_, isExcluded := d.m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]
-	if d.leavesNode() || isExcluded || d.hasTimedOut(deletion.Draining) {
+	if d.leavesNode() || metav1.HasAnnotation(d.m.ObjectMeta, clusterv1.ExcludeNodeDrainingAnnotation) || d.hasTimedOut(deletion.Draining) {
 		return nil, nil
 	}
 	start := d.setStart(deletion.Draining)
@@ -119,8 +131,7 @@ func (d *deletionPass) setDrainingCondition(wait *deletion.DeletionWait) {
 
 // awaitDetachedVolumes waits until the volumes of the Node are detached. Those of an unreachable Node never are.
 func (d *deletionPass) awaitDetachedVolumes(ctx context.Context) (*deletion.DeletionWait, error) {
-	_, isExcluded := d.m.Annotations[clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation]
-	if d.leavesNode() || isExcluded || d.hasTimedOut(deletion.DetachingVolumes) {
+	if d.leavesNode() || metav1.HasAnnotation(d.m.ObjectMeta, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation) || d.hasTimedOut(deletion.DetachingVolumes) {
 		return nil, nil
 	}
 	start := d.setStart(deletion.DetachingVolumes)
@@ -147,19 +158,6 @@ func (d *deletionPass) awaitDetachedVolumes(ctx context.Context) (*deletion.Dele
 	d.r.record(d.m, corev1.EventTypeNormal, "NodeVolumesDetached",
 		fmt.Sprintf("success waiting for node volumes detaching Machine's node %q", d.status.NodeRef.Name))
 	return nil, nil
-}
-
-func (d *deletionPass) awaitPreTerminateHooks(ctx context.Context) (*deletion.DeletionWait, error) {
-	hooks := hooksOf(d.m, clusterv1.PreTerminateDeleteHookAnnotationPrefix)
-	if len(hooks) == 0 {
-		return nil, nil
-	}
-	wait := &deletion.DeletionWait{
-		Stage: deletion.BeforeTerminate, Reason: clusterv1.MachineDeletingWaitingForPreTerminateHookReason,
-		Message: fmt.Sprintf("Waiting for pre-terminate hooks to succeed (hooks: %s)", strings.Join(hooks, ",")),
-	}
-	d.setStart(wait.Stage)
-	return wait, d.writeStart(ctx, wait)
 }
 
 func (d *deletionPass) deleteInfrastructure(ctx context.Context) (*deletion.DeletionWait, error) {
@@ -247,16 +245,4 @@ func (d *deletionPass) leavesNode() bool {
 	infrastructure := d.infrastructure.object
 	return d.nodeKept != "" || !d.start(deletion.BeforeTerminate).IsZero() ||
 		infrastructure == nil || infrastructure.GetDeletionTimestamp() != nil
-}
-
-// hooksOf returns the annotations that are hooks, in their order: all keys with the prefix, with or without a slash behind it.
-func hooksOf(m *clusterv1.Machine, prefix string) []string {
-	var hooks []string
-	for key := range m.Annotations {
-		if strings.HasPrefix(key, prefix) {
-			hooks = append(hooks, key)
-		}
-	}
-	slices.Sort(hooks)
-	return hooks
 }

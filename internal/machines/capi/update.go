@@ -3,11 +3,14 @@ package capi
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -67,11 +70,11 @@ func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
 		u.setUpdating(last.reason, last.message)
 		return u.r.bounded(wait), nil
 	}
-	if !u.r.updates.begin(u.r.options.Concurrency) {
+	if !u.r.updates.running.TryAcquire(1) {
 		u.keepCondition()
 		return u.r.bounded(busyPause), nil
 	}
-	defer u.r.updates.end()
+	defer u.r.updates.running.Release(1)
 	if isCurrent, err := u.isCurrent(ctx); err != nil || !isCurrent {
 		u.keepCondition()
 		return queue.ConflictPause, err
@@ -139,7 +142,7 @@ func (u *updatePass) goesOn(progress runtimehook.UpdateProgress) time.Duration {
 		message += "; the extension is called again at " + at
 	}
 	u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, message)
-	u.r.updates.add(u.m.UID, updateCall{next: next, reason: u.updateReason, message: message})
+	u.r.updates.known.Store(u.m.UID, updateCall{next: next, reason: u.updateReason, message: message})
 	return u.r.bounded(pause)
 }
 
@@ -198,4 +201,39 @@ func (f *passFacts) missing() string {
 // annotationOf describes the missing annotation of an object.
 func annotationOf(to clusterv1.ContractVersionedObjectReference) string {
 	return fmt.Sprintf("the annotation %s of %s %s", clusterv1.UpdateInProgressAnnotation, to.Kind, to.Name)
+}
+
+// updateCalls are the last answers of extensions, by the UIDs of the Machines that they update. After a restart, the extension is
+// called at once, as it is by Cluster API's own controller.
+type updateCalls struct {
+	known sync.Map
+	// running bounds the calls: at most half of the workers wait for extensions, so that deletions continue while extensions hang.
+	running *semaphore.Weighted
+}
+
+// An updateCall is the answer of an extension, and when it may be called again.
+type updateCall struct {
+	next            time.Time
+	failures        int // in a row
+	reason, message string
+}
+
+// last returns the last call of a Machine, and how long it is until the next one.
+func (c *updateCalls) last(machine types.UID, now time.Time) (updateCall, time.Duration) {
+	known, _ := c.known.Load(machine)
+	call, _ := known.(updateCall)
+	return call, call.next.Sub(now)
+}
+
+// fail records a failed call, and returns the pause before the next one, which doubles with each failure.
+func (c *updateCalls) fail(machine types.UID, now time.Time, message string) time.Duration {
+	last, _ := c.last(machine, now)
+	pause := queue.RetrySoon
+	for range last.failures {
+		pause = min(2*pause, queue.RetrySeldom)
+	}
+	c.known.Store(machine, updateCall{
+		next: now.Add(pause), failures: min(last.failures+1, 10), reason: clusterv1.MachineInPlaceUpdateFailedReason, message: message,
+	})
+	return pause
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,9 +29,7 @@ const (
 
 // isDrainRequested reports whether the node has to be drained before the first call of the extension.
 func (u *updatePass) isDrainRequested(ctx context.Context) (bool, error) {
-	_, isDrained := u.m.Annotations[drainedAnnotation]
-	_, isExcluded := u.m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]
-	if isDrained || isExcluded {
+	if metav1.HasAnnotation(u.m.ObjectMeta, drainedAnnotation) || metav1.HasAnnotation(u.m.ObjectMeta, clusterv1.ExcludeNodeDrainingAnnotation) {
 		return false, nil
 	}
 	return u.r.hooks.DrainsBeforeUpdate(ctx, u.m.Namespace)
@@ -64,10 +63,7 @@ func (u *updatePass) drainForUpdate(ctx context.Context, node *corev1.Node) (str
 	if !node.Spec.Unschedulable {
 		base := node.DeepCopy()
 		node.Spec.Unschedulable = true
-		if node.Annotations == nil {
-			node.Annotations = map[string]string{}
-		}
-		node.Annotations[cordonedAnnotation] = u.fullName()
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, cordonedAnnotation, u.fullName())
 		if err := patch.WithLock(ctx, u.r.client, node, base); err != nil {
 			return "", fmt.Errorf("cordon Node %s: %w", node.Name, err)
 		}

@@ -66,7 +66,7 @@ func (u *updatePass) endNewest(ctx context.Context) error {
 
 // cleanUp removes the annotations of an update that is over, or whose annotation a user has removed from the Machine.
 func (u *updatePass) cleanUp(ctx context.Context) (time.Duration, error) {
-	u.r.updates.forget(u.m.UID)
+	u.r.updates.known.Delete(u.m.UID)
 	base := u.m.DeepCopy()
 	dropHook(u.m)
 	if err := u.r.patch(ctx, u.m, base, "remove what an update in place has left"); err != nil {
@@ -101,8 +101,7 @@ func (u *updatePass) dropAnnotation(ctx context.Context, from referenced) error 
 // isTriggered reports whether the owner of the Machine has written the whole desired state. While a Machine is moved to another
 // set, a pending hook belongs to an earlier update.
 func isTriggered(m *clusterv1.Machine) bool {
-	_, isMoving := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]
-	return !isMoving && slices.Contains(pendingHooks(m), runtimehook.UpdateMachine)
+	return !rolloutrules.IsArriving(m) && slices.Contains(pendingHooks(m), runtimehook.UpdateMachine)
 }
 
 // pendingHooks returns the runtime hooks that have to be called for a Machine.

@@ -2,7 +2,7 @@ package capi
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 
@@ -11,11 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
 )
 
@@ -27,31 +29,11 @@ const (
 )
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, index := range []struct {
-		object  client.Object
-		field   string
-		extract client.IndexerFunc
-	}{
-		{&corev1.Node{}, nodesByProviderID, func(o client.Object) []string { return nonEmpty(o.(*corev1.Node).Spec.ProviderID) }},
-		{&clusterv1.Machine{}, machinesByNodeName, func(o client.Object) []string {
-			return nonEmpty(o.(*clusterv1.Machine).Status.NodeRef.Name)
-		}},
-		{&clusterv1.Machine{}, machinesByProviderID, func(o client.Object) []string {
-			return nonEmpty(o.(*clusterv1.Machine).Spec.ProviderID)
-		}},
-	} {
-		if err := indexer.IndexField(ctx, index.object, index.field, index.extract); err != nil {
-			return fmt.Errorf("index %T by %s: %w", index.object, index.field, err)
-		}
-	}
-	return nil
-}
-
-func nonEmpty(value string) []string {
-	if value == "" {
-		return nil
-	}
-	return []string{value}
+	return errors.Join(
+		enqueue.AddIndex(ctx, indexer, nodesByProviderID, func(n *corev1.Node) []string { return []string{n.Spec.ProviderID} }),
+		enqueue.AddIndex(ctx, indexer, machinesByNodeName, func(m *clusterv1.Machine) []string { return []string{m.Status.NodeRef.Name} }),
+		enqueue.AddIndex(ctx, indexer, machinesByProviderID, func(m *clusterv1.Machine) []string { return []string{m.Spec.ProviderID} }),
+	)
 }
 
 // machineOf returns the Machine that owns an object. An object without an owner may belong to the Machine of the same name,
@@ -133,4 +115,28 @@ func (r *ClusterAPIReconciler) machinesOfCluster(ctx context.Context, cluster cl
 
 func (r *ClusterAPIReconciler) machinesWith(ctx context.Context, which ...client.ListOption) []reconcile.Request {
 	return enqueue.Requests(ctx, r.client, &clusterv1.MachineList{}, func(*clusterv1.Machine) bool { return true }, which...)
+}
+
+// overtakes returns the function by which the queue decides whether the Machine of a request goes before others. It reads the
+// cache. ctx ends the wait for a cache that is not filled yet.
+func (r *ClusterAPIReconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
+	return func(request ctrl.Request) bool {
+		m := &clusterv1.Machine{}
+		return r.client.Get(ctx, request.NamespacedName, m) == nil && !m.DeletionTimestamp.IsZero() && isEnding(m)
+	}
+}
+
+// isEnding reports whether no hook, pod or volume holds a Machine that is being deleted, or the last hook that its
+// condition lists was just removed. A Machine does not overtake while its Node is drained: checking the same pods again
+// must not delay the drains of other Nodes.
+func isEnding(m *clusterv1.Machine) bool {
+	switch deletion.StageClusterAPI(m) {
+	case deletion.BeforeDrain:
+		return len(deletion.HooksClusterAPI(m, clusterv1.PreDrainDeleteHookAnnotationPrefix)) == 0
+	case deletion.BeforeTerminate:
+		return len(deletion.HooksClusterAPI(m, clusterv1.PreTerminateDeleteHookAnnotationPrefix)) == 0
+	case deletion.Terminating, deletion.RemovingConfig, deletion.RemovingNode, deletion.Completed:
+		return true
+	}
+	return false
 }

@@ -10,12 +10,33 @@ package deletion
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 )
 
 // A DeletionPhase is one part of a deletion, in a pass P: it looks at what it needs, acts, and returns what it waits for. It
 // returns nil if it is over, or does not concern the machine: then the next phase begins.
 type DeletionPhase[P any] func(pass P, ctx context.Context) (*DeletionWait, error)
+
+// Run runs phases until one waits, and returns what it waits for; nil if all are over.
+func Run[P any](ctx context.Context, pass P, phases []DeletionPhase[P]) (*DeletionWait, error) {
+	for _, phase := range phases {
+		if wait, err := phase(pass, ctx); wait != nil || err != nil {
+			return wait, err
+		}
+	}
+	return nil, nil
+}
 
 // A DeletionWait is what a phase of a deletion waits for. Phases after it are not begun.
 type DeletionWait struct {
@@ -42,3 +63,98 @@ const (
 	DetachingVolumes DeletionStage = "DetachingVolumes"
 	RemovingConfig   DeletionStage = "RemovingConfig"
 )
+
+// The reasons for which the deletion of a Machine of machine.openshift.io waits.
+const (
+	HookPresent            = "HookPresent"
+	DrainSkipped           = "DrainSkipped" // it is still to be recorded that the node is not drained
+	PodsEnd                = "PodsEnd"
+	DrainError             = "DrainError"
+	InfrastructureToDelete = "Terminating" // its deletion is still to be requested
+	InfrastructureGoes     = "InfrastructureGoes"
+	InfrastructureProblem  = "InfrastructureProblem"
+)
+
+// StageOpenShift returns the stage of the deletion of a Machine of machine.openshift.io, and the reason of the wait, as far as
+// they are recorded in the Machine: by our controller, or by OpenShift's own. Neither records that the infrastructure is gone.
+func StageOpenShift(m *machinev1beta1.Machine) (DeletionStage, string) {
+	drained := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrained).Status
+	exists := conditions.Find(m.Status.Conditions, machinev1beta1.InstanceExistsCondition)
+	hooks := m.Spec.LifecycleHooks
+	if drained != corev1.ConditionTrue {
+		switch {
+		case IsDrainSkipped(m):
+			return Draining, DrainSkipped
+		case len(hooks.PreDrain) > 0:
+			return BeforeDrain, HookPresent
+		case drained == corev1.ConditionFalse:
+			return Draining, DrainError
+		}
+		return Draining, PodsEnd
+	}
+	switch {
+	case len(hooks.PreTerminate) > 0 && exists.Reason != InstanceTerminating:
+		return BeforeTerminate, HookPresent
+	case exists.Status == corev1.ConditionUnknown || exists.Reason == ErrorDeleting:
+		return Terminating, InfrastructureProblem
+	case exists.Reason == InstanceTerminating:
+		return Terminating, InfrastructureGoes
+	}
+	return Terminating, InfrastructureToDelete
+}
+
+// stagesClusterAPI are the stages of a deletion by the reasons of the condition Deleting, which are upstream's.
+var stagesClusterAPI = map[string]DeletionStage{
+	clusterv1.MachineDeletingWaitingForPreDrainHookReason:           BeforeDrain,
+	clusterv1.MachineDeletingDrainingNodeReason:                     Draining,
+	clusterv1.MachineDeletingWaitingForVolumeDetachReason:           DetachingVolumes,
+	clusterv1.MachineDeletingWaitingForPreTerminateHookReason:       BeforeTerminate,
+	clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason: Terminating,
+	clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:      RemovingConfig,
+	clusterv1.MachineDeletingDeletingNodeReason:                     RemovingNode,
+	clusterv1.MachineDeletingDeletionCompletedReason:                Completed,
+}
+
+// StageClusterAPI returns the stage of the deletion of a Machine of Cluster API that is recorded in the Machine, by our
+// controller or upstream's; "" if there is none, as after an error.
+func StageClusterAPI(m *clusterv1.Machine) DeletionStage {
+	deleting := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineDeletingCondition)
+	if deleting == nil {
+		return ""
+	}
+	return stagesClusterAPI[deleting.Reason]
+}
+
+// IsDrainSkipped reports whether a Machine of machine.openshift.io is not drained, and so not held by its pre-drain hooks: it is
+// excluded by an annotation, or has no node.
+func IsDrainSkipped(m *machinev1beta1.Machine) bool {
+	return metav1.HasAnnotation(m.ObjectMeta, ExcludeNodeDraining) || m.Status.NodeRef == nil || m.Status.NodeRef.Name == ""
+}
+
+// HooksClusterAPI returns the annotations of a Machine of Cluster API that are hooks, in their order: all keys with the prefix,
+// with or without a slash behind it.
+func HooksClusterAPI(m *clusterv1.Machine, prefix string) []string {
+	hooks := slices.Sorted(maps.Keys(m.Annotations))
+	return slices.DeleteFunc(hooks, func(key string) bool { return !strings.HasPrefix(key, prefix) })
+}
+
+// Names that the controllers of machine.openshift.io use, and the API's own package has no constant for.
+const (
+	// ExcludeNodeDraining is the annotation of a Machine whose node must not be drained.
+	ExcludeNodeDraining = "machine.openshift.io/exclude-node-draining"
+	// InstanceTerminating is the reason of InstanceExists=True once the deletion of the infrastructure was requested.
+	InstanceTerminating = "InstanceTerminating"
+	// ErrorDeleting is the reason of InstanceExists=True while the infrastructure can't be deleted.
+	ErrorDeleting = "ErrorDeleting"
+)
+
+// HookStatusAnnotation is the annotation in which the controller of a hook reports its status.
+func HookStatusAnnotation(stage DeletionStage, name string) string {
+	if stage == BeforeDrain {
+		return "pre-drain." + HookStatusDomain + "/" + name
+	}
+	return "pre-terminate." + HookStatusDomain + "/" + name
+}
+
+// HookStatusDomain is the end of the prefix of each HookStatusAnnotation.
+const HookStatusDomain = "hook.machine.runlevel.dev"

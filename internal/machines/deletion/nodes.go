@@ -5,6 +5,7 @@ import (
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -65,7 +66,5 @@ func ownership(node *corev1.Node, providerID string, isNamed, isOwned, isNameEno
 
 // IsControlPlane reports whether a Node is one of the control plane.
 func IsControlPlane(node *corev1.Node) bool {
-	_, isControlPlane := node.Labels["node-role.kubernetes.io/control-plane"]
-	_, isMaster := node.Labels["node-role.kubernetes.io/master"]
-	return isControlPlane || isMaster
+	return metav1.HasLabel(node.ObjectMeta, "node-role.kubernetes.io/control-plane") || metav1.HasLabel(node.ObjectMeta, "node-role.kubernetes.io/master")
 }

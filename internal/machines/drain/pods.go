@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 )
 
 // unreachableGrace is the grace period of pods that no kubelet terminates. After that they are not waited for.
@@ -141,10 +142,7 @@ func ending(pod *corev1.Pod) HeldPod {
 
 // graceOf returns the grace period of a pod that is being deleted.
 func graceOf(pod *corev1.Pod) time.Duration {
-	if pod.DeletionGracePeriodSeconds == nil {
-		return 0
-	}
-	return time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+	return time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
 }
 
 // held returns a remaining pod, with a message that describes it.

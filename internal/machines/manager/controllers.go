@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -42,4 +43,23 @@ func addControllers(ctx context.Context, m ctrl.Manager, o Options) error {
 		)
 	}
 	return err
+}
+
+// A MachineDialect is an API that has Machines.
+type MachineDialect string
+
+// The dialects. Cluster API's is not the default: if its own core controller runs, both would write the same Machines.
+const (
+	OpenShift  MachineDialect = "openshift"   // machine.openshift.io
+	ClusterAPI MachineDialect = "cluster-api" // cluster.x-k8s.io
+)
+
+// checkDialects returns an error if a dialect is unknown.
+func checkDialects(dialects []MachineDialect) error {
+	for _, dialect := range dialects {
+		if dialect != OpenShift && dialect != ClusterAPI {
+			return fmt.Errorf("there is no dialect %q: write %s, %s or both, with a comma between them", dialect, OpenShift, ClusterAPI)
+		}
+	}
+	return nil
 }

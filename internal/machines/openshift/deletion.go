@@ -34,40 +34,31 @@ type deletionPass struct {
 
 // observedInfrastructure is what a deletion knows about the infrastructure.
 type observedInfrastructure struct {
-	exists       bool
-	isDeleting   bool          // its deletion was requested; it may be gone since
-	name         string        // with its kind
-	finalizers   []string      // that hold it while it is being deleted
-	problem      string        // why it can't be deleted or read
-	isUnreadable bool          // the problem is one of reading it
-	retryAfter   time.Duration // the pause that the provider requests; zero means none
+	infra.Instance               // IsDeleting is true once its deletion was requested; it may be gone since
+	problem        string        // why it can't be deleted or read
+	isUnreadable   bool          // the problem is one of reading it
+	retryAfter     time.Duration // the pause that the provider requests; zero means none
 }
 
 // reconcileDeletion runs the phases of a deletion until one waits, or the finalizer is removed.
 func (r *MachineReconciler) reconcileDeletion(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
-	d := &deletionPass{r: r, m: m, known: r.memory.of(m), status: *m.Status.DeepCopy()}
+	d := &deletionPass{r: r, m: m, known: r.remembered(m), status: *m.Status.DeepCopy()}
 	d.status.Phase, d.status.ErrorReason, d.status.ErrorMessage = ptr.To(machinev1beta1.PhaseDeleting), nil, nil
 	hookConditions(m, &d.status, r.options.Now())
 	if err := d.writeStatus(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	for _, phase := range phases {
-		wait, err := phase(d, ctx)
-		switch {
-		case err != nil:
-			return ctrl.Result{}, err
-		case wait == nil:
-			continue
-		}
-		if err := d.writeStatus(ctx); err != nil {
-			return ctrl.Result{}, err
-		}
-		if wait.Reason == deletion.InfrastructureProblem && wait.After == 0 {
-			return ctrl.Result{}, errors.New(wait.Message) // the queue backs off
-		}
-		return ctrl.Result{RequeueAfter: r.bounded(wait.After)}, nil
+	wait, err := deletion.Run(ctx, d, phases)
+	if err != nil || wait == nil {
+		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, nil
+	if err := d.writeStatus(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	if wait.Reason == deletion.InfrastructureProblem && wait.After == 0 {
+		return ctrl.Result{}, errors.New(wait.Message) // the queue backs off
+	}
+	return ctrl.Result{RequeueAfter: r.bounded(wait.After)}, nil
 }
 
 func (d *deletionPass) writeStatus(ctx context.Context) error {
@@ -152,7 +143,7 @@ func (d *deletionPass) lookAtInfrastructure(ctx context.Context) observedInfrast
 // readInfrastructure reads the infrastructure. Invalid infrastructure of a machine that was never provisioned does not exist.
 func (d *deletionPass) readInfrastructure(ctx context.Context) observedInfrastructure {
 	isRecorded := conditions.Find(d.m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating
-	seen := observedInfrastructure{isDeleting: d.isRequested || isRecorded}
+	seen := observedInfrastructure{Instance: infra.Instance{IsDeleting: d.isRequested || isRecorded}}
 	if wait := d.known.askUntil.Sub(d.r.options.Now()); d.known.problem != "" && wait > 0 {
 		seen.problem, seen.retryAfter = d.known.problem, wait
 		return seen
@@ -179,10 +170,8 @@ func (d *deletionPass) readInfrastructure(ctx context.Context) observedInfrastru
 	if d.known.problem != "" && d.known.askUntil.IsZero() { // the delete has just failed
 		seen.problem, d.known.problem = d.known.problem, ""
 	}
-	seen.exists = instance.Exists
-	seen.isDeleting = seen.isDeleting && !instance.Exists || instance.IsDeleting || d.isRequested
-	seen.name = fmt.Sprintf("%s %s", instance.Kind.Kind, wanted.NamespacedName)
-	seen.finalizers = instance.Finalizers
+	instance.IsDeleting = seen.IsDeleting && !instance.Exists || instance.IsDeleting || d.isRequested
+	seen.Instance = instance
 	return seen
 }
 

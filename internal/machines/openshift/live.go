@@ -7,6 +7,7 @@ import (
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -107,10 +108,7 @@ func (r *MachineReconciler) markFailed(ctx context.Context, m *machinev1beta1.Ma
 		return nil
 	}
 	base := m.DeepCopy()
-	if m.Annotations == nil {
-		m.Annotations = map[string]string{}
-	}
-	m.Annotations[instanceStateAnnotation] = unknownInstanceState
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, instanceStateAnnotation, unknownInstanceState)
 	if err := r.client.Patch(ctx, m, client.MergeFrom(base)); err != nil {
 		return fmt.Errorf("annotate the failed Machine: %w", err)
 	}

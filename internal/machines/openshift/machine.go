@@ -24,9 +24,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/runlevel/runlevel/internal/machines/conditions"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/machines/enqueue"
 	"github.com/runlevel/runlevel/internal/machines/infra"
 	"github.com/runlevel/runlevel/internal/machines/machineevents"
 	"github.com/runlevel/runlevel/internal/machines/patch"
@@ -58,7 +63,7 @@ type MachineReconciler struct {
 	infrastructure MachineInfrastructure
 	events         machineevents.Recorder
 	options        MachineOptions
-	memory         deletionMemory
+	memory         sync.Map // what is remembered of Machines, by their names
 	// cordoning is held while a node of the control plane is cordoned, so that they are cordoned one after the other.
 	cordoning sync.Mutex
 }
@@ -103,7 +108,7 @@ func (r *MachineReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	m := &machinev1beta1.Machine{}
 	err := r.client.Get(ctx, request.NamespacedName, m)
 	if apierrors.IsNotFound(err) {
-		r.memory.forget(request.NamespacedName)
+		r.memory.Delete(request.NamespacedName)
 		r.events.Forget(request.NamespacedName)
 		forgetFailures(request.NamespacedName)
 		return ctrl.Result{}, nil
@@ -157,4 +162,57 @@ func machineForInfra(m *machinev1beta1.Machine) (infra.Machine, error) {
 	return infra.Machine{
 		NamespacedName: client.ObjectKeyFromObject(m), UID: m.UID, Labels: m.Labels, Template: template,
 	}, err
+}
+
+// overtakes returns the function by which the queue decides whether the machine of a request goes before others. It reads the
+// cache. ctx ends the wait for a cache that is not filled yet.
+func (r *MachineReconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
+	return func(request ctrl.Request) bool {
+		m := &machinev1beta1.Machine{}
+		return r.client.Get(ctx, request.NamespacedName, m) == nil && !m.DeletionTimestamp.IsZero() && isEnding(m)
+	}
+}
+
+// isEnding reports whether no hook and no pod holds a machine that is being deleted, or its last pre-drain hook was just
+// removed, so that the condition still reports it. A machine does not overtake while its node is drained: checking the same
+// pods again must not delay the drains of other nodes.
+func isEnding(m *machinev1beta1.Machine) bool {
+	stage, _ := deletion.StageOpenShift(m)
+	isHeld := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrainable).Reason == machinev1beta1.MachineHookPresent
+	return stage == deletion.Terminating || stage == deletion.Draining && isHeld
+}
+
+// nodeIndex finds machines by the names of their nodes.
+const nodeIndex enqueue.NodeIndex = "deletion.nodeRef"
+
+// nodeMatters passes the changes of nodes that affect a deletion, but no heartbeats.
+var nodeMatters = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, isNode := e.ObjectOld.(*corev1.Node)
+		after, areNodes := e.ObjectNew.(*corev1.Node)
+		return isNode && areNodes && (before.Spec.Unschedulable != after.Spec.Unschedulable ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero())
+	},
+}
+
+// machinesOfNode returns the machines that are being deleted, and have a node.
+func (r *MachineReconciler) machinesOfNode(ctx context.Context, node client.Object) []reconcile.Request {
+	isDeleting := func(m *machinev1beta1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
+	return enqueue.Requests(ctx, r.client, &machinev1beta1.MachineList{}, isDeleting, client.MatchingFields{string(nodeIndex): node.GetName()})
+}
+
+// othersCordoned returns the other nodes of the control plane that are cordoned.
+func (r *MachineReconciler) othersCordoned(ctx context.Context, name string) ([]string, error) {
+	var nodes corev1.NodeList
+	if err := r.server.List(ctx, &nodes, client.MatchingFields{"spec.unschedulable": "true"}); err != nil {
+		return nil, fmt.Errorf("list the nodes that take no pods: %w", err)
+	}
+	var names []string
+	for _, node := range nodes.Items {
+		if node.Name != name && deletion.IsControlPlane(&node) {
+			names = append(names, node.Name)
+		}
+	}
+	return names, nil
 }

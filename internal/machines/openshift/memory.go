@@ -1,7 +1,7 @@
 package openshift
 
 import (
-	"sync"
+	"cmp"
 	"time"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
@@ -10,13 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A deletionMemory has the state that need not survive a restart: backoffs, and the progress of drains.
-type deletionMemory struct {
-	mu    sync.Mutex
-	known map[types.NamespacedName]*remembered
-}
-
-// remembered is the state of one machine. One pass at a time uses it.
+// remembered is the state of one machine that need not survive a restart: backoffs, and the progress of its drain. One pass at a
+// time uses it.
 type remembered struct {
 	uid   types.UID
 	drain drainProgress
@@ -28,29 +23,17 @@ type remembered struct {
 	askUntil     time.Time
 }
 
-func (d *deletionMemory) of(m *machinev1beta1.Machine) *remembered {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (r *MachineReconciler) remembered(m *machinev1beta1.Machine) *remembered {
 	key := client.ObjectKeyFromObject(m)
-	if d.known[key] == nil || d.known[key].uid != m.UID {
-		if d.known == nil {
-			d.known = map[types.NamespacedName]*remembered{}
-		}
-		d.known[key] = &remembered{uid: m.UID}
+	known, _ := r.memory.LoadOrStore(key, &remembered{uid: m.UID})
+	if known.(*remembered).uid != m.UID {
+		known = &remembered{uid: m.UID}
+		r.memory.Store(key, known)
 	}
-	return d.known[key]
+	return known.(*remembered)
 }
 
-func (d *deletionMemory) forget(key types.NamespacedName) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.known, key)
-}
-
-// bounded returns a wait that is not longer than the longest one.
+// bounded returns a wait that is not longer than the longest one, if there is one.
 func (r *MachineReconciler) bounded(wait time.Duration) time.Duration {
-	if r.options.LongestWait > 0 {
-		return min(wait, r.options.LongestWait)
-	}
-	return wait
+	return min(wait, cmp.Or(r.options.LongestWait, wait))
 }

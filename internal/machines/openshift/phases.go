@@ -128,7 +128,7 @@ func (d *deletionPass) awaitOtherDrains(others []string) *deletion.DeletionWait 
 // awaitPreTerminateHooks waits for the hooks that hold the infrastructure.
 func (d *deletionPass) awaitPreTerminateHooks(ctx context.Context) (*deletion.DeletionWait, error) {
 	hooks := d.m.Spec.LifecycleHooks.PreTerminate
-	if len(hooks) == 0 || d.lookAtInfrastructure(ctx).isDeleting {
+	if len(hooks) == 0 || d.lookAtInfrastructure(ctx).IsDeleting {
 		return nil, nil
 	}
 	return &deletion.DeletionWait{
@@ -139,7 +139,7 @@ func (d *deletionPass) awaitPreTerminateHooks(ctx context.Context) (*deletion.De
 // deleteInfrastructure deletes the infrastructure, and waits until it is gone.
 func (d *deletionPass) deleteInfrastructure(ctx context.Context) (*deletion.DeletionWait, error) {
 	seen := d.lookAtInfrastructure(ctx)
-	if seen.problem == "" && seen.exists && !seen.isDeleting {
+	if seen.problem == "" && seen.Exists && !seen.IsDeleting {
 		d.requestDeletion(ctx)
 		d.infrastructure = nil
 		seen = d.lookAtInfrastructure(ctx)
@@ -148,13 +148,13 @@ func (d *deletionPass) deleteInfrastructure(ctx context.Context) (*deletion.Dele
 	switch {
 	case seen.problem != "":
 		wait.Reason, wait.Message, wait.After = deletion.InfrastructureProblem, seen.problem, seen.retryAfter
-	case !seen.exists:
+	case !seen.Exists:
 		return nil, nil
 	default:
 		wait.Reason, wait.After = deletion.InfrastructureGoes, infrastructureChecks
-		wait.Message = fmt.Sprintf("waiting for %s to be gone", seen.name)
-		if len(seen.finalizers) > 0 {
-			wait.Message += ", which these finalizers hold: " + strings.Join(seen.finalizers, ", ")
+		wait.Message = fmt.Sprintf("waiting for %s %s to be gone", seen.Kind.Kind, client.ObjectKeyFromObject(d.m))
+		if len(seen.Finalizers) > 0 {
+			wait.Message += ", which these finalizers hold: " + strings.Join(seen.Finalizers, ", ")
 		}
 	}
 	d.reportInfrastructure(wait, seen.isUnreadable)

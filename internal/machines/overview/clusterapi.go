@@ -3,14 +3,19 @@ package overview
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/deletion"
@@ -39,10 +44,7 @@ func (g *machineGatherer) clusterAPIMachines(ctx context.Context, q MachineQuery
 		g.listNodes(ctx)
 		f := &clusterAPIFacts{machine: m, nodes: &g.nodes}
 		if node := f.node(); node != nil && f.stage() == deletion.Draining {
-			f.pods = g.podsOf(ctx, node)
-			if f.pods.unknown != "" {
-				f.unknown = append(f.unknown, f.pods.unknown)
-			}
+			f.pods = g.podsOf(ctx, node, &f.unknown)
 		}
 		facts = append(facts, f)
 	}
@@ -167,7 +169,7 @@ func (f *clusterAPIFacts) deletionHolds(stage deletion.DeletionStage) []MachineH
 
 // drainHolds are the pods that hold the drain, or the message of the machine if they can't be listed.
 func (f *clusterAPIFacts) drainHolds(message string, since *time.Time) []MachineHold {
-	if f.pods == nil || f.pods.unknown != "" {
+	if f.pods == nil || f.pods.isUnknown {
 		return []MachineHold{{Type: Pod, Message: strings.Join(strings.Fields(message), " "), Since: since}}
 	}
 	holds := podHolds(f.pods.left, since)
@@ -199,13 +201,10 @@ func (f *clusterAPIFacts) hooks(of MachineHoldType, since *time.Time) []MachineH
 		prefix = clusterv1.PreTerminateDeleteHookAnnotationPrefix
 	}
 	var holds []MachineHold
-	for key, owner := range f.machine.Annotations {
-		if strings.HasPrefix(key, prefix) {
-			name := strings.TrimPrefix(key, prefix+"/") // a key without the slash holds the machine as well
-			holds = append(holds, MachineHold{Type: of, Name: name, Owner: owner, Message: hookMessage(f.machine, of, name), Since: since, key: key})
-		}
+	for _, key := range deletion.HooksClusterAPI(f.machine, prefix) {
+		name := strings.TrimPrefix(key, prefix+"/") // a key without the slash holds the machine as well
+		holds = append(holds, MachineHold{Type: of, Name: name, Owner: f.machine.Annotations[key], Message: hookMessage(f.machine, of, name), Since: since, key: key})
 	}
-	slices.SortFunc(holds, func(a, b MachineHold) int { return strings.Compare(a.key, b.key) })
 	return holds
 }
 
@@ -245,12 +244,6 @@ func (f *clusterAPIFacts) remedy(h *MachineHold) []string {
 		return h.hookRemedy(command("annotate", " "+h.key+"-"))
 	case Pod:
 		return f.podRemedy(h, command("annotate", " "+clusterv1.ExcludeNodeDrainingAnnotation+"="))
-	case Node:
-		return h.nodeRemedy()
-	case Finalizer:
-		return finalizerRemedy
-	case Controller:
-		return controllerRemedy
 	case Infrastructure, Bootstrap:
 		return []string{"see its conditions below, and those of the object:", command("describe", "")}
 	case Update:
@@ -261,5 +254,49 @@ func (f *clusterAPIFacts) remedy(h *MachineHold) []string {
 			"kubectl get volumeattachments -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName",
 		}
 	}
-	return nil
+	return h.commonRemedy()
+}
+
+// deploymentKind is the kind of what rolls out Machines of Cluster API. The rollout is decided for all machines of a MachineDeployment
+// together, so its conditions are shown for a Machine that is not up to date.
+var deploymentKind = schema.GroupKind{Group: ClusterAPIKind.Group, Kind: "MachineDeployment"}
+
+// askDeployment reads the MachineDeployment of a machine that is not up to date.
+func (g *machineGatherer) askDeployment(ctx context.Context, f *clusterAPIFacts) {
+	name := f.machine.Labels[clusterv1.MachineDeploymentNameLabel]
+	if name == "" || f.condition(clusterv1.MachineUpToDateCondition).Reason != clusterv1.MachineNotUpToDateReason {
+		return
+	}
+	in, err := g.cluster.FindKind(ctx, deploymentKind)
+	deployment, object := &clusterv1.MachineDeployment{}, &unstructured.Unstructured{}
+	if err == nil {
+		object, err = g.cluster.In(in, f.machine.Namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment)
+	}
+	switch {
+	case err == nil:
+		f.deployment = deployment
+	case !errors.Is(err, ErrNotServed) && !apierrors.IsNotFound(err):
+		f.unknown = append(f.unknown, inLine(requestError("get MachineDeployment "+f.machine.Namespace+"/"+name, err)))
+	}
+}
+
+// rollout returns statements about a machine that is not up to date: which fields of its MachineDeployment's template differ, why
+// machines are replaced rather than updated in place, and what blocks the rollout.
+func (f *clusterAPIFacts) rollout() []MachineStatement {
+	if f.deployment == nil {
+		return nil
+	}
+	statement := MachineStatement{Text: "it is not up to date; its MachineDeployment " + f.deployment.Name + " reports:"}
+	for _, kind := range []string{clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition} {
+		if reported := meta.FindStatusCondition(f.deployment.Status.Conditions, kind); reported != nil && reported.Message != "" {
+			statement.Details = append(statement.Details, strings.Split(reported.Message, "\n")...)
+		}
+	}
+	if len(statement.Details) == 0 {
+		return nil
+	}
+	return []MachineStatement{statement}
 }

@@ -1,18 +1,25 @@
 package overview
 
 import (
-	"encoding/json"
+	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
+	"github.com/runlevel/runlevel/internal/machines/enqueue"
+	"github.com/runlevel/runlevel/internal/machines/infra"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // machineFacts are the facts about a machine, for judge.
@@ -26,9 +33,9 @@ type machineFacts struct {
 
 // nodePods are the pods of a node that is being drained.
 type nodePods struct {
-	left    []drain.HeldPod // that hold the drain
-	staying []drain.HeldPod // that end with the node
-	unknown string          // why they can't be listed
+	left      []drain.HeldPod // that hold the drain
+	staying   []drain.HeldPod // that end with the node
+	isUnknown bool            // they can't be listed
 }
 
 // setStaying separates the pods that tolerate the cordon, and were scheduled after it: they do not hold the drain.
@@ -61,12 +68,7 @@ func (f *machineFacts) isReleased() bool {
 }
 
 // nodeName is the name of the machine's node.
-func (f *machineFacts) nodeName() string {
-	if f.machine.Status.NodeRef == nil {
-		return ""
-	}
-	return f.machine.Status.NodeRef.Name
-}
+func (f *machineFacts) nodeName() string { return enqueue.NodeName(f.machine) }
 
 // node is the Node of the machine; nil if it does not exist, is not known, or another host has joined under its name.
 func (f *machineFacts) node() *corev1.Node {
@@ -112,15 +114,77 @@ func (f *machineFacts) becameTrue(of machinev1beta1.ConditionType) *time.Time {
 
 // templateKind is the kind of the infrastructure object in a machine's template.
 func templateKind(m *machinev1beta1.Machine) schema.GroupVersionKind {
-	if m.Spec.ProviderSpec.Value == nil {
-		return schema.GroupVersionKind{}
+	if template, _ := infra.ParseTemplate(m.Spec.ProviderSpec.Value); template != nil {
+		return template.GroupVersionKind()
 	}
-	var head struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
+	return schema.GroupVersionKind{}
+}
+
+// A nodeList is the nodes of the cluster.
+type nodeList struct {
+	unknown string                  // why they can't be listed
+	byName  map[string]*corev1.Node // nil if they can't
+}
+
+// hold is the node that a machine waits for, or the other machine that has the node with its providerID.
+func (n *nodeList) hold(m metav1.Object, group, providerID string, since time.Time) MachineHold {
+	wanted := "with its internal IP address"
+	if providerID != "" {
+		wanted = "with the providerID " + providerID
 	}
-	if json.Unmarshal(m.Spec.ProviderSpec.Value.Raw, &head) != nil {
-		return schema.GroupVersionKind{}
+	hold := MachineHold{Type: Node, Message: wanted, Since: &since}
+	var nodes []*corev1.Node
+	for _, node := range n.byName {
+		owner := machineOf(node)
+		if providerID != "" && node.Spec.ProviderID == providerID && owner != "" && owner != nameOf(m.GetNamespace(), m.GetName(), group) {
+			nodes = append(nodes, node)
+		}
 	}
-	return schema.FromAPIVersionAndKind(head.APIVersion, head.Kind)
+	if len(nodes) > 0 {
+		node := slices.MinFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+		hold.Object = &kinds.ID{Kind: "Node", Name: node.Name}
+		hold.Message += fmt.Sprintf(", which node %s has; it belongs to machine %s", node.Name, machineOf(node))
+	}
+	return hold
+}
+
+// othersCordoned are the other nodes of the control plane that are cordoned, if a node has to wait for them.
+func (n *nodeList) othersCordoned(node *corev1.Node) []string {
+	if !deletion.IsControlPlane(node) {
+		return nil
+	}
+	var others []string
+	for name, other := range n.byName {
+		if name != node.Name && deletion.IsControlPlane(other) && other.Spec.Unschedulable {
+			others = append(others, name)
+		}
+	}
+	slices.Sort(others)
+	return others
+}
+
+// machineOf is the name of the machine that a node belongs to, by its annotations; "" if there is none.
+func machineOf(node *corev1.Node) string {
+	if name := node.Annotations[deletion.OpenShiftMachineAnnotation]; name != "" {
+		namespace, name, _ := strings.Cut(name, "/")
+		return nameOf(namespace, name, Kind.Group)
+	}
+	if name := node.Annotations[clusterv1.MachineAnnotation]; name != "" {
+		return nameOf(node.Annotations[clusterv1.ClusterNamespaceAnnotation], name, ClusterAPIKind.Group)
+	}
+	return ""
+}
+
+func nameOf(namespace, name, group string) string {
+	return fmt.Sprintf("%s/%s of %s", namespace, name, group)
+}
+
+// nodeRemedy returns what to do about a node that does not join.
+func (h *MachineHold) nodeRemedy() []string {
+	problem := "the machine was started, and its kubelet has not joined; see which nodes there are:"
+	if h.Object != nil {
+		problem = "a node belongs to one machine: find out which of both has the wrong providerID, before you delete that one: " +
+			"infrastructure that both stand for would go with it"
+	}
+	return []string{problem, "kubectl get nodes -o custom-columns=NAME:.metadata.name,PROVIDERID:.spec.providerID"}
 }

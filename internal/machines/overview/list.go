@@ -181,24 +181,21 @@ func (g *machineGatherer) gather(ctx context.Context, f *machineFacts) {
 	case stage != deletion.Draining:
 		g.askInfrastructure(ctx, f)
 	case f.node() != nil && f.node().Spec.Unschedulable:
-		f.pods = g.podsOf(ctx, f.node())
+		f.pods = g.podsOf(ctx, f.node(), &f.unknown)
 		f.pods.setStaying()
-		if f.pods.unknown != "" {
-			f.unknown = append(f.unknown, f.pods.unknown)
-		}
 	}
 }
 
-// podsOf lists the pods of a node that is being drained.
-func (g *machineGatherer) podsOf(ctx context.Context, node *corev1.Node) *nodePods {
+// podsOf lists the pods of a node that is being drained, or adds why that is not possible to what is unknown.
+func (g *machineGatherer) podsOf(ctx context.Context, node *corev1.Node, unknown *[]string) *nodePods {
 	left, err := drain.HeldPods(ctx, g.cluster.Client, node)
 	switch {
 	case apierrors.IsForbidden(err):
-		return &nodePods{unknown: "this user may not list pods, or PodDisruptionBudgets, in all namespaces"}
+		*unknown = append(*unknown, "this user may not list pods, or PodDisruptionBudgets, in all namespaces")
 	case err != nil:
-		return &nodePods{unknown: inLine(err)}
+		*unknown = append(*unknown, inLine(err))
 	}
-	return &nodePods{left: left}
+	return &nodePods{left: left, isUnknown: err != nil}
 }
 
 // askInfrastructure reads the infrastructure object.

@@ -18,7 +18,8 @@ import (
 // Concurrency is how many machines are reconciled at once. A pass waits only for the API server.
 const Concurrency = 20
 
-// A failure is retried after RetrySoon, and then after twice as long each time, up to RetrySeldom.
+// A failure is retried after RetrySoon, and then after twice as long each time, up to RetrySeldom: an administrator who raises a
+// quota, or creates a missing template, does not wait longer.
 const RetrySoon, RetrySeldom = 250 * time.Millisecond, time.Minute
 
 // ConflictPause is the pause before a retry after a conflict.
@@ -26,9 +27,16 @@ const ConflictPause = 100 * time.Millisecond
 
 // Options returns the options of a controller of machines, in whose queue some requests overtake others.
 func Options(concurrency int, isFirst func(reconcile.Request) bool) controller.Options {
+	o := Backoff(concurrency, RetrySoon)
+	o.NewQueue = NewQueue(isFirst)
+	return o
+}
+
+// Backoff returns the options of a controller without such requests, which retries a failure after soon at first.
+func Backoff(concurrency int, soon time.Duration) controller.Options {
 	return controller.Options{
-		MaxConcurrentReconciles: concurrency, NewQueue: NewQueue(isFirst),
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](RetrySoon, RetrySeldom),
+		MaxConcurrentReconciles: concurrency,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](soon, max(soon, RetrySeldom)),
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
@@ -22,7 +21,7 @@ import (
 
 // A registered is a client.Reader of ExtensionConfigs and of the labels of namespaces.
 type registered struct {
-	configs []runtimev1.ExtensionConfig
+	configs []*runtimev1.ExtensionConfig
 	cluster *cluster.Cluster
 }
 
@@ -32,8 +31,8 @@ func (r registered) List(_ context.Context, list client.ObjectList, _ ...client.
 	if !ok {
 		return fmt.Errorf("%T is not read here", list)
 	}
-	for i := range r.configs {
-		configs.Items = append(configs.Items, *r.configs[i].DeepCopy())
+	for _, config := range r.configs {
+		configs.Items = append(configs.Items, *config.DeepCopy())
 	}
 	return nil
 }
@@ -79,36 +78,23 @@ func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *fact
 }
 
 // extensionsOf returns the ExtensionConfigs of the cluster, or one with the URL of the query.
-func extensionsOf(ctx context.Context, c *cluster.Cluster, q PreviewQuery) ([]runtimev1.ExtensionConfig, error) {
+func extensionsOf(ctx context.Context, c *cluster.Cluster, q PreviewQuery) ([]*runtimev1.ExtensionConfig, error) {
 	if q.URL != "" {
-		config := runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "extension"}}
+		config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "extension"}}
 		config.Spec.ClientConfig = runtimev1.ClientConfig{URL: q.URL, CABundle: q.CA}
-		handlers, err := new(runtimehook.HookClient).Discover(ctx, &config)
+		handlers, err := new(runtimehook.HookClient).Discover(ctx, config)
 		config.Status.Handlers = handlers
 		config.Status.Conditions = []metav1.Condition{{Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue}}
-		return []runtimev1.ExtensionConfig{config}, err
+		return []*runtimev1.ExtensionConfig{config}, err
 	}
-	in, err := c.Find(ctx, runtimev1.GroupVersion.WithKind("ExtensionConfig"))
-	if errors.Is(err, cluster.ErrNotServed) {
+	configs, err := listOf[runtimev1.ExtensionConfig](ctx, c, runtimev1.GroupVersion.WithKind("ExtensionConfig"), "")
+	switch {
+	case errors.Is(err, cluster.ErrNotServed):
 		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	list, err := c.In(in, "").List(ctx, metav1.ListOptions{})
-	if apierrors.IsForbidden(err) {
+	case apierrors.IsForbidden(err):
 		return nil, errors.New("this user may not list ExtensionConfigs")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("list ExtensionConfigs: %w", err)
-	}
-	configs := make([]runtimev1.ExtensionConfig, len(list.Items))
-	for i, item := range list.Items {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &configs[i]); err != nil {
-			return nil, fmt.Errorf("read ExtensionConfig %s: %w", item.GetName(), err)
-		}
-	}
-	return configs, nil
+	return configs, err
 }
 
 // ask calls the extension for one set, unless an update in place is ruled out before.
@@ -137,13 +123,7 @@ func (f *facts) ruledOut(set *clusterv1.MachineSet) string {
 			return fmt.Sprintf("%s %s, of which MachineSet %s was made, is gone", ref.Kind, ref.Name, set.Name)
 		}
 	}
-	if reason := rolloutrules.ReplacementReason(f.deployment, set, f.now); reason != "" {
-		return reason
-	}
-	if len(rolloutrules.Differences(set.Spec.Template.Spec, f.deployment.Spec.Template.Spec)) == 0 {
-		return "MachineSet " + set.Name + " has the same template"
-	}
-	return ""
+	return rolloutrules.ReplacementReason(f.deployment, set, f.now)
 }
 
 // sideOf returns a set and its templates for a request to an extension.

@@ -1,12 +1,10 @@
 package rolloutpreview
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -49,11 +47,11 @@ func gather(ctx context.Context, c *cluster.Cluster, q PreviewQuery) (*facts, er
 	case err != nil:
 		return nil, fmt.Errorf("read MachineDeployment %s/%s: %w", q.Namespace, name, err)
 	}
-	sets, err := listOf[clusterv1.MachineSet](ctx, c, "MachineSet", q.Namespace)
+	sets, err := listOf[clusterv1.MachineSet](ctx, c, clusterv1.GroupVersion.WithKind("MachineSet"), q.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	machines, err := listOf[clusterv1.Machine](ctx, c, "Machine", q.Namespace)
+	machines, err := listOf[clusterv1.Machine](ctx, c, clusterv1.GroupVersion.WithKind("Machine"), q.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -67,21 +65,24 @@ func gather(ctx context.Context, c *cluster.Cluster, q PreviewQuery) (*facts, er
 	return f, f.takeTemplates(ctx, c, q)
 }
 
-// listOf lists the objects of a kind.
-func listOf[T any](ctx context.Context, c *cluster.Cluster, kind, namespace string) ([]*T, error) {
-	in, err := c.Find(ctx, clusterv1.GroupVersion.WithKind(kind))
+// listOf lists the objects of a kind, in a namespace unless that is empty.
+func listOf[T any](ctx context.Context, c *cluster.Cluster, kind schema.GroupVersionKind, namespace string) ([]*T, error) {
+	in, err := c.Find(ctx, kind)
 	if err != nil {
-		return nil, fmt.Errorf("list %ss: %w", kind, err)
+		return nil, fmt.Errorf("list %ss: %w", kind.Kind, err)
 	}
 	list, err := c.In(in, namespace).List(ctx, metav1.ListOptions{})
+	if err != nil && namespace != "" {
+		return nil, fmt.Errorf("list %ss in namespace %s: %w", kind.Kind, namespace, err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("list %ss in namespace %s: %w", kind, namespace, err)
+		return nil, fmt.Errorf("list %ss: %w", kind.Kind, err)
 	}
 	var found []*T
 	for _, item := range list.Items {
 		object := new(T)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, object); err != nil {
-			return nil, fmt.Errorf("read %s %s: %w", kind, item.GetName(), err)
+			return nil, fmt.Errorf("read %s %s: %w", kind.Kind, item.GetName(), err)
 		}
 		found = append(found, object)
 	}
@@ -95,9 +96,7 @@ func (f *facts) takeSets(sets []*clusterv1.MachineSet, owner types.UID) {
 			f.old = append(f.old, set)
 		}
 	}
-	slices.SortFunc(f.old, func(a, b *clusterv1.MachineSet) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
+	rolloutrules.SortSets(f.old)
 	f.current = rolloutrules.Current(f.deployment, f.old, f.now)
 	f.old = slices.DeleteFunc(f.old, func(set *clusterv1.MachineSet) bool { return set == f.current })
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
 // A simulatedSet is a MachineSet in the simulation of a rollout.
@@ -40,11 +41,7 @@ type rolloutSimulation struct {
 
 // simulate adds the steps of a rollout to a preview. The simulation ends when a round changes nothing.
 func simulate(f *facts, p *RolloutPreview) {
-	surge, unavailable, _ := rolloutrules.Limits(&f.deployment.Spec) // validated before
-	w := &rolloutSimulation{facts: f, preview: p, spec: rolloutplan.RolloutSpec{
-		Replicas: int(*f.deployment.Spec.Replicas), MaxSurge: surge, MaxUnavailable: unavailable,
-		IsOnDelete: rolloutrules.IsOnDelete(&f.deployment.Spec), IsPaused: ptr.Deref(f.deployment.Spec.Paused, false),
-	}}
+	w := &rolloutSimulation{facts: f, preview: p, spec: rolloutplan.SpecOf(&f.deployment.Spec)}
 	machines := 0
 	for _, set := range f.old {
 		w.add(set, false)
@@ -92,12 +89,10 @@ func (w *rolloutSimulation) add(set *clusterv1.MachineSet, isNew bool) {
 func (w *rolloutSimulation) round(number int) bool {
 	state := rolloutplan.RolloutState{Spec: w.spec}
 	for _, set := range w.sets {
-		setState := set.state()
-		for _, m := range set.machines {
-			if rolloutrules.IsUpdating(m) {
-				state.Updating = append(state.Updating, m.Name)
-			}
-		}
+		setState := rolloutplan.SetState{
+			Name: set.step.Set, Replicas: set.replicas, InPlace: set.inPlace, Acknowledged: set.step.Acknowledged,
+		}.WithMachines(set.machines, set.isNew, set.step.MoveTo != "")
+		state.Updating = append(state.Updating, rolloutplan.Updating(set.machines)...)
 		if set.isNew {
 			state.New = &setState
 		} else {
@@ -150,32 +145,27 @@ func (w *rolloutSimulation) settle(set *simulatedSet) bool {
 
 // scale creates machines, moves them to the new set, or deletes them.
 func (w *rolloutSimulation) scale(set *simulatedSet, round int) bool {
-	counted := slices.DeleteFunc(slices.Clone(set.machines), rolloutrules.IsArriving)
-	reason, wanted := set.reason(), set.replicas
-	if set.isGoing {
-		counted, wanted = set.machines, 0
-	}
-	missing := wanted - len(counted)
-	for range missing {
+	plan, reason, isChanged := set.plan(w.facts.now), set.reason(), false
+	for range plan.Create {
 		w.made++
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("new %d", w.made), CreationTimestamp: metav1.NewTime(w.facts.now)}}
 		m.Status.NodeRef.Name = m.Name
 		setAvailable(m)
 		set.machines = append(set.machines, m)
 		w.addStep(PreviewStep{round, CreateMachine, m.Name, reason})
+		isChanged = true
 	}
-	if missing >= 0 {
-		return missing > 0
-	}
-	isChanged := false
-	for _, m := range set.ranked(counted, w.facts.now)[:-missing] {
-		switch {
-		case m.DeletionTimestamp != nil || set.moves() && rolloutrules.IsUpdating(m) && !rolloutrules.IsMarked(m):
+	for _, name := range plan.Remove {
+		at := slices.IndexFunc(set.machines, func(m *clusterv1.Machine) bool { return m.Name == name })
+		m := set.machines[at]
+		isMoved, isLeft := rolloutrules.Surplus(m)
+		switch moves := set.step.MoveTo != "" && !set.isGoing; {
+		case moves && isLeft:
 			continue
-		case set.moves() && m.Status.NodeRef.IsDefined() && !rolloutrules.IsMarked(m):
+		case moves && isMoved:
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.PendingAcknowledgeMoveAnnotation, "")
-			set.machines = slices.DeleteFunc(set.machines, func(other *clusterv1.Machine) bool { return other == m })
+			set.machines = slices.Delete(set.machines, at, at+1)
 			newSet := w.sets[len(w.sets)-1]
 			newSet.machines = append(newSet.machines, m)
 			w.addStep(PreviewStep{round, UpdateInPlace, m.Name, reason})
@@ -197,9 +187,6 @@ func (w *rolloutSimulation) addStep(step PreviewStep) {
 	w.preview.Steps = append(w.preview.Steps, step)
 	w.preview.Totals[string(step.Action)]++
 }
-
-// moves reports whether a set moves machines instead of deleting them.
-func (s *simulatedSet) moves() bool { return s.step.MoveTo != "" && !s.isGoing }
 
 // isComingUp reports whether a machine of the new set will become available: it has no Node yet, or has been ready for a short time. A
 // machine whose Node is not ready may stay so, and does not count.
@@ -223,49 +210,20 @@ func (s *simulatedSet) reason() string {
 	return strings.Join(reasons, "; ")
 }
 
-// state returns the state of a set for the plan.
-func (s *simulatedSet) state() rolloutplan.SetState {
-	state := rolloutplan.SetState{
-		Name: s.step.Set, Replicas: s.replicas, Current: len(s.machines), InPlace: s.inPlace, Acknowledged: s.step.Acknowledged,
+// plan returns which machines a set creates or removes, as the controller of MachineSets plans.
+func (s *simulatedSet) plan(now time.Time) replicas.ReplicaPlan {
+	machines, wanted := slices.DeleteFunc(slices.Clone(s.machines), rolloutrules.IsArriving), s.replicas
+	if s.isGoing {
+		machines, wanted = s.machines, 0
 	}
-	living := 0
-	for _, m := range s.machines {
-		if m.DeletionTimestamp == nil {
-			living++
-		}
-		if rolloutrules.IsAvailable(m) {
-			state.Available++
-			if s.isNew {
-				state.UpToDate++
-			}
-		}
-		if rolloutrules.IsArriving(m) {
-			state.Arrived = append(state.Arrived, m.Name)
-		}
-	}
-	if s.step.MoveTo != "" {
-		state.Unmoved = max(0, living-s.replicas)
-	}
-	return state
-}
-
-// ranked returns machines in the order in which the set deletes them.
-func (s *simulatedSet) ranked(machines []*clusterv1.Machine, now time.Time) []*clusterv1.Machine {
-	const most = 50.0
-	oldest := time.Second
+	var counted []replicas.Replica
 	for _, m := range machines {
-		oldest = max(oldest, now.Sub(m.CreationTimestamp.Time))
+		counted = append(counted, replicas.Replica{
+			Name: m.Name, Owner: replicas.Ours, IsSelected: true, IsDeleting: m.DeletionTimestamp != nil,
+			Priority: rolloutrules.DeletionPriority(m, s.order, now),
+		})
 	}
-	rank := func(m *clusterv1.Machine) float64 {
-		if m.DeletionTimestamp != nil {
-			return 2 * most
-		}
-		return rolloutrules.DeletionPriority(m, s.order, most*float64(now.Sub(m.CreationTimestamp.Time))/float64(oldest+1))
-	}
-	slices.SortStableFunc(machines, func(a, b *clusterv1.Machine) int {
-		return cmp.Or(cmp.Compare(rank(b), rank(a)), strings.Compare(a.Name, b.Name))
-	})
-	return machines
+	return replicas.Make(wanted, counted)
 }
 
 func setAvailable(m *clusterv1.Machine) {

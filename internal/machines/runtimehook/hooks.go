@@ -110,17 +110,21 @@ func (h *InPlaceHooks) CanUpdateMachine(ctx context.Context, request *hooksv1.Ca
 	return decide(handler, changesOfMachine(sent, &response))
 }
 
-var errNoUpdateHandler = errors.New("no extension answers the hook " + UpdateMachine + ": make the ExtensionConfig of one, or delete the machine")
+// updater returns the handler that updates the machines of a namespace.
+func (h *InPlaceHooks) updater(ctx context.Context, namespace string) (*HookHandler, error) {
+	handler, err := h.Registry.Find(ctx, UpdateMachine, namespace)
+	if err == nil && handler == nil {
+		err = errors.New("no extension answers the hook " + UpdateMachine + ": make the ExtensionConfig of one, or delete the machine")
+	}
+	return handler, err
+}
 
 // UpdateMachine calls an extension to begin or continue the update of a machine. Every failed call is an error, whatever the
 // failurePolicy: a machine is not updated until the extension reports that it is done.
 func (h *InPlaceHooks) UpdateMachine(ctx context.Context, request *hooksv1.UpdateMachineRequest) (UpdateProgress, error) {
-	handler, err := h.Registry.Find(ctx, UpdateMachine, request.Desired.Machine.Namespace)
+	handler, err := h.updater(ctx, request.Desired.Machine.Namespace)
 	if err != nil {
 		return UpdateProgress{}, err
-	}
-	if handler == nil {
-		return UpdateProgress{}, errNoUpdateHandler
 	}
 	sent := request.DeepCopy()
 	sent.TypeMeta = typeMeta("UpdateMachineRequest")
@@ -138,12 +142,9 @@ const DrainSetting = "drain"
 // DrainsBeforeUpdate reports whether the nodes of a namespace's machines have to be drained before UpdateMachine is called. It fails
 // if the value is neither "true" nor "false".
 func (h *InPlaceHooks) DrainsBeforeUpdate(ctx context.Context, namespace string) (bool, error) {
-	handler, err := h.Registry.Find(ctx, UpdateMachine, namespace)
+	handler, err := h.updater(ctx, namespace)
 	if err != nil {
 		return false, err
-	}
-	if handler == nil {
-		return false, errNoUpdateHandler
 	}
 	switch value := handler.config.Spec.Settings[DrainSetting]; value {
 	case "true":

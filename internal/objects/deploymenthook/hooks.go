@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -15,8 +16,8 @@ const (
 	StateAnnotation = "runlevel.dev/lifecycle-hooks-state"
 )
 
-// DefaultTimeout is how long a pod of a hook may take if timeoutSeconds is not set.
-const DefaultTimeout = 10 * time.Minute
+// DefaultTimeoutSeconds is how long a pod of a hook may take if timeoutSeconds is not set.
+const DefaultTimeoutSeconds = 600
 
 // A Stage is when a hook runs.
 type Stage string
@@ -95,10 +96,7 @@ func (h *Hook) Policy() FailurePolicy { return cmp.Or(h.FailurePolicy, Retry) }
 
 // Timeout returns how long one pod may take to start, and then to end.
 func (h *Hook) Timeout() time.Duration {
-	if h.TimeoutSeconds == nil {
-		return DefaultTimeout
-	}
-	return time.Duration(*h.TimeoutSeconds) * time.Second
+	return time.Duration(ptr.Deref(h.TimeoutSeconds, DefaultTimeoutSeconds)) * time.Second
 }
 
 // Keeps returns which pods are kept after they have ended; KeepFailed if it is not set.

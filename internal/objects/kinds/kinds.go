@@ -122,6 +122,11 @@ func DefinitionName(kind schema.GroupKind) string {
 	return plural.GroupResource().String()
 }
 
+// IsContainer reports whether other objects exist only in an object of a kind, or by its definition.
+func IsContainer(kind schema.GroupKind) bool {
+	return kind == Namespace || kind == CustomResourceDefinition
+}
+
 // Extends reports whether the objects of a kind make the API server serve other kinds.
 func Extends(kind schema.GroupKind) bool {
 	return kind == CustomResourceDefinition || kind == APIService

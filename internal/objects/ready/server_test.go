@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
@@ -292,7 +293,7 @@ func awaitVerdict(t *testing.T, client dynamic.ResourceInterface, name string, w
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var said []string
-	_, err := sandbox.Await(ctx, client, name, func(object *unstructured.Unstructured) bool {
+	_, err := objectwatch.Await(ctx, client, name, func(object *unstructured.Unstructured) bool {
 		verdict := ready.Check(object, ready.Full, ready.Related{})
 		said = append(said, verdict.Message)
 		if object == nil && begin != nil {

@@ -8,15 +8,23 @@ package startup
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/program/metricsserver"
 )
@@ -67,4 +75,70 @@ func ConfigOf(userAgent string) (*rest.Config, error) {
 	}
 	config.UserAgent = userAgent
 	return config, nil
+}
+
+// limitMemory makes the garbage collector keep the process within the memory limit of its container, less a tenth for memory
+// that the collector does not count. The limit is in a file: a number of bytes, or "max". Without a limit, or if GOMEMLIMIT
+// is set, nothing changes.
+func limitMemory(file string) {
+	text, err := os.ReadFile(file)
+	if err != nil || os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
+		debug.SetMemoryLimit(limit / 10 * 9)
+	}
+}
+
+// Container returns a name for the container of this process, for lock.Options: it is unique, and stays the same when the
+// container is started again. It is empty if the pod is not known, or if the container may have other processes of the
+// program, because this one is not its first.
+func Container() string {
+	pod, uid := os.Getenv("POD_NAME"), os.Getenv("POD_UID")
+	if pod == "" || uid == "" || os.Getpid() != 1 {
+		return ""
+	}
+	return pod + "_" + uid
+}
+
+// setFromFile sets the flags of a command from a file, except those set on the command line. A missing file sets none:
+// its ConfigMap may be created at any time.
+func setFromFile(command *cobra.Command, path string) error {
+	flags := command.Flags()
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		return fmt.Errorf("--config: %s: write a line for each flag, as NAME: VALUE: %w", path, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		found := flags.Lookup(name)
+		if found == nil || name == "config" {
+			return fmt.Errorf("--config: %s: there is no flag %q: see %s --help", path, name, command.CommandPath())
+		}
+		if found.Changed {
+			klog.InfoS("the command line counts for more than the file", "flag", name, "file", path, "value", found.Value)
+			continue
+		}
+		if err := flags.Set(name, fmt.Sprint(values[name])); err != nil {
+			return fmt.Errorf("--config: %s: %s: %w", path, name, err)
+		}
+	}
+	return nil
+}
+
+// logFlags logs the value of each flag, from any source. None is secret.
+func logFlags(flags *pflag.FlagSet) {
+	var values []any
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" {
+			values = append(values, f.Name, f.Value.String())
+		}
+	})
+	klog.InfoS("starting with these flags", values...)
 }

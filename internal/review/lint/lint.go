@@ -137,6 +137,27 @@ type Result struct {
 	Ran        []string  `json:"-"`          // all other enabled rules, in the order of Rules
 }
 
+// WithPaths returns the result with the paths of files that a function returns.
+func (r *Result) WithPaths(of func(file string, in Origin) string) Result {
+	moved := *r
+	for _, findings := range []*[]Finding{&moved.Findings, &moved.Suppressed} {
+		*findings = slices.Clone(*findings)
+		for i := range *findings {
+			f := &(*findings)[i]
+			f.File = of(f.File, f.In)
+			if f.Near != nil {
+				f.Near = &Place{File: of(f.Near.File, f.Near.In), Line: f.Near.Line, In: f.Near.In}
+			}
+			if f.Suppressed != nil {
+				why := *f.Suppressed
+				why.File = of(why.File, why.In)
+				f.Suppressed = &why
+			}
+		}
+	}
+	return moved
+}
+
 // A Skipped rule lacked an input that it needs.
 type Skipped struct {
 	Rule  string `json:"rule"`

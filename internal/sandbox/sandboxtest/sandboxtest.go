@@ -34,6 +34,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
@@ -126,7 +127,7 @@ func Await[T any](t testing.TB, c *SharedSandbox, resource schema.GroupVersionRe
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	seen, err := sandbox.Await(ctx, client.Resource(resource).Namespace(namespace), name,
+	seen, err := objectwatch.Await(ctx, client.Resource(resource).Namespace(namespace), name,
 		func(object *unstructured.Unstructured) bool { return wanted(typed[T](t, object)) })
 	if err != nil {
 		last, _ := yaml.Marshal(seen)

@@ -69,10 +69,7 @@ func (k *Keeper) watchKind(resource cluster.Resource) {
 		if o.id.GroupKind() != resource.GroupKind() {
 			continue
 		}
-		if !resource.Namespaced {
-			o.id.Namespace = "" // the manifest may have one all the same
-		}
-		o.watch, o.resource = w, resource
+		o.id, o.watch, o.resource = resource.Scoped(o.id), w, resource
 		k.objects[o.id] = o
 	}
 	k.running.Go(func() { w.run(k.ctx) })

@@ -30,7 +30,7 @@ type kept struct {
 	observations  int                      // how many; a repair compares them before and after
 	problem       *Event                   // the last report on an object that is contested or failing
 	contention    contention
-	checked       chan<- finding // receives the finding that the resync waits for; nil if there is none
+	checked       chan<- bool // of a resync that waits for the check: receives whether it has found what no watch had shown
 }
 
 // An observation is the last observed state of an object.

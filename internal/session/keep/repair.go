@@ -1,7 +1,6 @@
 package keep
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -47,19 +46,18 @@ func (k *Keeper) repair(o *kept) {
 	if mayBeDone && k.ctx.Err() == nil {
 		k.noteDone(o)
 	}
-	found := wasInSync
+	wasMissed := false
 	if isDue && k.ctx.Err() == nil {
-		repaired, err := k.repairer.Repair(o.manifest, seen)
-		switch {
-		case err != nil:
-			found = k.repairFailed(o, repaired, err)
-		case k.repairSucceeded(o, observations, repaired) && !mayDiffer:
-			found = wasMissed
+		repaired := k.repairer.Repair(o.manifest, seen)
+		if repaired.Err != nil {
+			k.repairFailed(o, repaired)
+		} else {
+			wasMissed = k.repairSucceeded(o, observations, repaired) && !mayDiffer
 		}
 	}
 	k.endProblem(o)
 	if checked != nil {
-		checked <- found
+		checked <- wasMissed
 	}
 }
 
@@ -85,12 +83,7 @@ func (k *Keeper) isBlocked(o *kept) bool {
 const reportAfter = 4
 
 // repairFailed records that an object could not be repaired.
-func (k *Keeper) repairFailed(o *kept, found object.Repaired, err error) finding {
-	event := Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Message: printable.Line(err.Error())}
-	var failure *object.Failure
-	if errors.As(err, &failure) {
-		event.Message, event.Reason = printable.Line(failure.Err.Error()), failure.Reason
-	}
+func (k *Keeper) repairFailed(o *kept, found object.Repaired) {
 	k.mu.Lock()
 	wasMissing := o.isMissing()
 	k.failing[o], o.mayDiffer, o.exists = true, true, !wasMissing
@@ -104,9 +97,8 @@ func (k *Keeper) repairFailed(o *kept, found object.Repaired, err error) finding
 	isNew := (o.problem == nil || o.problem.Type != Failing) && k.queue.NumRequeues(o) >= reportAfter
 	k.mu.Unlock()
 	if isNew {
-		k.report(o, event)
+		k.report(o, Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Reason: found.Err.Reason, Message: printable.Line(found.Err.Err.Error())})
 	}
-	return wasBroken
 }
 
 // repairSucceeded records the result of a repair, and reports whether the object had to be changed. Observations is how many
@@ -181,6 +173,5 @@ func (k *Keeper) retry(o *kept) {
 
 // isPrerequisite reports whether other objects need an object in order to exist.
 func isPrerequisite(id kinds.ID) bool {
-	kind := id.GroupKind()
-	return kind == kinds.Namespace || kind == kinds.CustomResourceDefinition || kind == kinds.APIService
+	return id.GroupKind() == kinds.Namespace || kinds.Extends(id.GroupKind())
 }

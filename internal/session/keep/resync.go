@@ -12,15 +12,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A finding is what a resync finds about an object.
-type finding int
-
-const (
-	wasInSync finding = iota
-	wasMissed         // it differed, and no watch had shown that
-	wasBroken         // it can't be repaired
-)
-
 // resyncPace is the least time between two objects of a resync, which is not waited for.
 const resyncPace = 20 * time.Millisecond
 
@@ -36,12 +27,12 @@ func (k *Keeper) resyncAll(ctx context.Context) {
 		all := slices.Clone(k.inOrder)
 		k.mu.Unlock()
 		for _, o := range all {
-			found, ok := k.resync(ctx, o)
+			wasMissed, ok := k.resync(ctx, o)
 			if !ok {
 				return
 			}
 			checked++
-			if found == wasMissed {
+			if wasMissed {
 				missed++
 				k.emit(Event{Type: Missed, Object: &o.id, File: o.manifest.Path, Message: "it differed from the release, and no watch had shown it"})
 			}
@@ -50,17 +41,17 @@ func (k *Keeper) resyncAll(ctx context.Context) {
 	}
 }
 
-// resync checks one object.
-func (k *Keeper) resync(ctx context.Context, o *kept) (found finding, ok bool) {
-	answer := make(chan finding, 1)
+// resync checks one object, and reports whether it differed and no watch had shown that.
+func (k *Keeper) resync(ctx context.Context, o *kept) (wasMissed, ok bool) {
+	answer := make(chan bool, 1)
 	k.mu.Lock()
 	o.checked = answer
 	k.queue.Add(o)
 	k.mu.Unlock()
 	select {
-	case found = <-answer:
+	case wasMissed = <-answer:
 	case <-ctx.Done():
-		return found, false
+		return false, false
 	}
-	return found, object.Pause(ctx, resyncPace)
+	return wasMissed, object.Pause(ctx, resyncPace)
 }

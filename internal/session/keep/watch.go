@@ -97,20 +97,15 @@ type watchHandler struct {
 	namespace string
 }
 
-func (w *kindWatch) id(object *metav1.PartialObjectMetadata) kinds.ID {
-	kind := w.resource.GroupKind()
-	return kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.Namespace, Name: object.Name}
-}
-
 // OnChange handles a change of an object.
 func (h watchHandler) OnChange(object *metav1.PartialObjectMetadata, exists bool) {
 	if exists {
-		h.keeper.observe(h.id(object), objectmeta.Of(h.resource, object))
+		h.keeper.observe(h.resource.IDOf(object), objectmeta.Of(h.resource, object))
 		return
 	}
 	h.keeper.mu.Lock()
 	defer h.keeper.mu.Unlock()
-	if o := h.keeper.objects[h.id(object)]; o != nil {
+	if o := h.keeper.objects[h.resource.IDOf(object)]; o != nil {
 		h.keeper.observeAbsence(o, object.ResourceVersion)
 	}
 }
@@ -119,8 +114,8 @@ func (h watchHandler) OnChange(object *metav1.PartialObjectMetadata, exists bool
 func (h watchHandler) OnList(objects []*metav1.PartialObjectMetadata, version string) {
 	existing := map[kinds.ID]bool{}
 	for _, object := range objects {
-		existing[h.id(object)] = true
-		h.keeper.observe(h.id(object), objectmeta.Of(h.resource, object))
+		existing[h.resource.IDOf(object)] = true
+		h.keeper.observe(h.resource.IDOf(object), objectmeta.Of(h.resource, object))
 	}
 	h.keeper.mu.Lock()
 	defer h.keeper.mu.Unlock()

@@ -17,7 +17,6 @@ var web = kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "
 
 // TestHooksCountWithTheirObjects is the rollout of a Deployment with hooks: one object, whatever its hooks do.
 func TestHooksCountWithTheirObjects(t *testing.T) {
-	plan := progress.Intent{Began: began, InOrder: true, Items: []progress.Item{{Level: "10", Component: "web", File: "web.yaml", ID: web}}}
 	step := func(hook string, phase apply.StepPhase, action object.Action) apply.RunStepState {
 		return apply.RunStepState{Wait: apply.Wait{ID: web, Hook: hook, File: "web.yaml", Node: "level 10, web"}, Phase: phase, Action: action}
 	}
@@ -39,7 +38,7 @@ func TestHooksCountWithTheirObjects(t *testing.T) {
 		"all is done":              {[]apply.RunStepState{ran("pre"), step("", apply.Done, object.Configured), ran("post")}, counts{Total: 1, Done: 1}, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := progress.Of(plan, &apply.RunState{Nodes: []apply.RunNodeState{{Steps: c.steps}}})
+			got := progress.Of(progress.Intent{}, &apply.RunState{Nodes: []apply.RunNodeState{{Steps: c.steps}}})
 			var waits []string
 			for _, wait := range got.Waits {
 				waits = append(waits, wait.Name())
@@ -53,8 +52,8 @@ func TestHooksCountWithTheirObjects(t *testing.T) {
 
 // TestHooksThatTheRecordTells is the progress of a Deployment with hooks, as the record has it.
 func TestHooksThatTheRecordTells(t *testing.T) {
-	step := func(hook string, state record.StepState) record.RunStep {
-		return record.RunStep{ID: web, Hook: hook, File: "0000_10_web_10.yaml", State: state, For: "pod web-hook runs"}
+	step := func(hook string, state apply.StepPhase) record.RunStep {
+		return record.RunStep{ID: web, Hook: hook, File: "0000_10_web_10.yaml", State: string(state), For: "pod web-hook runs"}
 	}
 	for name, c := range map[string]struct {
 		steps  []record.RunStep
@@ -62,17 +61,17 @@ func TestHooksThatTheRecordTells(t *testing.T) {
 		waits  string
 		failed string
 	}{
-		"the pre hook waits":        {[]record.RunStep{step("pre", record.Waiting), step("", record.Blocked), step("post", record.Blocked)}, progress.StateCounts{Total: 2, Done: 1}, "pre hook of Deployment shop/web", ""},
-		"the post hook waits":       {[]record.RunStep{step("post", record.Waiting)}, progress.StateCounts{Total: 2, Done: 1, Waiting: 1}, "post hook of Deployment shop/web", ""},
-		"the post hook has failed":  {[]record.RunStep{step("post", record.Failed)}, progress.StateCounts{Total: 2, Done: 1, Failed: 1}, "", "post hook of Deployment shop/web"},
-		"the Deployment is waiting": {[]record.RunStep{step("", record.Waiting), step("post", record.Blocked)}, progress.StateCounts{Total: 2, Done: 1, Waiting: 1}, "Deployment shop/web", ""},
+		"the pre hook waits":        {[]record.RunStep{step("pre", apply.InWait), step("", apply.Blocked), step("post", apply.Blocked)}, progress.StateCounts{Total: 2, Done: 1}, "pre hook of Deployment shop/web", ""},
+		"the post hook waits":       {[]record.RunStep{step("post", apply.InWait)}, progress.StateCounts{Total: 2, Done: 1, Waiting: 1}, "post hook of Deployment shop/web", ""},
+		"the post hook has failed":  {[]record.RunStep{step("post", apply.HasFailed)}, progress.StateCounts{Total: 2, Done: 1, Failed: 1}, "", "post hook of Deployment shop/web"},
+		"the Deployment is waiting": {[]record.RunStep{step("", apply.InWait), step("post", apply.Blocked)}, progress.StateCounts{Total: 2, Done: 1, Waiting: 1}, "Deployment shop/web", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := &record.Run{
 				ReportedAt: metav1.NewTime(began), Total: 2, Levels: []record.RunLevel{{Name: "10", Total: 2, Left: 1}},
 				Nodes: []record.RunNode{{Name: "level 10, web", State: "running", Steps: c.steps}},
 			}
-			got := progress.FromRun(run)
+			got := ofRecord(run)
 			var waits, failed string
 			for _, wait := range got.Waits {
 				waits += wait.Name()

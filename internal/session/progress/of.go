@@ -4,114 +4,107 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// Of returns how far an apply of an intent is. The state is nil before it has begun.
-func Of(plan Intent, state *apply.RunState) Progress {
-	p := Progress{Title: plan.Title, Began: plan.Began, Now: plan.Began}
-	counts := map[string]StateCounts{} // by component
-	running := map[string]apply.ComponentState{}
-	if state != nil {
+// Of returns how far an apply is, of this process or by the record of another one; nil is its state before it has begun. From
+// a record, an intent is not needed, and the components that are done are missing.
+func Of(intent Intent, state *apply.RunState) Progress {
+	p := Progress{Title: intent.Title, Began: intent.Began, Now: intent.Began, Levels: []Level{}}
+	if state == nil {
+		state = intent.Planned
+	} else {
 		p.Now = state.Now
-		for _, component := range state.Components {
-			running[component.Name] = component
-		}
-		components := plan.components()
-		for of := range state.Manifests() {
-			p.addSteps(of, components[key{of[0].File, of[0].ID}], counts)
-		}
+	}
+	total, left := state.Count()
+	p.StateCounts = StateCounts{Total: total, Done: total - left}
+	for _, level := range state.Levels() {
+		p.Levels = append(p.Levels, Level{
+			Name: level.Name, Components: []Component{}, StateCounts: StateCounts{Total: level.Total, Done: level.Total - level.Left},
+		})
+	}
+	for _, steps := range state.Manifests() {
+		p.addManifest(steps, intent)
+	}
+	if state != nil {
+		p.setRunning(state.Components)
 	}
 	slices.SortFunc(p.Waits, func(a, b apply.Wait) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name(), b.Name()))
 	})
-	places := map[string]int{} // of levels
-	for _, item := range plan.Items {
-		at, isKnown := places[item.Level]
-		if !isKnown {
-			at = len(p.Levels)
-			places[item.Level], p.Levels = at, append(p.Levels, Level{Name: item.Level})
-		}
-		p.Levels[at].addItem(item, plan, running[item.component()])
-	}
-	for i, level := range p.Levels {
-		for j, component := range level.Components {
-			each := counts[component.Node]
-			each.Total = component.Total
-			p.Levels[i].Components[j].StateCounts = each
-			p.Levels[i].StateCounts = p.Levels[i].Add(each)
-		}
-		p.StateCounts = p.Add(p.Levels[i].StateCounts)
-	}
-	slices.SortStableFunc(p.Levels, func(a, b Level) int { return graph.CompareLevels(a.Name, b.Name) })
 	return p
 }
 
-// A key identifies a manifest.
-type key struct {
-	file string
-	id   kinds.ID
-}
-
-// component names the level and the component of an item.
-func (i Item) component() string {
-	return graph.Name{Level: i.Level, Component: i.Component}.Words()
-}
-
-// components returns the names of the components of all manifests.
-func (i Intent) components() map[key]string {
-	names := map[key]string{}
-	for _, item := range i.Items {
-		names[key{item.File, item.ID}] = item.component()
-	}
-	return names
-}
-
-// addItem adds an item to its component.
-func (l *Level) addItem(item Item, plan Intent, state apply.ComponentState) {
-	at := slices.IndexFunc(l.Components, func(c Component) bool { return c.Name == item.Component })
-	if at < 0 {
-		at = len(l.Components)
-		name := item.component()
-		l.Components = append(l.Components, Component{
-			Name: item.Component, Node: name, IsRunning: state.IsRunning, IsOver: state.IsDone, Began: state.Began, Before: plan.Nodes[name],
-		})
-	}
-	l.Components[at].Total++
-}
-
-// addSteps adds the steps of a manifest: its waits and failures, and its state in the counts of its component. A failed hook
-// fails its manifest; a hook that has run does not complete it.
-func (p *Progress) addSteps(steps []apply.RunStepState, component string, counts map[string]StateCounts) {
-	isApplied, isWaiting, hasFailed := false, false, false
+// addManifest adds the steps of a manifest: its waits, failures and pending delete, and its state in the counts.
+func (p *Progress) addManifest(steps []apply.RunStepState, intent Intent) {
 	for _, step := range steps {
-		step.Node = cmp.Or(component, step.Node)
 		switch step.Phase {
 		case apply.HasFailed:
-			hasFailed = true
 			p.Failures = append(p.Failures, step.Failure())
 		case apply.InWait, apply.InRetry:
-			isWaiting = true
 			p.Waits = append(p.Waits, step.Wait)
-		}
-		if step.Hook == "" {
-			isApplied = step.Action != object.NotDone
 		}
 		if step.Hook == "" && step.Action == object.Pending {
 			p.Deletes = append(p.Deletes, Deleting{step.ID, step.Result})
 		}
 	}
-	of := counts[component]
-	switch {
-	case hasFailed:
-		of.Failed++
-	case isApplied && isWaiting:
-		of.Waiting++
-	case isApplied:
-		of.Done++
+	counts := countsOf(steps)
+	more := counts
+	if !slices.ContainsFunc(steps, apply.RunStepState.IsLeft) {
+		more = StateCounts{} // it is counted as done
 	}
-	counts[component] = of
+	more.Total = 0
+	p.StateCounts = p.Add(more)
+	name := steps[0].Component()
+	at := slices.IndexFunc(p.Levels, func(l Level) bool { return l.Name == name.Level })
+	if at < 0 { // the record has no room for levels
+		return
+	}
+	level := &p.Levels[at]
+	level.StateCounts = level.Add(more)
+	at = slices.IndexFunc(level.Components, func(c Component) bool { return c.Name == name.Component })
+	if at < 0 {
+		at = len(level.Components)
+		level.Components = append(level.Components, Component{Name: name.Component, Node: steps[0].Node, Before: intent.Nodes[steps[0].Node]})
+	}
+	level.Components[at].StateCounts = level.Components[at].Add(counts)
+}
+
+// countsOf counts a manifest. A failed hook fails its manifest; a hook that has run does not complete it. The object is applied
+// unless its own step is left: a record has no steps that are done.
+func countsOf(steps []apply.RunStepState) StateCounts {
+	counts, isApplied, isWaiting := StateCounts{Total: 1}, true, false
+	for _, step := range steps {
+		if step.Phase == apply.HasFailed {
+			counts.Failed = 1
+			return counts
+		}
+		isWaiting = isWaiting || step.Phase == apply.InWait || step.Phase == apply.InRetry
+		if step.Hook == "" {
+			isApplied = step.Action != object.NotDone
+		}
+	}
+	switch {
+	case isApplied && isWaiting:
+		counts.Waiting = 1
+	case isApplied:
+		counts.Done = 1
+	}
+	return counts
+}
+
+// setRunning sets which components run, since when, and which are over.
+func (p *Progress) setRunning(components []apply.ComponentState) {
+	states := map[string]apply.ComponentState{}
+	for _, component := range components {
+		states[component.Name] = component
+	}
+	for _, level := range p.Levels {
+		for i := range level.Components {
+			component := &level.Components[i]
+			state := states[component.Node]
+			component.IsRunning, component.IsOver, component.Began = state.IsRunning, state.IsDone, state.Began
+		}
+	}
 }

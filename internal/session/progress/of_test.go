@@ -19,12 +19,7 @@ var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func TestProgressOfAnUpdate(t *testing.T) {
 	named := func(kind, name string) kinds.ID { return kinds.ID{Kind: kind, Namespace: "shop", Name: name} }
 	web, settings, broken, old := named("Deployment", "web"), named("ConfigMap", "settings"), named("ConfigMap", "Broken"), named("Secret", "old")
-	plan := progress.Intent{Title: "update of release shop", Began: began, InOrder: true, Items: []progress.Item{
-		{Level: "30", Component: "web", File: "web.yaml", ID: web},
-		{Level: "9", Component: "db", File: "settings.yaml", ID: settings},
-		{Level: "9", Component: "db", File: "broken.yaml", ID: broken},
-		{Level: "9", Component: "old", File: "old.yaml", ID: old},
-	}}
+	plan := progress.Intent{Title: "update of release shop", Began: began, InOrder: true}
 	at := func(after time.Duration) time.Time { return began.Add(after) }
 	retried := apply.Wait{ID: settings, File: "settings.yaml", Node: "level 9, db", For: "no", Since: at(time.Second), IsRetry: true}
 	waiting := apply.Wait{ID: web, File: "web.yaml", Node: "level 30, web", For: "0 of 1 replicas are available", Since: at(2 * time.Second)}
@@ -70,7 +65,9 @@ func TestProgressOfAnUpdate(t *testing.T) {
 
 // TestProgressBeforeTheFirstState has all manifests, of which none is done.
 func TestProgressBeforeTheFirstState(t *testing.T) {
-	plan := progress.Intent{Began: began, Items: []progress.Item{{Level: "10", Component: "web", File: "web.yaml", ID: web}}}
+	plan := progress.Intent{Began: began, Planned: &apply.RunState{Nodes: []apply.RunNodeState{{Steps: []apply.RunStepState{
+		{Wait: apply.Wait{ID: web, File: "web.yaml", Node: "level 10, web"}, Phase: apply.Blocked, Action: object.NotDone},
+	}}}}}
 	if got := progress.Of(plan, nil); got.Total != 1 || got.StateCounts.Left() != 1 || len(got.Levels) != 1 {
 		t.Errorf("%+v", got)
 	}

@@ -13,6 +13,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
+func ofRecord(run *record.Run) progress.Progress {
+	return progress.Of(progress.Intent{}, apply.StateOf(run))
+}
+
 // TestProgressThatTheRecordTells is the progress of an update of which a Deployment waits and a ConfigMap has failed,
 // while more objects are to come than the record has room for.
 func TestProgressThatTheRecordTells(t *testing.T) {
@@ -23,10 +27,10 @@ func TestProgressThatTheRecordTells(t *testing.T) {
 		Levels: []record.RunLevel{{Name: "10", Total: 4}, {Name: "20", Total: 3, Left: 2}, {Name: "30", Total: 3, Left: 3}},
 		Nodes: []record.RunNode{
 			{Name: "level 20, web", State: "running", Steps: []record.RunStep{
-				{ID: web, File: "0000_20_web_10.yaml", State: record.Waiting, For: "0 of 1 replicas are available", Since: &metav1.Time{Time: began.Add(-time.Minute)}},
-				{ID: broken, File: "0000_20_web_20.yaml", State: record.Failed, For: "no", Reason: "Invalid"},
+				{ID: web, File: "0000_20_web_10.yaml", State: string(apply.InWait), For: "0 of 1 replicas are available", Since: &metav1.Time{Time: began.Add(-time.Minute)}},
+				{ID: broken, File: "0000_20_web_20.yaml", State: string(apply.HasFailed), For: "no", Reason: "Invalid"},
 			}},
-			{Name: "level 30, last", State: "blocked", Steps: []record.RunStep{{ID: last, File: "0000_30_last_10.yaml", State: record.Blocked}}},
+			{Name: "level 30, last", State: "blocked", Steps: []record.RunStep{{ID: last, File: "0000_30_last_10.yaml", State: string(apply.Blocked)}}},
 		},
 	}
 	want := progress.Progress{
@@ -43,22 +47,22 @@ func TestProgressThatTheRecordTells(t *testing.T) {
 		Waits:    []apply.Wait{{ID: web, File: "0000_20_web_10.yaml", Node: "level 20, web", For: "0 of 1 replicas are available", Since: began.Add(-time.Minute)}},
 		Failures: []apply.Event{{Type: apply.Failing, Object: &broken, File: "0000_20_web_20.yaml", Node: "level 20, web", Reason: "Invalid", Message: "no"}},
 	}
-	if diff := cmp.Diff(want, progress.FromRun(run)); diff != "" {
+	if diff := cmp.Diff(want, ofRecord(run)); diff != "" {
 		t.Error(diff)
 	}
-	if !want.Levels[0].IsDone() || progress.FromRun(run).Levels[1].IsDone() {
+	if !want.Levels[0].IsDone() || ofRecord(run).Levels[1].IsDone() {
 		t.Error("a level is done when nothing of it is left")
 	}
 	run.Ended = true
-	if got := progress.FromRun(run).Levels[1].Components[0]; got.IsRunning {
+	if got := ofRecord(run).Levels[1].Components[0]; got.IsRunning {
 		t.Error("a component runs, and its apply has ended")
 	}
 }
 
 // TestProgressOfARecordWithoutLevels is that of a record which an older program has written.
 func TestProgressOfARecordWithoutLevels(t *testing.T) {
-	run := &record.Run{Nodes: []record.RunNode{{Steps: []record.RunStep{{State: record.Blocked}}}}, More: 1}
-	if got := progress.FromRun(run); got.StateCounts != (progress.StateCounts{Total: 2}) || len(got.Levels) > 0 {
+	run := &record.Run{Nodes: []record.RunNode{{Steps: []record.RunStep{{State: string(apply.Blocked)}}}}, More: 1}
+	if got := ofRecord(run); got.StateCounts != (progress.StateCounts{Total: 2}) || len(got.Levels) > 0 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -79,18 +80,9 @@ func (r *Reader) addClusterVersion(ctx context.Context, s *ReleaseStatus) {
 	if s.Release != payload.DefaultName {
 		return
 	}
-	in, err := r.Cluster.FindKind(ctx, kinds.ClusterVersion)
-	if err != nil {
-		s.notKnown("the status of the ClusterVersion", err)
-		return
-	}
-	found, err := r.Cluster.In(in, "").Get(ctx, kinds.ClusterVersionName, metav1.GetOptions{})
+	of, err := why.ReadClusterVersion(ctx, r.Cluster)
 	if apierrors.IsNotFound(err) {
 		return
-	}
-	of := &configv1.ClusterVersion{}
-	if err == nil {
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, of)
 	}
 	if err != nil {
 		s.notKnown("the status of the ClusterVersion", err)
@@ -163,17 +155,9 @@ func (r *Reader) addEvents(ctx context.Context, s *ReleaseStatus) {
 // addOperators adds the ClusterOperators of the release that are not healthy: those with its label; for the
 // operator's release also those without a label.
 func (r *Reader) addOperators(ctx context.Context, s *ReleaseStatus) {
-	in, err := r.Cluster.FindKind(ctx, kinds.ClusterOperator)
-	if err != nil {
-		s.notKnown("the status of the ClusterOperators", err)
-		return
-	}
-	found, err := r.Cluster.In(in, "").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		s.notKnown("the status of the ClusterOperators", err)
-		return
-	}
-	for _, item := range found.Items {
+	found, err := r.Cluster.List(ctx, kinds.ClusterOperator, "", "")
+	s.notKnown("the status of the ClusterOperators", err)
+	for _, item := range found {
 		of := &configv1.ClusterOperator{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, of); err != nil {
 			s.notKnown("the status of ClusterOperator "+item.GetName(), err)

@@ -68,6 +68,22 @@ func (r *Reader) PendingDeletes(ctx context.Context, requested []record.Tombston
 	return PendingDeletes(precondition.ObserveDeletes(ctx, r.Cluster, requested), r.Cluster.Now())
 }
 
+// DeletesOf returns the deletes of releases that are not done.
+func (r *Reader) DeletesOf(ctx context.Context, releases []*record.Record) ([]PendingDelete, error) {
+	pending := []PendingDelete{}
+	for _, of := range releases {
+		requested, err := r.RequestedDeletes(ctx, of)
+		if err != nil {
+			return nil, err
+		}
+		for _, shown := range r.PendingDeletes(ctx, requested) {
+			shown.Release = of.Release
+			pending = append(pending, shown)
+		}
+	}
+	return pending, nil
+}
+
 // FollowDeletes reports pending deletes with their state as text, each again when it has changed, until none is left.
 func (r *Reader) FollowDeletes(ctx context.Context, requested []record.Tombstone, report func(id kinds.ID, state string)) error {
 	var objects []kinds.ID

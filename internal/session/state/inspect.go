@@ -55,12 +55,13 @@ type Inspection struct {
 	Text     func(*ReleaseStatus) []string // the status as text
 }
 
-// An inspector writes the state of the releases of a cluster into a folder. Its methods return an error only if a file can't
-// be written, or the context ends: objects that can't be read are noted.
+// An inspector writes the state of the releases of a cluster into a folder. Objects that can't be read are noted. After the
+// first file that can't be written, none is.
 type inspector struct {
 	*Reader
 	of     Inspection
 	report InspectReport
+	failed error // why a file can't be written
 
 	namespaces map[string]bool // whose events are written
 }
@@ -68,15 +69,10 @@ type inspector struct {
 // Inspect writes the state of the releases of the cluster into a folder. Its error means that the folder is not complete.
 func (r *Reader) Inspect(ctx context.Context, of Inspection) (*InspectReport, error) {
 	i := &inspector{Reader: r, of: of, report: InspectReport{Folder: of.Folder, Files: []InspectedFile{}}}
-	return &i.report, i.inspect(ctx)
-}
-
-// inspect writes all files.
-func (i *inspector) inspect(ctx context.Context) error {
 	i.namespaces = map[string]bool{i.Namespace: true, metav1.NamespaceDefault: true} // of events on cluster-scoped objects
 	for _, step := range []struct {
 		what string
-		do   func(context.Context) error
+		do   func(context.Context)
 	}{
 		{"the versions", i.versions},
 		{"the releases", i.releases},
@@ -85,12 +81,13 @@ func (i *inspector) inspect(ctx context.Context) error {
 		{"events", i.events},
 	} {
 		fmt.Fprintf(i.of.Progress, "reading %s\n", step.what)
-		if err := errors.Join(step.do(ctx), ctx.Err()); err != nil {
-			return err
+		step.do(ctx)
+		if err := errors.Join(i.failed, ctx.Err()); err != nil {
+			return &i.report, err
 		}
 	}
 	i.report.Time = i.Cluster.Now().UTC().Truncate(time.Second)
-	return nil
+	return &i.report, nil
 }
 
 // note notes an object that could not be read. It ignores objects that do not exist, and kinds that are not served.
@@ -111,27 +108,16 @@ func (i *inspector) noteText(text string) {
 func (i *inspector) list(ctx context.Context, kind schema.GroupKind, namespace, selector string) []unstructured.Unstructured {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	in, err := i.Cluster.FindKind(ctx, kind)
-	var found *unstructured.UnstructuredList
-	if err == nil {
-		found, err = i.Cluster.In(in, namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
-	}
-	if err != nil {
-		i.note(kind.String(), err)
-		return nil
-	}
-	return found.Items
+	found, err := i.Cluster.List(ctx, kind, namespace, selector)
+	i.note(kind.String(), err)
+	return found
 }
 
 // get returns an object; none if it can't be read.
 func (i *inspector) get(ctx context.Context, id kinds.ID) []unstructured.Unstructured {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	in, err := i.Cluster.FindKind(ctx, id.GroupKind())
-	var found *unstructured.Unstructured
-	if err == nil {
-		found, err = i.Cluster.In(in, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
-	}
+	found, err := i.Cluster.Get(ctx, id)
 	if err != nil {
 		i.note(id.String(), err)
 		return nil
@@ -140,14 +126,14 @@ func (i *inspector) get(ctx context.Context, id kinds.ID) []unstructured.Unstruc
 }
 
 // versions writes the versions of Runlevel and of Kubernetes.
-func (i *inspector) versions(context.Context) error {
+func (i *inspector) versions(context.Context) {
 	server, err := i.Cluster.Client.Discovery().ServerVersion()
 	i.note("the version of Kubernetes", err)
-	return i.writeJSON("versions.json", "the versions of this program and of the cluster", map[string]any{"runlevel": i.of.Version, "cluster": server})
+	i.writeJSON("versions.json", "the versions of this program and of the cluster", map[string]any{"runlevel": i.of.Version, "cluster": server})
 }
 
 // releases writes records, locks, and the status of the releases.
-func (i *inspector) releases(ctx context.Context) error {
+func (i *inspector) releases(ctx context.Context) {
 	names := map[string]bool{}
 	for _, object := range i.list(ctx, configMapKind, i.Namespace, lock.Label) {
 		name := lock.ReleaseOf(object.GetName())
@@ -156,60 +142,44 @@ func (i *inspector) releases(ctx context.Context) error {
 		}
 		names[name] = true
 		text, err := printable.YAML(withoutCopy(object.Object))
-		if err == nil {
-			err = i.write("releases/"+name+"/record.yaml", "what was applied, the history, the last run, and hashes", text)
-		}
-		if err != nil {
-			return err
-		}
+		i.write("releases/"+name+"/record.yaml", "what was applied, the history, the last run, and hashes", text, err)
 	}
 	for _, object := range i.list(ctx, leaseKind, i.Namespace, lock.Label) {
 		name := lock.ReleaseOf(object.GetName())
 		names[name] = true
-		if err := i.writeObjects("releases/"+name+"/lease.yaml", "the lock, and its copy of the record", object); err != nil {
-			return err
-		}
+		i.writeObjects("releases/"+name+"/lease.yaml", "the lock, and its copy of the record", object)
 	}
 	if len(names) == 0 {
 		names[payload.DefaultName] = true // which a ClusterVersion may be about
 	}
 	i.report.Releases = slices.Sorted(maps.Keys(names))
 	for _, name := range i.report.Releases {
-		if err := i.release(ctx, name); err != nil {
-			return err
-		}
+		i.release(ctx, name)
 	}
-	return nil
 }
 
 // release writes the status of a release, and its objects.
-func (i *inspector) release(ctx context.Context, name string) error {
+func (i *inspector) release(ctx context.Context, name string) {
 	status, err := i.Status(ctx, name)
 	if err != nil {
-		return err
+		i.failed = cmp.Or(i.failed, err)
+		return
 	}
 	for _, unknown := range status.Unknown {
 		i.noteText(unknown)
 	}
 	folder := "releases/" + name + "/"
-	err = i.writeLines(folder+"status.txt", "how the release stands", i.of.Text(status))
-	if err == nil {
-		err = i.writeJSON(folder+"status.json", "the same for programs, with all objects", status)
-	}
-	if err == nil {
-		err = i.objects(ctx, folder, name)
-	}
-	if err != nil {
-		return err
-	}
-	return i.failing(ctx, folder, status.Objects)
+	i.writeLines(folder+"status.txt", "how the release stands", i.of.Text(status))
+	i.writeJSON(folder+"status.json", "the same for programs, with all objects", status)
+	i.objects(ctx, folder, name)
+	i.failing(ctx, folder, status.Objects)
 }
 
 // objects writes a list of the objects that a release has on the cluster.
-func (i *inspector) objects(ctx context.Context, folder, release string) error {
+func (i *inspector) objects(ctx context.Context, folder, release string) {
 	known, found, err := record.NewStore(i.Cluster.Client, i.Namespace, release).Load(ctx)
 	if err != nil || !found && len(known.Kinds) == 0 {
-		return ctx.Err() // the status has the error
+		return // the status has the error
 	}
 	var lines []string
 	for _, kind := range known.GroupKinds() {
@@ -222,7 +192,7 @@ func (i *inspector) objects(ctx context.Context, folder, release string) error {
 		i.note(kind.String()+" of release "+release, err)
 	}
 	slices.Sort(lines)
-	return i.writeLines(folder+"objects.txt", "the objects of the release on the cluster, and who has written them when", lines)
+	i.writeLines(folder+"objects.txt", "the objects of the release on the cluster, and who has written them when", lines)
 }
 
 // objectLine returns the name, the versions and the managers of an object.
@@ -241,82 +211,65 @@ func objectLine(kind schema.GroupKind, m *metav1.PartialObjectMetadata) string {
 }
 
 // failing writes the objects of a release that are not ready.
-func (i *inspector) failing(ctx context.Context, folder string, answers []*why.Answer) error {
+func (i *inspector) failing(ctx context.Context, folder string, answers []*why.Answer) {
 	for _, answer := range answers[:min(mostObjects, len(answers))] {
 		id := answer.Object
 		path := folder + "objects/" + cmp.Or(id.Namespace, "no-namespace") + "/" + id.GroupKind().String() + "/" + id.Name + ".yaml"
-		if err := i.writeObjects(path, id.String()+": "+answer.State.Text(), i.get(ctx, id)...); err != nil {
-			return err
-		}
+		i.writeObjects(path, id.String()+": "+answer.State.Text(), i.get(ctx, id)...)
 		if id.Namespace != "" {
 			i.namespaces[id.Namespace] = true
 		}
 	}
-	return ctx.Err()
 }
 
 // clusterVersion writes the objects of OpenShift's API: the ClusterVersion and the ClusterOperators.
-func (i *inspector) clusterVersion(ctx context.Context) error {
-	err := i.writeObjects("clusterversion.yaml", "the ClusterVersion", i.list(ctx, kinds.ClusterVersion, "", "")...)
-	if err != nil {
-		return err
-	}
-	return i.writeObjects("clusteroperators.yaml", "all ClusterOperators", i.list(ctx, kinds.ClusterOperator, "", "")...)
+func (i *inspector) clusterVersion(ctx context.Context) {
+	i.writeObjects("clusterversion.yaml", "the ClusterVersion", i.list(ctx, kinds.ClusterVersion, "", "")...)
+	i.writeObjects("clusteroperators.yaml", "all ClusterOperators", i.list(ctx, kinds.ClusterOperator, "", "")...)
 }
 
 // operator writes the operator's Deployment, pods and logs.
-func (i *inspector) operator(ctx context.Context) error {
+func (i *inspector) operator(ctx context.Context) {
 	deployment := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: i.Namespace, Name: operatorName}
-	if err := i.writeObjects("operator/deployment.yaml", "the operator's Deployment", i.get(ctx, deployment)...); err != nil {
-		return err
-	}
+	i.writeObjects("operator/deployment.yaml", "the operator's Deployment", i.get(ctx, deployment)...)
 	pods := i.list(ctx, podKind, i.Namespace, "app.kubernetes.io/name="+operatorName)
-	if err := i.writeObjects("operator/pods.yaml", "its pods", pods...); err != nil {
-		return err
-	}
+	i.writeObjects("operator/pods.yaml", "its pods", pods...)
 	for _, pod := range pods {
 		containers, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
 		for _, value := range containers {
 			status, _ := value.(map[string]any)
 			container, _ := status["name"].(string)
 			restarts, _ := status["restartCount"].(int64)
-			err := i.log(ctx, pod.GetName(), container, false)
-			if err == nil && restarts > 0 {
-				err = i.log(ctx, pod.GetName(), container, true)
-			}
-			if err != nil {
-				return err
+			i.log(ctx, pod.GetName(), container, false)
+			if restarts > 0 {
+				i.log(ctx, pod.GetName(), container, true)
 			}
 		}
 	}
-	return nil
 }
 
 // log writes the end of the log of a container, or of its previous run.
-func (i *inspector) log(ctx context.Context, pod, container string, previous bool) error {
+func (i *inspector) log(ctx context.Context, pod, container string, previous bool) {
 	path, has := "operator/"+pod+"."+container+".log", "the log of pod "+pod
 	if previous {
 		path, has = "operator/"+pod+"."+container+".previous.log", "its log before it was restarted"
 	}
-	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	options := &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: new(int64(mostLogLines))}
-	text, err := i.Cluster.Client.CoreV1().Pods(i.Namespace).GetLogs(pod, options).DoRaw(limited)
+	text, err := i.Cluster.Client.CoreV1().Pods(i.Namespace).GetLogs(pod, options).DoRaw(ctx)
 	if err != nil {
 		i.noteText(has + ": " + err.Error())
-		return nil
+		return
 	}
-	return i.writeLines(path, has, strings.Split(string(bytes.TrimRight(text, "\n")), "\n"))
+	i.writeLines(path, has, strings.Split(string(bytes.TrimRight(text, "\n")), "\n"))
 }
 
 // events writes the events of the namespaces of the inspection.
-func (i *inspector) events(ctx context.Context) error {
+func (i *inspector) events(ctx context.Context) {
 	for _, namespace := range slices.Sorted(maps.Keys(i.namespaces)) {
-		if err := i.writeObjects("events/"+namespace+".yaml", "the events in namespace "+namespace, i.list(ctx, eventKind, namespace, "")...); err != nil {
-			return err
-		}
+		i.writeObjects("events/"+namespace+".yaml", "the events in namespace "+namespace, i.list(ctx, eventKind, namespace, "")...)
 	}
-	return nil
 }
 
 // An InspectReport lists the files of an inspection. It is the output of -o json.

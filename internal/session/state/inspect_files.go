@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -19,52 +20,47 @@ import (
 // urlPassword is the password in a URL, such as that of a proxy.
 var urlPassword = regexp.MustCompile(`(://[^/\s:@]*):[^/\s@]+@`)
 
-// write writes a file of the report.
-func (i *inspector) write(path, has string, text []byte) error {
+// write writes a file of the report, unless its text could not be made.
+func (i *inspector) write(path, has string, text []byte, err error) {
+	if i.failed = cmp.Or(i.failed, err); i.failed != nil {
+		return
+	}
 	text = urlPassword.ReplaceAll(text, []byte("$1:***@"))
 	file := filepath.Join(i.report.Folder, filepath.FromSlash(path))
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
+	if i.failed = os.MkdirAll(filepath.Dir(file), 0o700); i.failed == nil {
+		i.failed = os.WriteFile(file, text, 0o600)
 	}
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return err
+	if i.failed == nil {
+		i.report.Files = append(i.report.Files, InspectedFile{path, has, len(text)})
 	}
-	i.report.Files = append(i.report.Files, InspectedFile{path, has, len(text)})
-	return nil
 }
 
 // writeJSON writes a value.
-func (i *inspector) writeJSON(path, has string, value any) error {
+func (i *inspector) writeJSON(path, has string, value any) {
 	text, err := printable.IndentedJSON(value)
-	if err != nil {
-		return err
-	}
-	return i.write(path, has, text)
+	i.write(path, has, text, err)
 }
 
 // writeLines writes lines, without control characters.
-func (i *inspector) writeLines(path, has string, lines []string) error {
+func (i *inspector) writeLines(path, has string, lines []string) {
 	var text strings.Builder
 	for _, line := range lines {
 		fmt.Fprintln(&text, printable.Line(line))
 	}
-	return i.write(path, has, []byte(text.String()))
+	i.write(path, has, []byte(text.String()), nil)
 }
 
 // writeObjects writes objects as the documents of a file, without values of Secrets; no file if there are no objects.
-func (i *inspector) writeObjects(path, has string, objects ...unstructured.Unstructured) error {
+func (i *inspector) writeObjects(path, has string, objects ...unstructured.Unstructured) {
 	var text []byte
+	var failed error
 	for at := range objects {
 		document, err := inspected(objects[at].Object)
-		if err != nil {
-			return err
-		}
-		text = append(append(text, "---\n"...), document...)
+		text, failed = append(append(text, "---\n"...), document...), cmp.Or(failed, err)
 	}
-	if len(objects) == 0 {
-		return nil
+	if len(objects) > 0 {
+		i.write(path, has, text, failed)
 	}
-	return i.write(path, has, text)
 }
 
 // inspected returns the document of an object, without kubectl's copy. A document with masked values is not a manifest.

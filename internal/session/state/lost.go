@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,7 +10,9 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // An UnrecordedRelease is a release that has objects on the cluster, and no record in the namespace of records.
@@ -80,6 +83,43 @@ func (r *Reader) NotAppliedLines(ctx context.Context) []string {
 		lines = append(lines, "release "+lostRelease.Title(), "  "+lostRelease.String())
 	}
 	return lines
+}
+
+// Explain returns why a release is not as it is to be, or all releases if none is named. Without a record, the answer is that
+// there is none, or why it can't be read.
+func (r *Reader) Explain(ctx context.Context, name string) ([]*why.ReleaseAnswer, error) {
+	records, unread := r.KnownRecords(ctx, name)
+	answers := []*why.ReleaseAnswer{}
+	if unread != "" || len(records) == 0 {
+		answer, err := r.explainUnrecorded(ctx, name, unread)
+		return append(answers, answer), err
+	}
+	for _, of := range records {
+		answers = append(answers, why.ExplainRelease(ctx, r.Cluster, of, r.Namespace))
+	}
+	return answers, context.Cause(ctx)
+}
+
+// explainUnrecorded returns the answer on a release without a record that can be read.
+func (r *Reader) explainUnrecorded(ctx context.Context, name, unread string) (*why.ReleaseAnswer, error) {
+	answer := &why.ReleaseAnswer{Release: cmp.Or(name, payload.DefaultName), IsUnrecorded: true, Messages: []why.Message{}, Objects: []*why.Answer{}}
+	if unread != "" {
+		answer.Unknown = []string{unread}
+		return answer, nil
+	}
+	lost, err := r.FindLost(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	answer.Messages = append(answer.Messages, why.Message{Text: r.NotAppliedMessage(name)})
+	for _, lostRelease := range lost {
+		answer.Messages = append(answer.Messages, why.Message{Text: "release " + lostRelease.Title() + ": " + lostRelease.String()})
+	}
+	facts := why.GatherKeeper(ctx, r.Cluster, r.Lock(answer.Release), nil)
+	if answer.NotKept, answer.Unknown = facts.NotKept, facts.Unknown; answer.NotKept != nil {
+		answer.Messages = append(answer.Messages, answer.NotKept.Sentence())
+	}
+	return answer, nil
 }
 
 // addLost adds the state of a release that has objects and no record. Without a name, it is the only such release.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/progress"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -32,18 +33,24 @@ func (r *Reader) Status(ctx context.Context, name string) (*ReleaseStatus, error
 		return nil, err
 	}
 	s.Release, s.Others = wanted, others
-	if of != nil {
+	switch {
+	case of != nil:
 		s.Release = of.Release
 		r.addRecord(ctx, s, of)
-	} else if unread == "" {
+	case unread == "":
 		r.addLost(ctx, s, name)
+		r.addKeeper(ctx, s)
+	default:
+		held, err := r.Lock(s.Release).Holder(ctx)
+		s.notKnown("the holder of the lock", err)
+		s.setLock(held, r.Cluster.Now())
 	}
-	r.addLock(ctx, s)
 	r.addClusterVersion(ctx, s)
 	r.addOperators(ctx, s)
 	s.Time = r.Cluster.Now().UTC().Truncate(time.Second)
-	if of == nil && unread == "" {
-		r.addNotKept(ctx, s)
+	if s.NotKept != nil && of == nil {
+		s.Done = false
+		s.Messages = append(s.Messages, s.NotKept.Sentence())
 	}
 	if of == nil && s.ClusterVersion == nil && s.Lost == nil && unread == "" {
 		s.addMessage("%s", r.NotAppliedMessage(name))
@@ -72,29 +79,34 @@ func (s *ReleaseStatus) notKnown(what string, err error) {
 
 // addRecord adds the contents of the record, and the state of the objects of the release.
 func (r *Reader) addRecord(ctx context.Context, s *ReleaseStatus, of *record.Record) {
-	answer := why.ExplainRelease(ctx, r.Cluster, of, r.Namespace)
+	facts := why.GatherRelease(ctx, r.Cluster, of, r.Namespace)
+	answer := facts.Explain(ctx, r.Cluster, r.Namespace)
 	s.Done, s.Messages, s.Objects, s.Missing, s.Unknown = answer.Done, answer.Messages, answer.Objects, answer.Missing, append(s.Unknown, answer.Unknown...)
+	s.setLock(facts.Held, facts.Now)
 	s.NotKept = answer.NotKept
 	s.addHistory(of)
 	s.Repairs, s.Hooks = of.Repairs, why.HookStatuses(of)
-	if of.Run != nil {
-		s.addRun(of)
+	if facts.Run != nil {
+		s.addRun(facts)
 	}
-	if s.State == record.Partial || of.Run != nil {
+	if s.State == record.Partial || facts.Run != nil {
 		s.LastSeconds = of.Durations[s.Mode].All
 	}
-	requested, err := r.RequestedDeletes(ctx, of)
-	s.notKnown("which deletes are pending", err)
-	s.Deletes = r.PendingDeletes(ctx, requested)
+	s.notKnown("which deletes are pending", facts.UnlistedErr)
+	s.Deletes = r.PendingDeletes(ctx, facts.Requested)
 }
 
-// addNotKept adds why the operator does not keep a release without a record in place.
-func (r *Reader) addNotKept(ctx context.Context, s *ReleaseStatus) {
-	notKept, unknown := why.ExplainNotKept(ctx, r.Cluster, r.Lock(s.Release))
-	s.Unknown = append(s.Unknown, unknown...)
-	if s.NotKept = notKept; notKept != nil {
-		s.Done = false
-		s.Messages = append(s.Messages, notKept.Sentence())
+// addKeeper adds the holder of the lock of a release without a record, and why the operator does not keep it in place.
+func (r *Reader) addKeeper(ctx context.Context, s *ReleaseStatus) {
+	facts := why.GatherKeeper(ctx, r.Cluster, r.Lock(s.Release), nil)
+	s.NotKept, s.Unknown = facts.NotKept, append(s.Unknown, facts.Unknown...)
+	s.setLock(facts.Held, facts.Now)
+}
+
+// setLock sets the holder of the lock; nil is none.
+func (s *ReleaseStatus) setLock(held *lock.Holder, now time.Time) {
+	if held != nil {
+		s.Lock = &LockStatus{Holder: held.Name, Since: held.Since, Watching: held.Keeps(), Expired: held.IsDead(now)}
 	}
 }
 
@@ -117,26 +129,15 @@ func (s *ReleaseStatus) addHistory(of *record.Record) {
 }
 
 // addRun adds the progress of an apply that is not done.
-func (s *ReleaseStatus) addRun(of *record.Record) {
-	p := progress.FromRun(of.Run)
-	s.Mode, s.Progress = of.Run.Mode, &p
-	if of.Run.Total > 0 {
+func (s *ReleaseStatus) addRun(facts *why.ReleaseFacts) {
+	p := progress.Of(progress.Intent{}, facts.Run)
+	s.Mode, s.Progress = string(facts.Run.Mode), &p
+	if facts.Record.Run.Total > 0 { // older programs do not record it
 		s.Percent = new(p.Done * 100 / p.Total)
 	}
 	p.Title = s.Title()
-	if newest := of.Newest(); newest != nil {
+	if newest := facts.Record.Newest(); newest != nil {
 		p.Began = newest.Started.Time
-	}
-}
-
-// addLock adds the holder of the lock.
-func (r *Reader) addLock(ctx context.Context, s *ReleaseStatus) {
-	held, err := r.Lock(s.Release).Holder(ctx)
-	if err != nil && s.History == nil { // else addRecord has added the error
-		s.notKnown("the holder of the lock", err)
-	}
-	if held != nil {
-		s.Lock = &LockStatus{Holder: held.Name, Since: held.Since, Watching: held.Keeps(), Expired: held.IsDead(r.Cluster.Now())}
 	}
 }
 

@@ -27,7 +27,7 @@ func (g *gatherer) drift(ctx context.Context) {
 		return
 	}
 	applied := fingerprint.Read(f.Record.Fingerprints)
-	f.IsNamed, f.IsKnown = applied.Has(g.Object), applied.WasApplied(g.Object)
+	f.IsNamed, f.IsKnown = applied.Has(g.facts.Object), applied.WasApplied(g.facts.Object)
 	switch {
 	case f.Live == nil || f.Seen.State == tombstone.Terminating || !f.IsKnown:
 		return
@@ -37,7 +37,7 @@ func (g *gatherer) drift(ctx context.Context) {
 	case g.head.Release != "" && g.head.Release != f.Record.Release || !g.head.Entry.Since.Before(g.recordedUntil()):
 		return // it was applied since, and the record does not know yet
 	}
-	wasOurs := func(fields []byte) bool { return applied.HadFields(g.Object, fields) }
+	wasOurs := func(fields []byte) bool { return applied.HadFields(g.facts.Object, fields) }
 	writers, isChanged := ownership.Changed(f.Live, func() bool { return g.isScaled(ctx) }, wasOurs)
 	if isUnlabeled := g.head.Release == ""; isUnlabeled || isChanged {
 		f.Drift = &Drift{Writers: writers, IsUnlabeled: isUnlabeled}
@@ -47,10 +47,10 @@ func (g *gatherer) drift(ctx context.Context) {
 // recordedUntil returns the time until which the record knows all applies. A running apply writes it only from time to
 // time.
 func (g *gatherer) recordedUntil() time.Time {
-	newest, run := g.facts.Record.Newest(), g.facts.Record.Run
+	newest, run := g.facts.Record.Newest(), g.facts.Run
 	switch {
 	case run != nil:
-		return run.ReportedAt.Time
+		return run.Now
 	case newest != nil && newest.State == record.Partial:
 		return newest.Started.Time
 	default:
@@ -60,11 +60,11 @@ func (g *gatherer) recordedUntil() time.Time {
 
 // isScaled reports whether an autoscaler scales the object. Runlevel leaves replicas to it.
 func (g *gatherer) isScaled(ctx context.Context) bool {
-	scaled, err := ownership.FindScaleTargets(ctx, g.cluster, []string{g.Object.Namespace})
+	scaled, err := ownership.FindScaleTargets(ctx, g.cluster, []string{g.facts.Object.Namespace})
 	if err != nil {
 		g.unknown("list horizontalpodautoscalers", err)
 	}
-	return scaled.Has(g.Object)
+	return scaled.Has(g.facts.Object)
 }
 
 // explainDrift adds who has changed an object since it was applied.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -32,37 +32,46 @@ const (
 	explainFor    = 5 * time.Second
 )
 
-// A gatherer collects the facts.
-type gatherer struct {
+// A reader makes requests, and notes those that fail.
+type reader struct {
 	cluster *cluster.Cluster
 	trouble *diagnosis.Diagnoser
+	failed  []string
+}
+
+func newReader(c *cluster.Cluster) reader {
+	return reader{cluster: c, trouble: &diagnosis.Diagnoser{Cluster: c}}
+}
+
+// A gatherer collects the facts on an object.
+type gatherer struct {
+	reader
 	ObjectQuery
 	facts    *ObjectFacts
 	manifest *payload.Manifest       // of the object; nil if it is not named
 	head     objectmeta.LiveMetadata // of the object, if it exists
-	missing  int                     // objects of the release that do not exist any more
 }
 
 // Gather reads everything that the answer needs. A failed request is a fact, too.
-func Gather(ctx context.Context, c *cluster.Cluster, q ObjectQuery) *ObjectFacts {
-	g := &gatherer{cluster: c, trouble: &diagnosis.Diagnoser{Cluster: c}, ObjectQuery: q, facts: &ObjectFacts{Object: q.Object, Deletes: q.Deletes, Pending: map[kinds.ID][]string{}}}
+func Gather(ctx context.Context, c *cluster.Cluster, q ObjectQuery, object NamedObject) *ObjectFacts {
+	facts := &ObjectFacts{Object: object.ID, Deletes: object.Deletes, Pending: map[kinds.ID][]string{}}
+	g := &gatherer{reader: newReader(c), ObjectQuery: q, facts: facts}
 	g.plan()
 	g.findTombstone()
 	g.object(ctx)
-	g.record(ctx)
-	g.findKeeper(ctx)
+	g.release(ctx)
 	g.drift(ctx)
 	g.checkReady(ctx)
 	g.surroundings(ctx)
 	g.explainBlockers(ctx)
-	g.facts.Now = c.Now()
+	g.facts.Now, g.facts.Unknown = c.Now(), g.failed
 	return g.facts
 }
 
 // findTombstone looks for a pending delete of the object.
 func (g *gatherer) findTombstone() {
 	for _, item := range g.Records {
-		at := slices.IndexFunc(item.Tombstones, func(t record.Tombstone) bool { return t.ID == g.Object })
+		at := slices.IndexFunc(item.Tombstones, func(t record.Tombstone) bool { return t.ID == g.facts.Object })
 		if at >= 0 {
 			g.facts.PendingDelete, g.facts.Record = &item.Tombstones[at], item
 			return
@@ -76,47 +85,43 @@ func (g *gatherer) object(ctx context.Context) {
 	if g.facts.PendingDelete != nil {
 		uid = g.facts.PendingDelete.UID
 	}
-	g.facts.Seen = tombstone.Observe(ctx, g.cluster, g.Object, uid)
+	g.facts.Seen = tombstone.Observe(ctx, g.cluster, g.facts.Object, uid)
 	if seen := g.facts.Seen.State; seen == tombstone.Absent || seen == tombstone.Unknown {
 		return
 	}
-	in, err := g.cluster.FindKind(ctx, g.Object.GroupKind())
-	if err != nil {
-		g.unknown("get "+g.Object.String(), err)
-		return
-	}
-	live, err := g.cluster.In(in, g.Object.Namespace).Get(ctx, g.Object.Name, metav1.GetOptions{})
+	live, err := g.cluster.Get(ctx, g.facts.Object)
 	switch {
 	case apierrors.IsNotFound(err): // it was deleted after it was observed
 		g.facts.Seen = tombstone.Observation{State: tombstone.Absent}
 		return
 	case err != nil:
-		g.unknown("get "+g.Object.String(), err)
+		g.unknown("get "+g.facts.Object.String(), err)
 		return
 	}
-	g.facts.Live = live
-	g.head = objectmeta.Of(in, live)
+	in, _ := g.cluster.FindKind(ctx, g.facts.Object.GroupKind()) // which Get has found
+	g.facts.Live, g.head = live, objectmeta.Of(in, live)
 	if g.head.IsOf(g.head.Release) && g.head.Release != "" {
 		g.facts.Owner, g.facts.Applied = g.head.Release, g.head.Entry.Since
 	}
 	g.facts.Holders = tombstone.FinalizerSetters(live)
 }
 
-// record finds the release that has the object, and who applies it.
-func (g *gatherer) record(ctx context.Context) {
-	if g.facts.Record == nil {
-		g.facts.Record = g.pickRecord()
+// release finds the release that has the object, and who applies it.
+func (g *gatherer) release(ctx context.Context) {
+	of := g.facts.Record
+	if of == nil {
+		of = g.pickRecord()
 	}
-	if g.facts.Record == nil {
+	switch {
+	case of == nil:
 		g.facts.Others = len(g.Records) // any of them may have it
 		return
+	case g.known != nil:
+		g.facts.ReleaseFacts = *g.known
+	default:
+		g.facts.ReleaseFacts = g.keeper(ctx, lock.Lock{Client: g.cluster.Client, Namespace: g.Namespace, Release: of.Release}, of)
 	}
-	held, err := lock.Lock{Client: g.cluster.Client, Namespace: g.Namespace, Release: g.facts.Record.Release}.Holder(ctx)
-	if err != nil {
-		g.unknown("get leases in namespace "+g.Namespace, err)
-	}
-	g.facts.Held, g.facts.IsHeldKnown = held, err == nil
-	if newest := g.facts.Record.Newest(); g.facts.Plan != nil && newest != nil {
+	if newest := of.Newest(); g.facts.Plan != nil && newest != nil {
 		g.facts.Plan.IsRecorded = newest.Hash == g.Release.Hash && newest.Version == g.Release.Version
 	}
 }
@@ -135,12 +140,12 @@ func (g *gatherer) pickRecord() *record.Record {
 	if of := first(func(r *record.Record) bool { return r.Release == g.facts.Owner }); of != nil {
 		return of
 	}
-	hasIt := func(r *record.Record) bool { return fingerprint.Read(r.Fingerprints).Has(g.Object) }
+	hasIt := func(r *record.Record) bool { return fingerprint.Read(r.Fingerprints).Has(g.facts.Object) }
 	if of := first(hasIt); of != nil {
 		return of
 	}
 	isInRun := func(r *record.Record) bool {
-		_, _, found := r.Run.Find(g.Object)
+		_, _, found := apply.StateOf(r.Run).Find(g.facts.Object)
 		return found
 	}
 	if of := first(isInRun); of != nil {
@@ -163,10 +168,10 @@ func (g *gatherer) checkReady(ctx context.Context) {
 	}
 	g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, around)
 	_, step, isLeft := g.facts.step()
-	isOperator := g.Object.GroupKind() == kinds.ClusterOperator
+	isOperator := g.facts.Object.GroupKind() == kinds.ClusterOperator
 	if isOperator && around.Manifest == nil { // its manifest has the versions to report
 		g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, ready.Related{Manifest: anyVersion})
-		if isLeft && step.State == record.Waiting && g.facts.Verdict.State == ready.Ready {
+		if isLeft && step.Phase == apply.InWait && g.facts.Verdict.State == ready.Ready {
 			g.facts.Verdict = ready.Verdict{State: ready.Waiting, Message: step.For, Reason: step.Reason}
 		}
 	}
@@ -179,30 +184,30 @@ func (g *gatherer) checkReady(ctx context.Context) {
 var anyVersion = &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"versions": []any{map[string]any{}}}}}
 
 // pods returns why the pods of an object are not ready.
-func (g *gatherer) pods(ctx context.Context, of *unstructured.Unstructured) []string {
+func (r *reader) pods(ctx context.Context, of *unstructured.Unstructured) []string {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
-	lines, err := g.trouble.Explain(ctx, of)
-	g.noteAll(err)
+	lines, err := r.trouble.Explain(ctx, of)
+	r.noteAll(err)
 	return lines
 }
 
 // noteAll notes each of joined errors.
-func (g *gatherer) noteAll(err error) {
+func (r *reader) noteAll(err error) {
 	if err == nil {
 		return
 	}
 	for text := range strings.Lines(err.Error()) {
-		g.note(strings.TrimSpace(text))
+		r.note(strings.TrimSpace(text))
 	}
 }
 
 // explainCall returns why a webhook or an aggregated API gave the API server no answer, if a step has failed for that.
-func (g *gatherer) explainCall(ctx context.Context, step record.RunStep) []string {
+func (r *reader) explainCall(ctx context.Context, step apply.RunStepState) []string {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
-	lines, err := g.trouble.ExplainCall(ctx, step.GroupKind(), step.For)
-	g.noteAll(err)
+	lines, err := r.trouble.ExplainCall(ctx, step.ID.GroupKind(), step.For)
+	r.noteAll(err)
 	return lines
 }
 
@@ -225,9 +230,9 @@ func (g *gatherer) surroundings(ctx context.Context) {
 	if g.facts.Live != nil {
 		return
 	}
-	if _, err := g.cluster.FindKind(ctx, g.Object.GroupKind()); errors.Is(err, cluster.ErrNotServed) {
+	if _, err := g.cluster.FindKind(ctx, g.facts.Object.GroupKind()); errors.Is(err, cluster.ErrNotServed) {
 		g.facts.Unserved = &UnservedKind{}
-		definition, err := g.cluster.Definition(ctx, g.Object.GroupKind())
+		definition, err := g.cluster.Definition(ctx, g.facts.Object.GroupKind())
 		if err != nil {
 			g.unknown("list customresourcedefinitions", err)
 		}
@@ -236,12 +241,12 @@ func (g *gatherer) surroundings(ctx context.Context) {
 			g.facts.Unserved.Verdict = ready.Check(definition, ready.Full, ready.Related{})
 		}
 	}
-	if g.Object.Namespace == "" {
+	if g.facts.Object.Namespace == "" {
 		return
 	}
-	home := tombstone.Observe(ctx, g.cluster, kinds.ID{Kind: kinds.Namespace.Kind, Name: g.Object.Namespace}, "")
+	home := tombstone.Observe(ctx, g.cluster, kinds.ID{Kind: kinds.Namespace.Kind, Name: g.facts.Object.Namespace}, "")
 	if home.State == tombstone.Unknown {
-		g.note("whether namespace " + g.Object.Namespace + " is there: " + home.Why)
+		g.note("whether namespace " + g.facts.Object.Namespace + " is there: " + home.Why)
 	} else if home.State != tombstone.Present {
 		g.facts.ObjectNamespace = &home
 	}
@@ -250,33 +255,28 @@ func (g *gatherer) surroundings(ctx context.Context) {
 // explainBlockers diagnoses why the object can't be applied, and why the pods of the objects that the run waits for
 // are not ready.
 func (g *gatherer) explainBlockers(ctx context.Context) {
-	if _, step, isLeft := g.facts.step(); isLeft && step.Hook == "" && (step.State == record.Retrying || step.State == record.Failed) {
+	if _, step, isLeft := g.facts.step(); isLeft && step.Hook == "" && (step.Phase == apply.InRetry || step.Phase == apply.HasFailed) {
 		g.facts.Pending[step.ID] = g.explainCall(ctx, step)
 	}
 	left := mostExplained
 	for _, node := range g.facts.roots() {
-		for _, step := range g.facts.Record.Run.Nodes[node].Steps {
-			if step.State == record.Blocked || step.Deletes || left == 0 || step.ID == g.Object || step.Hook != "" {
+		for _, step := range g.facts.Run.Nodes[node].Steps {
+			if !step.IsTried() || step.Deletes || left == 0 || step.ID == g.facts.Object || step.Hook != "" {
 				continue
 			}
-			if step.State == record.Retrying {
+			if step.Phase == apply.InRetry {
 				g.facts.Pending[step.ID] = g.explainCall(ctx, step)
 				continue
 			}
-			in, err := g.cluster.FindKind(ctx, step.GroupKind())
-			if err != nil {
+			live, err := g.cluster.Get(ctx, step.ID)
+			if errors.Is(err, cluster.ErrNotServed) {
 				continue
 			}
 			left--
-			live, err := g.cluster.In(in, step.Namespace).Get(ctx, step.Name, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				continue
-			}
-			if err != nil {
+			if err != nil && !apierrors.IsNotFound(err) {
 				g.unknown("get "+step.ID.String(), err)
-				continue
 			}
-			if diagnosis.CanExplain(live) {
+			if err == nil && diagnosis.CanExplain(live) {
 				g.facts.Pending[step.ID] = g.pods(ctx, live)
 			}
 		}
@@ -284,12 +284,12 @@ func (g *gatherer) explainBlockers(ctx context.Context) {
 }
 
 // unknown notes that a request failed.
-func (g *gatherer) unknown(what string, err error) {
-	g.note(printable.Line(diagnosis.ReadError(what, err).Error()))
+func (r *reader) unknown(what string, err error) {
+	r.note(printable.Line(diagnosis.ReadError(what, err).Error()))
 }
 
-func (g *gatherer) note(what string) {
-	if !slices.Contains(g.facts.Unknown, what) {
-		g.facts.Unknown = append(g.facts.Unknown, what)
+func (r *reader) note(what string) {
+	if !slices.Contains(r.failed, what) {
+		r.failed = append(r.failed, what)
 	}
 }

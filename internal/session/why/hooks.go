@@ -9,6 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply"
 )
 
 // A HookStatus is a lifecycle hook of a Deployment that has not simply succeeded.
@@ -67,8 +68,8 @@ func hookStatusOf(of *record.Record, d record.DeploymentHooks, stage deploymenth
 
 // stopMessage returns why the last apply ended at a hook; "" if the record has no reason.
 func stopMessage(of *record.Record, id kinds.ID, stage deploymenthook.Stage) string {
-	for _, step := range of.Run.Steps() {
-		if step.ID == id && step.Hook == string(stage) && step.State == record.Failed {
+	for _, step := range apply.StateOf(of.Run).Steps() {
+		if step.ID == id && step.Hook == string(stage) && step.Phase == apply.HasFailed {
 			return printable.Line(step.For)
 		}
 	}
@@ -124,7 +125,7 @@ func explainHooks(f *ObjectFacts, a *Answer) {
 		if isReported && hookStatus.State == HookRunning && hookStatus.Failures == 0 {
 			continue
 		}
-		if isReported && step.State == record.Failed {
+		if isReported && step.Phase == apply.HasFailed {
 			hookStatus.Message = ""
 		}
 		a.addMessage(nil, "%s", hookStatus.Sentence("its "+string(hookStatus.Hook)+" hook", f.Now))

@@ -10,6 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/pkg/apply"
 )
 
 // withHooks returns a record with the state of the Deployment's hooks.
@@ -43,7 +44,7 @@ func TestHookStatuses(t *testing.T) {
 			"its pre hook has stopped the rollout: no such table; the next apply begins with it, and --skip-hook shop/web:pre goes on without it",
 		},
 		"given up in a run that tells": {
-			withHooks(during(node("level 10, web", "failed", nil, hookOf("pre", record.Failed, "exit code 3"))), progressOf(deploymenthook.Pre, deploymenthook.HookProgress{Attempt: 1})),
+			withHooks(during(node("level 10, web", "failed", nil, hookOf("pre", apply.HasFailed, "exit code 3"))), progressOf(deploymenthook.Pre, deploymenthook.HookProgress{Attempt: 1})),
 			"its pre hook has failed: exit code 3\nits pre hook has stopped the rollout; the next apply begins with it, and --skip-hook shop/web:pre goes on without it",
 		},
 		"ignored": {

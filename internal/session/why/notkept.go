@@ -10,16 +10,15 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -54,38 +53,39 @@ func (n *NotKept) Sentence() Message {
 	return Message{Text: "no process applies it, or keeps it in place: " + n.String(), Details: n.Pods}
 }
 
-// ExplainNotKept returns why no process keeps a release without a record in place, if the operator is to, and the requests
-// that failed.
-func ExplainNotKept(ctx context.Context, c *cluster.Cluster, l lock.Lock) (*NotKept, []string) {
-	g := &gatherer{cluster: c, trouble: &diagnosis.Diagnoser{Cluster: c}, ObjectQuery: ObjectQuery{Namespace: l.Namespace}, facts: &ObjectFacts{}}
-	held, err := l.Holder(ctx)
-	if err == nil {
-		g.facts.NotKept = g.findNotKept(ctx, l, held)
-	}
-	return g.facts.NotKept, g.facts.Unknown
+// GatherKeeper reads who applies a release, or keeps it in place, and why no process does, though one is to. The record is nil
+// if the release has none.
+func GatherKeeper(ctx context.Context, c *cluster.Cluster, l lock.Lock, of *record.Record) *ReleaseFacts {
+	r := newReader(c)
+	facts := r.keeper(ctx, l, of)
+	facts.Now, facts.Unknown = c.Now(), r.failed
+	return &facts
 }
 
-// keeping is a known result of findKeeper.
-type keeping struct{ notKept *NotKept }
-
-// findKeeper looks for the reason why no process keeps the release of the record in place, if one is to.
-func (g *gatherer) findKeeper(ctx context.Context) {
-	switch {
-	case g.ObjectQuery.keeping != nil:
-		g.facts.NotKept = g.ObjectQuery.keeping.notKept
-	case g.facts.Record != nil && g.facts.IsHeldKnown:
-		l := lock.Lock{Client: g.cluster.Client, Namespace: g.Namespace, Release: g.facts.Record.Release}
-		g.facts.NotKept = g.findNotKept(ctx, l, g.facts.Held)
+// keeper reads who applies a release, or keeps it in place.
+func (r *reader) keeper(ctx context.Context, l lock.Lock, of *record.Record) ReleaseFacts {
+	f := ReleaseFacts{Record: of}
+	if of != nil {
+		f.Run = apply.StateOf(of.Run)
 	}
+	held, err := l.Holder(ctx)
+	if err != nil {
+		r.unknown("get leases in namespace "+l.Namespace, err)
+		return f
+	}
+	f.Held, f.IsHeldKnown = held, true
+	f.NotKept = r.findNotKept(ctx, l, &f)
+	return f
 }
 
 // findNotKept returns why no process keeps a release in place: the operator is installed for it, or a process that kept it
 // has died. A release that was applied once is not to be kept.
-func (g *gatherer) findNotKept(ctx context.Context, l lock.Lock, held *lock.Holder) *NotKept {
-	if held != nil && !held.IsDead(g.cluster.Now()) {
-		return g.judgeHolder(ctx, l.Release, held)
+func (r *reader) findNotKept(ctx context.Context, l lock.Lock, f *ReleaseFacts) *NotKept {
+	held := f.Held
+	if held != nil && !held.IsDead(r.cluster.Now()) {
+		return r.judgeHolder(ctx, l.Release, f)
 	}
-	found := g.judgeOperator(ctx, l.Release)
+	found := r.judgeOperator(ctx, l)
 	switch {
 	case found == nil && (held == nil || !held.Keeps()):
 		return nil
@@ -100,7 +100,7 @@ func (g *gatherer) findNotKept(ctx context.Context, l lock.Lock, held *lock.Hold
 	last, err := l.Last(ctx)
 	switch {
 	case err != nil:
-		g.unknown("get leases in namespace "+l.Namespace, err)
+		r.unknown("get leases in namespace "+l.Namespace, err)
 	case last == nil:
 		found.Message += "; no process has held the lock of the release yet"
 	case !last.Renewed.IsZero():
@@ -112,47 +112,48 @@ func (g *gatherer) findNotKept(ctx context.Context, l lock.Lock, held *lock.Hold
 // judgeHolder returns why the operator does not keep the completed release whose lock it holds: it reads the release again
 // after each of its starts, and the registry may be away. The record names the holder that has begun to keep it; records of
 // older programs name none.
-func (g *gatherer) judgeHolder(ctx context.Context, release string, held *lock.Holder) *NotKept {
-	r := g.facts.Record
-	if release != payload.DefaultName || !held.Keeps() || r == nil || r.KeptBy == held.Name || !g.facts.isCompleted() {
+func (r *reader) judgeHolder(ctx context.Context, release string, f *ReleaseFacts) *NotKept {
+	held, of := f.Held, f.Record
+	if release != payload.DefaultName || !held.Keeps() || of == nil || of.KeptBy == held.Name || !f.isCompleted() {
 		return nil
 	}
-	in, err := g.cluster.FindKind(ctx, kinds.ClusterVersion)
-	var found *unstructured.Unstructured
-	if err == nil {
-		found, err = g.cluster.In(in, "").Get(ctx, kinds.ClusterVersionName, metav1.GetOptions{})
-	}
+	read, err := ReadClusterVersion(ctx, r.cluster)
 	switch {
 	case errors.Is(err, cluster.ErrNotServed), apierrors.IsNotFound(err):
 		return nil // the holder is an apply
 	case err != nil:
-		g.unknown("get clusterversions "+kinds.ClusterVersionName, err)
-		return nil
-	}
-	var read configv1.ClusterVersion
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, &read); err != nil {
-		g.unknown("read ClusterVersion "+kinds.ClusterVersionName, err)
+		r.unknown("get clusterversions "+kinds.ClusterVersionName, err)
 		return nil
 	}
 	holder := printable.Line(held.Name)
-	if refusal := refusalOf(read, r.Newest().Source); refusal != "" {
+	if refusal := refusalOf(read, of.Newest().Source); refusal != "" {
 		return &NotKept{
 			Reason: ReasonNotRead, Message: fmt.Sprintf("%s holds its lock, and can't read it: %s", holder, printable.Line(refusal)),
 			Resolution: "it tries again every minute; until then, nothing is repaired",
 		}
 	}
-	if r.KeptBy == "" {
+	if of.KeptBy == "" {
 		return nil
 	}
 	return &NotKept{
-		Reason: ReasonNotRead, Message: fmt.Sprintf("%s has held its lock for %s, and has not read it yet", holder, printable.Age(g.cluster.Now(), held.Since)),
-		Resolution: "it is reading " + printable.Line(r.Newest().Source) + "; until then, nothing is repaired",
+		Reason: ReasonNotRead, Message: fmt.Sprintf("%s has held its lock for %s, and has not read it yet", holder, printable.Age(r.cluster.Now(), held.Since)),
+		Resolution: "it is reading " + printable.Line(of.Newest().Source) + "; until then, nothing is repaired",
 	}
+}
+
+// ReadClusterVersion reads the ClusterVersion of the cluster.
+func ReadClusterVersion(ctx context.Context, c *cluster.Cluster) (*configv1.ClusterVersion, error) {
+	found, err := c.Get(ctx, kinds.ID{Group: kinds.ClusterVersion.Group, Kind: kinds.ClusterVersion.Kind, Name: kinds.ClusterVersionName})
+	if err != nil {
+		return nil, err
+	}
+	read := &configv1.ClusterVersion{}
+	return read, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, read)
 }
 
 // refusalOf returns why the operator has not accepted the release that it is to keep in place. Of another one that is
 // requested, it may wait for the acceptance for long.
-func refusalOf(v configv1.ClusterVersion, image string) string {
+func refusalOf(v *configv1.ClusterVersion, image string) string {
 	accepted := v1helpers.FindStatusCondition(v.Status.Conditions, "ReleaseAccepted")
 	if accepted == nil || accepted.Status != configv1.ConditionFalse || !strings.Contains(accepted.Message, fmt.Sprintf("image=%q", image)) {
 		return ""
@@ -165,23 +166,19 @@ func refusalOf(v configv1.ClusterVersion, image string) string {
 
 // judgeOperator returns why the operator that is installed for a release does not hold its lock; nil if none is
 // installed.
-func (g *gatherer) judgeOperator(ctx context.Context, release string) *NotKept {
-	if release != payload.DefaultName {
+func (r *reader) judgeOperator(ctx context.Context, l lock.Lock) *NotKept {
+	if l.Release != payload.DefaultName {
 		return nil
 	}
-	in, err := g.cluster.FindKind(ctx, kinds.Deployment)
-	var found *unstructured.UnstructuredList
-	if err == nil {
-		found, err = g.cluster.In(in, g.Namespace).List(ctx, metav1.ListOptions{LabelSelector: operatorSelector})
-	}
+	found, err := r.cluster.List(ctx, kinds.Deployment, l.Namespace, operatorSelector)
 	switch {
 	case err != nil:
-		g.unknown("list deployments in namespace "+g.Namespace, err)
+		r.unknown("list deployments in namespace "+l.Namespace, err)
 		return nil
-	case len(found.Items) == 0 || found.Items[0].GetDeletionTimestamp() != nil:
+	case len(found) == 0 || found[0].GetDeletionTimestamp() != nil:
 		return nil
 	}
-	deployment := &found.Items[0]
+	deployment := &found[0]
 	id := &kinds.ID{Group: kinds.Deployment.Group, Kind: kinds.Deployment.Kind, Namespace: deployment.GetNamespace(), Name: deployment.GetName()}
 	wanted, isSet, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas")
 	available, _, _ := unstructured.NestedInt64(deployment.Object, "status", "availableReplicas")
@@ -193,7 +190,7 @@ func (g *gatherer) judgeOperator(ctx context.Context, release string) *NotKept {
 	case available == 0:
 		n.Reason, n.Message = ReasonNotAvailable, fmt.Sprintf("no pod of the operator, %s, is available", id)
 		n.Resolution = fmt.Sprintf("runlevel why deployment/%s -n %s", id.Name, id.Namespace)
-		n.Pods = g.pods(ctx, deployment)
+		n.Pods = r.pods(ctx, deployment)
 	default:
 		n.Reason, n.Message = ReasonNotLeading, fmt.Sprintf("the operator, %s, is available and does not hold the lock of the release", id)
 		n.Resolution = fmt.Sprintf("kubectl -n %s logs deployment/%s", id.Namespace, id.Name)

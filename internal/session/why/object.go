@@ -12,6 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply"
 )
 
 // An explainer adds its messages to an answer, if they concern the state of the object.
@@ -38,7 +39,7 @@ func judge(f *ObjectFacts, explainers []explainer) *Answer {
 		a.After = f.Plan.After
 	}
 	if isLeft {
-		a.Node, a.File = cmp.Or(nodeOf(step.File), f.Record.Run.Nodes[node].Name), cmp.Or(step.File, a.File)
+		a.Node, a.File = cmp.Or(step.Node, f.Run.Nodes[node].Name), cmp.Or(step.File, a.File)
 	}
 	for _, explain := range explainers {
 		explain(f, a)
@@ -64,7 +65,7 @@ func (f *ObjectFacts) state() ObjectState {
 		return NotReady
 	case isLeft && step.Hook != "" && !f.isObjectLeft(): // of which the rollout is not complete without it
 		return NotReady
-	case isLeft && (step.State != record.Waiting || step.Hook != ""):
+	case isLeft && (step.Phase != apply.InWait || step.Hook != ""):
 		return Outdated
 	case f.isUnapplied():
 		return Outdated
@@ -98,8 +99,8 @@ func (f *ObjectFacts) isUnreported() bool {
 	if newest := f.Record.Newest(); newest.State != record.Partial || !f.Applied.Before(newest.Started.Time) {
 		return false
 	}
-	if run := f.Record.Run; run != nil {
-		return run.More > 0 && f.Plan == nil
+	if f.Run != nil {
+		return f.Run.More > 0 && f.Plan == nil
 	}
 	return f.Held != nil
 }
@@ -117,21 +118,18 @@ func (f *ObjectFacts) isDeleted() bool {
 }
 
 // step returns the step of the run of the release that the object is at, if the run is not done with it.
-func (f *ObjectFacts) step() (node int, step record.RunStep, found bool) {
-	if f.Record == nil {
-		return 0, step, false
-	}
-	run := f.Record.Run
-	if node, step, found = run.Find(f.Object); found || run == nil || run.More == 0 || f.Plan == nil || f.Plan.Node == "" {
+func (f *ObjectFacts) step() (node int, step apply.RunStepState, found bool) {
+	if node, step, found = f.Run.Find(f.Object); found || f.Run == nil || f.Run.More == 0 || f.Plan == nil || f.Plan.Node == "" {
 		return node, step, found
 	}
-	node = slices.IndexFunc(run.Nodes, func(n record.RunNode) bool { return n.Name == f.Plan.Node })
-	return max(node, 0), record.RunStep{ID: f.Object, File: f.Plan.File, State: record.Blocked, Deletes: f.Plan.Deletes}, node >= 0
+	node = slices.IndexFunc(f.Run.Nodes, func(n apply.RunNodeState) bool { return n.Name == f.Plan.Node })
+	wait := apply.Wait{ID: f.Object, File: f.Plan.File, Node: f.Plan.Node}
+	return max(node, 0), apply.RunStepState{Wait: wait, Phase: apply.Blocked, Deletes: f.Plan.Deletes}, node >= 0
 }
 
 // isObjectLeft reports whether the run is not done with the object itself, whatever its hooks are at.
 func (f *ObjectFacts) isObjectLeft() bool {
-	for _, step := range f.Record.Run.Steps() {
+	for _, step := range f.Run.Steps() {
 		if step.ID == f.Object && step.Hook == "" {
 			return true
 		}
@@ -140,9 +138,9 @@ func (f *ObjectFacts) isObjectLeft() bool {
 }
 
 // version returns the version that is being applied, or was applied last.
-func (f *ObjectFacts) version() string {
-	if f.Record.Run != nil {
-		return f.Record.Run.Version
+func (f *ReleaseFacts) version() string {
+	if f.Run != nil {
+		return f.Run.Version
 	}
 	if newest := f.Record.Newest(); newest != nil {
 		return newest.Version
@@ -156,7 +154,7 @@ func (a *Answer) addMessage(details []string, format string, args ...any) {
 }
 
 // age returns the time since a moment, for humans.
-func (f *ObjectFacts) age(since time.Time) string {
+func (f *ReleaseFacts) age(since time.Time) string {
 	return printable.Age(f.Now, since)
 }
 
@@ -178,8 +176,8 @@ func explainNotReady(f *ObjectFacts, a *Answer) {
 	}
 	a.For, a.Reason = f.Verdict.Message, f.Verdict.Reason
 	since := ""
-	if _, step, found := f.step(); found && step.Since != nil && step.Hook == "" {
-		a.Since, since = step.Begun(), f.duration(step)
+	if _, step, found := f.step(); found && step.Hook == "" {
+		a.Since, since = begun(step), f.duration(step)
 	}
 	if f.Verdict.State == ready.Failed {
 		a.addMessage(f.Pods, "it has failed, and waiting does not help: %s%s", f.Verdict.Message, since)
@@ -255,13 +253,10 @@ func explainUnserved(f *ObjectFacts, a *Answer) {
 
 // pendingDefinition names the CustomResourceDefinition of the object's kind that the run has still to apply; "" if there is none.
 func (f *ObjectFacts) pendingDefinition() string {
-	if f.Record == nil {
-		return ""
-	}
-	for node, step := range f.Record.Run.Steps() {
-		_, group, _ := strings.Cut(step.Name, ".")
-		if step.GroupKind() == kinds.CustomResourceDefinition && group == f.Object.Group && !step.Deletes {
-			return step.ID.String() + " (" + cmp.Or(nodeOf(step.File), f.Record.Run.Nodes[node].Name) + ")"
+	for node, step := range f.Run.Steps() {
+		_, group, _ := strings.Cut(step.ID.Name, ".")
+		if step.ID.GroupKind() == kinds.CustomResourceDefinition && group == f.Object.Group && !step.Deletes {
+			return step.ID.String() + " (" + cmp.Or(step.Node, f.Run.Nodes[node].Name) + ")"
 		}
 	}
 	return ""

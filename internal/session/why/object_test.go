@@ -14,6 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
@@ -28,7 +29,15 @@ func ago(d time.Duration) *metav1.Time { return new(metav1.NewTime(now.Add(-d)))
 
 // absent are the facts of an object that is not there, and may have a record.
 func absent(of *record.Record) *why.ObjectFacts {
-	return &why.ObjectFacts{Now: now, Object: web, Seen: tombstone.Observation{State: tombstone.Absent}, Record: of, IsHeldKnown: true}
+	return &why.ObjectFacts{ReleaseFacts: why.ReleaseFacts{Now: now, Record: of, Run: runOf(of), IsHeldKnown: true}, Object: web, Seen: tombstone.Observation{State: tombstone.Absent}}
+}
+
+// runOf is the run of a record, which may be nil.
+func runOf(of *record.Record) *apply.RunState {
+	if of == nil {
+		return nil
+	}
+	return apply.StateOf(of.Run)
 }
 
 // there are the facts of an object that is there.
@@ -72,14 +81,14 @@ func node(name, state string, after []int, steps ...record.RunStep) record.RunNo
 
 // awaits is a step whose turn comes when another object is ready.
 func awaits(other kinds.ID) record.RunStep {
-	runStep := step(web, record.Blocked, "")
+	runStep := step(web, apply.Blocked, "")
 	runStep.Awaits = &other
 	return runStep
 }
 
-func step(id kinds.ID, state record.StepState, waits string) record.RunStep {
-	runStep := record.RunStep{ID: id, State: state, For: waits}
-	if state == record.Waiting || state == record.Retrying {
+func step(id kinds.ID, state apply.StepPhase, waits string) record.RunStep {
+	runStep := record.RunStep{ID: id, State: string(state), For: waits}
+	if state == apply.InWait || state == apply.InRetry {
 		runStep.Since = ago(3 * time.Minute)
 	}
 	return runStep
@@ -89,14 +98,14 @@ var (
 	isReady  = ready.Verdict{State: ready.Ready}
 	notReady = ready.Verdict{State: ready.Waiting, Message: "0 of 1 replicas are available"}
 	hasLost  = ready.Verdict{State: ready.Failed, Message: "its deadline has passed"}
-	waiting  = hookOf("pre", record.Waiting, "pod shop-web-pre is pending") // of the Deployment
-	blocked  = during(node("level 10, db", "running", nil, step(db, record.Waiting, "0 of 1 replicas are available")),
-		node("level 20, api", "blocked", []int{0}), node("level 20, web", "blocked", []int{1}, step(web, record.Blocked, "")))
+	waiting  = hookOf("pre", apply.InWait, "pod shop-web-pre is pending") // of the Deployment
+	blocked  = during(node("level 10, db", "running", nil, step(db, apply.InWait, "0 of 1 replicas are available")),
+		node("level 20, api", "blocked", []int{0}), node("level 20, web", "blocked", []int{1}, step(web, apply.Blocked, "")))
 	dead = blocked
 )
 
 // hookOf is a step that is a hook of the Deployment.
-func hookOf(stage string, state record.StepState, waits string) record.RunStep {
+func hookOf(stage string, state apply.StepPhase, waits string) record.RunStep {
 	runStep := step(web, state, waits)
 	runStep.Hook = stage
 	return runStep
@@ -123,28 +132,28 @@ func TestAnswers(t *testing.T) {
 		says  string
 	}{
 		"its pre hook waits": {
-			held(there(isReady, during(node("level 10, web", "running", nil, waiting, step(web, record.Blocked, ""), hookOf("post", record.Blocked, "")))), time.Second), why.Outdated,
+			held(there(isReady, during(node("level 10, web", "running", nil, waiting, step(web, apply.Blocked, ""), hookOf("post", apply.Blocked, "")))), time.Second), why.Outdated,
 			"it waits for its pre hook, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago\nit is of release shop, which changed it last 60s ago",
 		},
 		"its pre hook waits, and its pods are not ready": {
-			held(there(notReady, during(node("level 10, web", "running", nil, waiting, step(web, record.Blocked, "")))), time.Second), why.NotReady,
+			held(there(notReady, during(node("level 10, web", "running", nil, waiting, step(web, apply.Blocked, "")))), time.Second), why.NotReady,
 			"it waits: 0 of 1 replicas are available\nit waits for its pre hook, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago\nit is of release shop, which changed it last 60s ago",
 		},
 		"its post hook has failed": {
-			held(there(isReady, during(node("level 10, web", "running", nil, hookOf("post", record.Failed, "exit code 1")))), time.Second), why.NotReady,
+			held(there(isReady, during(node("level 10, web", "running", nil, hookOf("post", apply.HasFailed, "exit code 1")))), time.Second), why.NotReady,
 			"its post hook has failed: exit code 1\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago\nit is of release shop, which changed it last 60s ago",
 		},
 		"its post hook is to run": {
-			held(there(isReady, during(node("level 10, web", "running", nil, hookOf("post", record.Blocked, "")))), time.Second), why.NotReady,
+			held(there(isReady, during(node("level 10, web", "running", nil, hookOf("post", apply.Blocked, "")))), time.Second), why.NotReady,
 			"its post hook is still to run\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago\nit is of release shop, which changed it last 60s ago",
 		},
 		"the hook of another object waits": {
-			held(with(absent(during(node("level 10, web", "running", nil, waiting, step(web, record.Blocked, "")), node("level 20, db", "blocked", []int{0}, step(db, record.Blocked, "")))), func(f *why.ObjectFacts) { f.Object = db }), time.Second), why.Absent,
+			held(with(absent(during(node("level 10, web", "running", nil, waiting, step(web, apply.Blocked, "")), node("level 20, db", "blocked", []int{0}, step(db, apply.Blocked, "")))), func(f *why.ObjectFacts) { f.Object = db }), time.Second), why.Absent,
 			"its turn, level 20, db, comes after level 10, web\nlevel 10, web waits for the pre hook of Deployment shop/web, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago",
 		},
 		"ready": {there(isReady, completed()), why.Ready, "it is of release shop, which changed it last 60s ago"},
 		"ready, as the run has not noticed yet": {
-			held(there(isReady, during(node("level 20, web", "running", nil, step(web, record.Waiting, "0 of 1")))), 0), why.Ready,
+			held(there(isReady, during(node("level 20, web", "running", nil, step(web, apply.InWait, "0 of 1")))), 0), why.Ready,
 			"it is of release shop, which changed it last 60s ago",
 		},
 		"blocked by a node that is blocked": {
@@ -174,7 +183,7 @@ release shop 2 was completed 60m ago, and is not kept in place, for 60s: no pod 
   Pod runlevel-system/runlevel-operator-1: it crashes`,
 		},
 		"after a node that has failed": {
-			absent(with2(during(node("level 10, db", "failed", nil, step(db, record.Failed, "it is too large")), node("level 20, web", "blocked", []int{0}, step(web, record.Blocked, ""))),
+			absent(with2(during(node("level 10, db", "failed", nil, step(db, apply.HasFailed, "it is too large")), node("level 20, web", "blocked", []int{0}, step(web, apply.Blocked, ""))),
 				func(r *record.Run) { r.Ended, r.Error = true, "StatefulSet shop/db: it is too large" })), why.Absent,
 			`its turn, level 20, web, comes after level 10, db
 level 10, db has failed: StatefulSet shop/db: it is too large
@@ -182,7 +191,7 @@ no process applies release shop 2 now: the last apply ended 5s ago, and not all 
 		},
 		"many nodes before": {
 			held(absent(during(node("level 1, a", "running", nil), node("level 1, b", "running", nil), node("level 1, c", "running", nil), node("level 1, d", "running", nil), node("level 1, e", "running", nil),
-				record.RunNode{Name: "level 2, web", State: "blocked", After: []int{0, 1, 2, 3, 4}, More: 7, Steps: []record.RunStep{step(web, record.Blocked, "")}})), 0), why.Absent,
+				record.RunNode{Name: "level 2, web", State: "blocked", After: []int{0, 1, 2, 3, 4}, More: 7, Steps: []record.RunStep{step(web, apply.Blocked, "")}})), 0), why.Absent,
 			`its turn, level 2, web, comes after level 1, a; level 1, b; level 1, c and 9 more
 level 1, a is being applied
 level 1, b is being applied
@@ -192,17 +201,17 @@ level 1, e is being applied
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
 		"its apply fails": {
-			held(absent(during(node("level 20, web", "running", nil, step(web, record.Retrying, "exceeded quota")))), 0), why.Absent,
+			held(absent(during(node("level 20, web", "running", nil, step(web, apply.InRetry, "exceeded quota")))), 0), why.Absent,
 			`it can't be applied, which is tried again and again, for 3m: exceeded quota
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
 		},
 		"its apply has failed in a run that has died": {
-			absent(during(node("level 20, web", "failed", nil, step(web, record.Failed, "exceeded quota")))), why.Absent,
+			absent(during(node("level 20, web", "failed", nil, step(web, apply.HasFailed, "exceeded quota")))), why.Absent,
 			`it can't be applied: exceeded quota
 no process applies release shop 2 now: the last apply ended without a result, and its progress was last reported 5s ago; fix Deployment shop/web, then apply it again`,
 		},
 		"not ready": {
-			held(with(there(notReady, during(node("level 20, web", "running", nil, step(web, record.Waiting, "old news")))), func(f *why.ObjectFacts) { f.Pods = []string{"Pod shop/web-0: it crashes"} }), 0), why.NotReady,
+			held(with(there(notReady, during(node("level 20, web", "running", nil, step(web, apply.InWait, "old news")))), func(f *why.ObjectFacts) { f.Pods = []string{"Pod shop/web-0: it crashes"} }), 0), why.NotReady,
 			`it waits: 0 of 1 replicas are available, for 3m
   Pod shop/web-0: it crashes
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago
@@ -246,7 +255,7 @@ it is of release shop, which changed it last 60s ago`,
 			"it is of release shop, not of db",
 		},
 		"in an install, what it needs is of another node": {
-			held(absent(during(node("level 10, db", "running", nil, step(db, record.Waiting, "0 of 1 replicas are available")), node("level 20, web", "running", nil, awaits(db)))), 0), why.Absent,
+			held(absent(during(node("level 10, db", "running", nil, step(db, apply.InWait, "0 of 1 replicas are available")), node("level 20, web", "running", nil, awaits(db)))), 0), why.Absent,
 			`its turn, level 20, web, comes when StatefulSet shop/db is ready
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
@@ -312,7 +321,7 @@ no release is known here that is to have it: none was applied yet, or its record
 		},
 		"a kind that the run has not come to": {
 			held(with(absent(during(node("level 10, a", "running", nil), node("level 20, crd", "blocked", []int{0},
-				record.RunStep{ID: kinds.ID{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "deployments.apps"}, File: "0000_20_crd_10.yaml", State: record.Blocked}))),
+				record.RunStep{ID: kinds.ID{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "deployments.apps"}, File: "0000_20_crd_10.yaml", State: string(apply.Blocked)}))),
 				func(f *why.ObjectFacts) { f.Unserved = &why.UnservedKind{} }), 0), why.Absent,
 			`the cluster has no kind Deployment.apps: the release brings it, in CustomResourceDefinition deployments.apps (level 20, crd), and has not done so yet
 release shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago`,
@@ -383,7 +392,7 @@ func with2(of *record.Record, change func(*record.Run)) *record.Record {
 // What is told of the nodes of a run may be wrong, and must not hang who looks.
 func TestRunThatMakesNoSense(t *testing.T) {
 	answer := why.Judge(absent(during(
-		node("level 10, a", "blocked", []int{1, 9}), node("level 20, web", "blocked", []int{0, 1, -1}, step(web, record.Blocked, "")),
+		node("level 10, a", "blocked", []int{1, 9}), node("level 20, web", "blocked", []int{0, 1, -1}, step(web, apply.Blocked, "")),
 	)))
 	if answer.State != why.Absent {
 		t.Errorf("it is %s", answer.State)

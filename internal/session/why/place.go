@@ -17,9 +17,9 @@ func (g *gatherer) plan() {
 	}
 	g.facts.Plan = &ReleasePlace{Release: g.Release.Name, Version: g.Release.Version}
 	tasks := g.Release.Manifests
-	at := slices.IndexFunc(tasks, func(m *payload.Manifest) bool { return m.ID() == g.Object && !m.IsTombstone() })
+	at := slices.IndexFunc(tasks, func(m *payload.Manifest) bool { return m.ID() == g.facts.Object && !m.IsTombstone() })
 	if at < 0 {
-		at = slices.IndexFunc(tasks, func(m *payload.Manifest) bool { return m.ID() == g.Object })
+		at = slices.IndexFunc(tasks, func(m *payload.Manifest) bool { return m.ID() == g.facts.Object })
 	}
 	if at < 0 {
 		return

@@ -15,14 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
 // atOnce bounds how many objects are asked for at a time.
@@ -39,37 +41,66 @@ type ReleaseAnswer struct {
 	Objects  []*Answer           `json:"objects"`           // that are not in their wanted state, the worst first
 	NotKept  *NotKept            `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
 	Unknown  []string            `json:"unknown,omitempty"`
+
+	IsUnrecorded bool `json:"-"` // no record of it can be read: the first message is about that
+}
+
+// ReleaseFacts are what is known of a release.
+type ReleaseFacts struct {
+	Now         time.Time       // by the server's clock
+	Record      *record.Record  // nil if there is none
+	Run         *apply.RunState // the apply that the record has; nil if all is done
+	Held        *lock.Holder    // who applies the release; nil if no process does
+	IsHeldKnown bool            // that could be asked
+	NotKept     *NotKept        // why the release is not kept in place that a process is to keep; nil if none is, or one does
+	Unknown     []string        // on requests that failed
+
+	// The following are only of GatherRelease.
+	Requested   []record.Tombstone // deletes that may not be done: in the record, and of terminating objects
+	UnlistedErr error              // why terminating objects are not known
+	Missing     int                // objects that were deleted since they were applied: the record has hashes of their names
+	Suspects    []kinds.ID         // objects that may not be in their wanted state
+}
+
+// GatherRelease reads what is known of the release of a record, and finds the objects that may not be in their wanted state.
+func GatherRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, namespace string) *ReleaseFacts {
+	r := newReader(c)
+	facts := r.keeper(ctx, lock.Lock{Client: c.Client, Namespace: namespace, Release: of.Release}, of)
+	r.objects(ctx, &facts)
+	facts.Unknown = r.failed
+	return &facts
+}
+
+// Explain explains the objects that may not be in their wanted state.
+func (f *ReleaseFacts) Explain(ctx context.Context, c *cluster.Cluster, namespace string) *ReleaseAnswer {
+	answers := make([]*Answer, len(f.Suspects))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, id := range f.Suspects {
+		group.Go(func() error {
+			facts := Gather(ctx, c, ObjectQuery{Records: []*record.Record{f.Record}, Namespace: namespace, known: f}, NamedObject{ID: id})
+			answers[i] = judge(facts, ofObject)
+			return nil
+		})
+	}
+	_ = group.Wait() // which has no errors: a failed request is a fact
+	f.Now = c.Now()
+	return f.summarize(answers)
 }
 
 // ExplainRelease returns the state of the release of a record: its objects that are not in their wanted
 // state, by the record and the objects on the cluster. Objects that were deleted since they were
 // applied are only counted: the record has hashes of their names.
 func ExplainRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, namespace string) *ReleaseAnswer {
-	g := &gatherer{cluster: c, trouble: &diagnosis.Diagnoser{Cluster: c}, ObjectQuery: ObjectQuery{Records: []*record.Record{of}, Namespace: namespace}, facts: &ObjectFacts{Record: of}}
-	g.record(ctx)
-	g.findKeeper(ctx)
-	suspects := g.suspects(ctx)
-	answers := make([]*Answer, len(suspects))
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for i, id := range suspects {
-		group.Go(func() error {
-			facts := Gather(ctx, c, ObjectQuery{Object: id, Records: g.Records, Namespace: namespace, keeping: &keeping{g.facts.NotKept}})
-			answers[i] = judge(facts, ofObject)
-			return nil
-		})
-	}
-	_ = group.Wait() // which has no errors: a failed request is a fact
-	g.facts.Now = c.Now()
-	return g.facts.summarize(answers, g.missing)
+	return GatherRelease(ctx, c, of, namespace).Explain(ctx, c, namespace)
 }
 
 // summarize sums up the answers on single objects, and adds those that the run has not reached, and how many are missing.
-func (f *ObjectFacts) summarize(answers []*Answer, missing int) *ReleaseAnswer {
+func (f *ReleaseFacts) summarize(answers []*Answer) *ReleaseAnswer {
 	w := &ReleaseAnswer{Release: f.Record.Release, Version: f.version(), Counts: map[ObjectState]int{}, Messages: []Message{}, NotKept: f.NotKept, Unknown: f.Unknown}
 	w.Messages = append(w.Messages, f.runMessages(answers)...)
-	if f.Record.Run != nil && f.Record.Run.More > 0 {
-		w.Messages = append(w.Messages, Message{Text: fmt.Sprintf("%d more objects are not done, which its record has no room for", f.Record.Run.More)})
+	if f.Run != nil && f.Run.More > 0 {
+		w.Messages = append(w.Messages, Message{Text: fmt.Sprintf("%d more objects are not done, which its record has no room for", f.Run.More)})
 	}
 	for _, answer := range answers {
 		for _, what := range answer.Unknown { // of which many have the same
@@ -87,11 +118,11 @@ func (f *ObjectFacts) summarize(answers []*Answer, missing int) *ReleaseAnswer {
 	for _, answer := range w.Objects {
 		w.Counts[answer.State]++
 	}
-	if f.isCompleted() && missing > 0 { // the record of an incomplete apply has the objects still to come
-		w.Missing = missing
-		w.Counts[Absent] += missing
+	if f.isCompleted() && f.Missing > 0 { // the record of an incomplete apply has the objects still to come
+		w.Missing = f.Missing
+		w.Counts[Absent] += f.Missing
 		w.Messages = append(w.Messages, Message{Text: fmt.Sprintf("missing: %s, deleted since the release was applied, or without its label: %s; see runlevel diff SOURCE",
-			printable.Count(missing, "object"), f.missingRemedy("what is missing"))})
+			printable.Count(f.Missing, "object"), f.missingRemedy("what is missing"))})
 	}
 	w.Done = f.isCompleted() && len(w.Objects) == 0 && w.Missing == 0 && w.NotKept == nil && len(w.Unknown) == 0
 	return w
@@ -99,31 +130,29 @@ func (f *ObjectFacts) summarize(answers []*Answer, missing int) *ReleaseAnswer {
 
 // runMessages returns who applies the release, or when it was applied last. The errors of the run are in the answers
 // on the objects that have them.
-func (f *ObjectFacts) runMessages(answers []*Answer) []Message {
-	facts, of := *f, *f.Record
-	facts.Pending = map[kinds.ID][]string{}
+func (f *ReleaseFacts) runMessages(answers []*Answer) []Message {
+	facts := &ObjectFacts{ReleaseFacts: *f, Pending: map[kinds.ID][]string{}}
 	for _, answer := range answers {
 		for _, sentence := range answer.Messages {
 			facts.Pending[answer.Object] = append(facts.Pending[answer.Object], sentence.Details...)
 		}
 	}
-	if of.Run != nil {
-		run := *of.Run
+	if f.Run != nil {
+		run := *f.Run
 		run.Error, _, _ = strings.Cut(run.Error, ": ")
-		of.Run = &run
+		facts.Run = &run
 	}
-	facts.Record = &of
 	about := &Answer{}
-	explainRun(&facts, about)
+	explainRun(facts, about)
 	return about.Messages
 }
 
 // rank orders answers: failures, then waits, then pending deletes, then
 // the rest.
-func (f *ObjectFacts) rank(a *Answer) int {
-	_, step, found := f.Record.Run.Find(a.Object)
+func (f *ReleaseFacts) rank(a *Answer) int {
+	_, step, found := f.Run.Find(a.Object)
 	switch {
-	case found && step.State == record.Failed:
+	case found && step.Phase == apply.HasFailed:
 		return 0
 	case a.State == NotReady, a.State == Absent:
 		return 1
@@ -149,71 +178,63 @@ func compareSince(a, b *time.Time) int {
 }
 
 // notBegun returns the objects that the run has not reached.
-func (f *ObjectFacts) notBegun() []*Answer {
-	if f.Record.Run == nil {
-		return nil
-	}
+func (f *ReleaseFacts) notBegun() []*Answer {
 	var answers []*Answer
-	for _, node := range f.Record.Run.Nodes {
-		for _, steps := range record.ByManifest(node.Steps) {
-			if step := steps[0]; step.State == record.Blocked {
-				answers = append(answers, &Answer{
-					Object: step.ID, State: Blocked, Messages: []Message{}, Release: f.Record.Release, Version: f.version(),
-					File: step.File, Node: cmp.Or(nodeOf(step.File), node.Name), After: f.names(node.After),
-				})
-			}
+	for node, steps := range f.Run.Manifests() {
+		if step := steps[0]; !step.IsTried() {
+			answers = append(answers, &Answer{
+				Object: step.ID, State: Blocked, Messages: []Message{}, Release: f.Record.Release, Version: f.version(),
+				File: step.File, Node: cmp.Or(step.Node, f.Run.Nodes[node].Name), After: f.names(f.Run.Nodes[node].After),
+			})
 		}
 	}
 	return answers
 }
 
-// suspects returns the objects that may not be in their wanted state: those that the run tries or has
-// failed at, those that are to be deleted, and those of the release that are terminating, not ready, or
-// changed since they were applied.
-func (g *gatherer) suspects(ctx context.Context) []kinds.ID {
+// objects finds the objects of a release that may not be in their wanted state: those that the run tries or has failed at,
+// those that are to be deleted, and those that are terminating, not ready, or changed since they were applied.
+func (r *reader) objects(ctx context.Context, f *ReleaseFacts) {
 	var all []kinds.ID
 	blocked := map[kinds.ID]bool{}
-	if run := g.facts.Record.Run; run != nil {
-		for _, node := range run.Nodes {
-			for _, steps := range record.ByManifest(node.Steps) {
-				step := steps[0]
-				if blocked[step.ID] = !isTried(step); isTried(step) {
-					all = append(all, step.ID)
-				}
-			}
+	for _, steps := range f.Run.Manifests() {
+		step := steps[0]
+		if blocked[step.ID] = !step.IsTried(); step.IsTried() {
+			all = append(all, step.ID)
 		}
 	}
-	for _, tombstone := range g.facts.Record.Tombstones {
+	for _, tombstone := range f.Record.Tombstones {
 		all = append(all, tombstone.ID)
 	}
-	all = append(all, g.abnormal(ctx)...)
+	live, err := inventory.TakeRelease(ctx, r.cluster, f.Record.Release, f.Record.GroupKinds())
+	if err != nil {
+		r.unknown("list the objects of the release", err)
+		f.UnlistedErr = err
+	} else {
+		f.Requested = precondition.Pending(f.Record, live)
+		all = append(all, r.abnormal(ctx, f, live)...)
+	}
 	slices.SortFunc(all, kinds.Compare)
-	return slices.DeleteFunc(slices.Compact(all), func(id kinds.ID) bool { return blocked[id] })
+	f.Suspects = slices.DeleteFunc(slices.Compact(all), func(id kinds.ID) bool { return blocked[id] })
 }
 
-// abnormal returns the objects of the release on the cluster that are terminating, not ready, or changed.
-func (g *gatherer) abnormal(ctx context.Context) []kinds.ID {
-	release := g.facts.Record.Release
-	live, err := inventory.TakeRelease(ctx, g.cluster, release, g.facts.Record.GroupKinds())
-	if err != nil {
-		g.unknown("list the objects of the release", err)
-		return nil
-	}
+// abnormal returns the objects of the release on the cluster that are terminating, not ready, or changed, and counts those that
+// are missing.
+func (r *reader) abnormal(ctx context.Context, f *ReleaseFacts, live *inventory.Inventory) []kinds.ID {
 	for _, kind := range live.UnlistedKinds() {
-		g.unknown("list "+kind.String()+" in the whole cluster", live.ListError(kind))
+		r.unknown("list "+kind.String()+" in the whole cluster", live.ListError(kind))
 	}
-	applied := fingerprint.Read(g.facts.Record.Fingerprints)
+	applied := fingerprint.Read(f.Record.Fingerprints)
 	if len(live.UnlistedKinds()) == 0 {
-		g.missing = applied.Missing(g.knownObjects(live))
+		f.Missing = applied.Missing(f.knownObjects(live))
 	}
 	var mu sync.Mutex
 	var found []kinds.ID
 	var group errgroup.Group
 	group.SetLimit(atOnce)
-	for _, head := range live.Of(release) {
+	for _, head := range live.Of(f.Record.Release) {
 		group.Go(func() error {
 			isChanged := applied.WasApplied(head.ID) && !applied.IsUnchanged(head)
-			if head.Terminating || isChanged || !g.isReady(ctx, head) {
+			if head.Terminating || isChanged || !r.isReady(ctx, head) {
 				mu.Lock()
 				defer mu.Unlock()
 				found = append(found, head.ID)
@@ -226,14 +247,14 @@ func (g *gatherer) abnormal(ctx context.Context) []kinds.ID {
 }
 
 // knownObjects returns the objects that exist, and the Jobs that finished: their TTL may have removed them.
-func (g *gatherer) knownObjects(live *inventory.Inventory) iter.Seq[kinds.ID] {
+func (f *ReleaseFacts) knownObjects(live *inventory.Inventory) iter.Seq[kinds.ID] {
 	return func(yield func(kinds.ID) bool) {
 		for id := range live.IDs() {
 			if !yield(id) {
 				return
 			}
 		}
-		for _, job := range g.facts.Record.Jobs {
+		for _, job := range f.Record.Jobs {
 			if !yield(job.ID) {
 				return
 			}
@@ -242,7 +263,7 @@ func (g *gatherer) knownObjects(live *inventory.Inventory) iter.Seq[kinds.ID] {
 }
 
 // isReady reports whether an object is certainly ready. Its body is only read if it may not be.
-func (g *gatherer) isReady(ctx context.Context, head objectmeta.LiveMetadata) bool {
+func (r *reader) isReady(ctx context.Context, head objectmeta.LiveMetadata) bool {
 	kind := head.ID.GroupKind()
 	isCalling := kind == kinds.APIService || kind.Group == "admissionregistration.k8s.io" // which depends on Services, too
 	object := &unstructured.Unstructured{Object: map[string]any{}}
@@ -251,6 +272,6 @@ func (g *gatherer) isReady(ctx context.Context, head objectmeta.LiveMetadata) bo
 	if !ready.Awaits(object, ready.Full) {
 		return !isCalling
 	}
-	live, err := g.cluster.In(head.Resource, head.ID.Namespace).Get(ctx, head.ID.Name, metav1.GetOptions{})
+	live, err := r.cluster.In(head.Resource, head.ID.Namespace).Get(ctx, head.ID.Name, metav1.GetOptions{})
 	return err == nil && ready.Check(live, ready.Full, ready.Related{}).State == ready.Ready
 }

@@ -7,22 +7,18 @@ import (
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
-	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply"
 )
 
 // Remedy returns what completes a run that no process goes on with: another apply, and before that a fix of what would fail
 // again: an object or hook that has failed for good, or one whose image can't be pulled. The details are the diagnoses
 // of objects that are not ready.
-func Remedy(run *record.Run, details map[kinds.ID][]string) string {
+func Remedy(run *apply.RunState, details map[kinds.ID][]string) string {
 	var broken []string
-	if run != nil {
-		for _, node := range run.Nodes {
-			for _, step := range node.Steps {
-				if step.State == record.Failed || slices.ContainsFunc(details[step.ID], ready.IsImageMissing) {
-					broken = append(broken, nameOf(step))
-				}
-			}
+	for _, step := range run.Steps() {
+		if step.Phase == apply.HasFailed || slices.ContainsFunc(details[step.ID], ready.IsImageMissing) {
+			broken = append(broken, nameOf(step))
 		}
 	}
 	switch len(broken) {
@@ -39,11 +35,11 @@ func Remedy(run *record.Run, details map[kinds.ID][]string) string {
 func runRemedy(f *ObjectFacts) string {
 	details := map[kinds.ID][]string{f.Object: f.Pods}
 	maps.Copy(details, f.Pending)
-	return Remedy(f.Record.Run, details)
+	return Remedy(f.Run, details)
 }
 
 // missingRemedy returns who creates objects again that were deleted since they were applied. What is the word for them.
-func (f *ObjectFacts) missingRemedy(what string) string {
+func (f *ReleaseFacts) missingRemedy(what string) string {
 	switch isHeld := f.Held != nil && !f.Held.IsDead(f.Now); {
 	case isHeld && f.Held.Keeps():
 		return printable.Line(f.Held.Name) + " makes " + what + " again"

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -16,23 +18,22 @@ const mostRoots = 5
 // roots returns the nodes that an object waits for in the end: those that run, or have failed.
 func (f *ObjectFacts) roots() []int {
 	start, step, found := f.step()
-	if !found || step.State != record.Blocked {
+	if !found || step.IsTried() {
 		return nil
 	}
-	nodes := f.Record.Run.Nodes
 	var roots []int
 	seen := map[int]bool{start: true}
 	for next := []int{start}; len(next) > 0; next = next[1:] {
-		node := next[0]
-		earlier := nodes[node].After
-		if nodes[node].State != string(graph.Blocked) {
-			earlier = f.awaited(node)
-			if len(earlier) == 0 || slices.ContainsFunc(nodes[node].Steps, isTried) {
-				roots = append(roots, node)
+		node := f.Run.Nodes[next[0]]
+		earlier := node.After
+		if node.State != graph.Blocked {
+			earlier = f.awaited(next[0])
+			if len(earlier) == 0 || slices.ContainsFunc(node.Steps, apply.RunStepState.IsTried) {
+				roots = append(roots, next[0])
 			}
 		}
 		for _, before := range earlier {
-			if !seen[before] && before >= 0 && before < len(nodes) {
+			if !seen[before] {
 				seen[before] = true
 				next = append(next, before)
 			}
@@ -41,17 +42,14 @@ func (f *ObjectFacts) roots() []int {
 	return roots
 }
 
-// isTried reports whether the run is at a step, or has failed at it.
-func isTried(step record.RunStep) bool { return step.State != record.Blocked }
-
 // awaited returns the other nodes with the objects that the steps of a node wait for.
 func (f *ObjectFacts) awaited(node int) []int {
 	var others []int
-	for _, step := range f.Record.Run.Nodes[node].Steps {
-		if step.Awaits == nil || isTried(step) {
+	for _, step := range f.Run.Nodes[node].Steps {
+		if step.Awaits == nil || step.IsTried() {
 			continue
 		}
-		if at, _, isLeft := f.Record.Run.Find(*step.Awaits); isLeft && at != node && !slices.Contains(others, at) {
+		if at, _, isLeft := f.Run.Find(*step.Awaits); isLeft && at != node && !slices.Contains(others, at) {
 			others = append(others, at)
 		}
 	}
@@ -70,15 +68,15 @@ func explainStep(f *ObjectFacts, a *Answer) {
 	}
 }
 
-func explainObjectStep(f *ObjectFacts, a *Answer, step record.RunStep) {
+func explainObjectStep(f *ObjectFacts, a *Answer, step apply.RunStepState) {
 	what := "can't be applied"
 	if step.Deletes {
 		what = "can't be deleted"
 	}
-	switch step.State {
-	case record.Retrying:
+	switch step.Phase {
+	case apply.InRetry:
 		a.addMessage(f.Pending[step.ID], "it %s, which %s%s: %s", what, f.retryState(), f.duration(step), step.For)
-	case record.Failed:
+	case apply.HasFailed:
 		a.addMessage(f.Pending[step.ID], "it %s: %s", what, step.For)
 	default:
 		return
@@ -86,16 +84,16 @@ func explainObjectStep(f *ObjectFacts, a *Answer, step record.RunStep) {
 	a.setStep(step)
 }
 
-func explainHookStep(f *ObjectFacts, a *Answer, step record.RunStep) {
+func explainHookStep(f *ObjectFacts, a *Answer, step apply.RunStepState) {
 	hook := printable.Line(step.Hook)
-	switch step.State {
-	case record.Waiting:
+	switch step.Phase {
+	case apply.InWait:
 		a.addMessage(nil, "it waits for its %s hook%s: %s", hook, f.duration(step), step.For)
-	case record.Retrying:
+	case apply.InRetry:
 		a.addMessage(nil, "its %s hook can't be run, which %s%s: %s", hook, f.retryState(), f.duration(step), step.For)
-	case record.Failed:
+	case apply.HasFailed:
 		a.addMessage(nil, "its %s hook has failed: %s", hook, step.For)
-	case record.Blocked:
+	case apply.Blocked:
 		if !f.isObjectLeft() {
 			a.addMessage(nil, "its %s hook is still to run", hook)
 		}
@@ -105,29 +103,37 @@ func explainHookStep(f *ObjectFacts, a *Answer, step record.RunStep) {
 }
 
 // setStep sets what an unfinished step waits for, since when, and why.
-func (a *Answer) setStep(step record.RunStep) {
-	a.For, a.Reason, a.Since = step.For, step.Reason, cmp.Or(step.Begun(), a.Since)
+func (a *Answer) setStep(step apply.RunStepState) {
+	a.For, a.Reason, a.Since = step.For, step.Reason, cmp.Or(begun(step), a.Since)
+}
+
+// begun returns since when a step has its state; nil if that is not known.
+func begun(step apply.RunStepState) *time.Time {
+	if step.Since.IsZero() {
+		return nil
+	}
+	return &step.Since
 }
 
 // duration returns how long a step has been in its state, as the end of a sentence.
-func (f *ObjectFacts) duration(step record.RunStep) string {
-	if step.Since == nil {
+func (f *ObjectFacts) duration(step apply.RunStepState) string {
+	if step.Since.IsZero() {
 		return ""
 	}
-	return ", for " + f.age(step.Since.Time)
+	return ", for " + f.age(step.Since)
 }
 
 // explainBlocked adds what an object waits for that the run has not reached.
 func explainBlocked(f *ObjectFacts, a *Answer) {
 	start, step, found := f.step()
-	if !found || a.Done || step.State != record.Blocked || step.Hook != "" && !f.isObjectLeft() {
+	if !found || a.Done || step.IsTried() || step.Hook != "" && !f.isObjectLeft() {
 		return
 	}
-	node, roots := f.Record.Run.Nodes[start], f.roots()
+	node, roots := f.Run.Nodes[start], f.roots()
 	switch {
-	case node.State != string(graph.Blocked) && step.Awaits != nil:
+	case node.State != graph.Blocked && step.Awaits != nil:
 		a.addMessage(nil, "its turn%s comes when %s is ready", inNode(a.Node), *step.Awaits)
-	case node.State != string(graph.Blocked):
+	case node.State != graph.Blocked:
 		a.After = f.earlier(node, a.Node)
 		a.addMessage(nil, "its turn%s comes after %s", inNode(a.Node), cmp.Or(few(a.After, 0), "what is before it there"))
 	default:
@@ -135,7 +141,7 @@ func explainBlocked(f *ObjectFacts, a *Answer) {
 		a.addMessage(nil, "its turn%s comes after %s", inNode(a.Node), f.path(node, roots))
 	}
 	for _, root := range roots[:min(mostRoots, len(roots))] {
-		f.explainRoot(f.Record.Run.Nodes[root], a)
+		f.explainRoot(f.Run.Nodes[root], a)
 	}
 	if more := len(roots) - mostRoots; more > 0 {
 		a.addMessage(nil, "%d more nodes are before it", more)
@@ -151,24 +157,21 @@ func inNode(name string) string {
 }
 
 // earlier returns the levels that come first in a node with several.
-func (f *ObjectFacts) earlier(node record.RunNode, own string) []string {
+func (f *ObjectFacts) earlier(node apply.RunNodeState, own string) []string {
 	var names []string
 	for _, step := range node.Steps {
-		if name := nodeOf(step.File); step.State != record.Blocked && name != own && name != "" && !slices.Contains(names, name) {
+		if name := step.Node; step.IsTried() && name != own && name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// names returns the names of nodes, each once. A place without a node is ignored.
-func (f *ObjectFacts) names(places []int) []string {
+// names returns the names of nodes, each once.
+func (f *ReleaseFacts) names(nodes []int) []string {
 	var names []string
-	for _, place := range places {
-		if place < 0 || place >= len(f.Record.Run.Nodes) {
-			continue
-		}
-		if name := f.Record.Run.Nodes[place].Name; !slices.Contains(names, name) {
+	for _, node := range nodes {
+		if name := f.Run.Nodes[node].Name; !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -176,7 +179,7 @@ func (f *ObjectFacts) names(places []int) []string {
 }
 
 // path names the nodes that a node waits for, and those that these wait for in the end.
-func (f *ObjectFacts) path(node record.RunNode, roots []int) string {
+func (f *ObjectFacts) path(node apply.RunNodeState, roots []int) string {
 	text := few(f.names(node.After), node.More)
 	isDirect := func(root int) bool { return slices.Contains(node.After, root) }
 	if indirect := slices.DeleteFunc(slices.Clone(roots), isDirect); len(indirect) > 0 {
@@ -186,22 +189,22 @@ func (f *ObjectFacts) path(node record.RunNode, roots []int) string {
 }
 
 // explainRoot adds the steps that a node is at.
-func (f *ObjectFacts) explainRoot(node record.RunNode, a *Answer) {
+func (f *ObjectFacts) explainRoot(node apply.RunNodeState, a *Answer) {
 	before := len(a.Messages)
 	for _, step := range node.Steps {
-		if step.State == record.Blocked {
+		if !step.IsTried() {
 			continue
 		}
-		where := cmp.Or(nodeOf(step.File), node.Name)
-		hold := Holding{Node: where, Object: step.ID, Hook: step.Hook, State: step.State, For: step.For, Reason: step.Reason, Since: step.Begun()}
+		where := cmp.Or(step.Node, node.Name)
+		hold := Holding{Node: where, Object: step.ID, Hook: step.Hook, State: step.Phase, For: step.For, Reason: step.Reason, Since: begun(step)}
 		if step.Hook == "" {
 			hold.Why = f.Pending[step.ID]
 		}
 		a.Holds = append(a.Holds, hold)
-		switch step.State {
-		case record.Retrying:
+		switch step.Phase {
+		case apply.InRetry:
 			a.addMessage(hold.Why, "%s can't %s, which %s%s: %s", where, actionOf(step), f.retryState(), f.duration(step), step.For)
-		case record.Failed:
+		case apply.HasFailed:
 			a.addMessage(hold.Why, "%s has failed: %s: %s", where, nameOf(step), step.For)
 		default:
 			a.addMessage(hold.Why, "%s waits for %s%s: %s", where, nameOf(step), f.duration(step), step.For)
@@ -210,7 +213,7 @@ func (f *ObjectFacts) explainRoot(node record.RunNode, a *Answer) {
 	if len(a.Messages) > before {
 		return
 	}
-	if node.State == string(graph.Failed) {
+	if node.State == graph.Failed {
 		a.addMessage(nil, "%s was not finished", node.Name)
 	} else {
 		a.addMessage(nil, "%s is being applied", node.Name)
@@ -218,15 +221,15 @@ func (f *ObjectFacts) explainRoot(node record.RunNode, a *Answer) {
 }
 
 // nameOf returns the name of a step for the midst of a sentence.
-func nameOf(step record.RunStep) string {
+func nameOf(step apply.RunStepState) string {
 	if step.Hook != "" {
-		return "the " + step.Title()
+		return "the " + step.Name()
 	}
 	return step.ID.String()
 }
 
 // actionOf returns in words what a step does.
-func actionOf(step record.RunStep) string {
+func actionOf(step apply.RunStepState) string {
 	if step.Hook != "" {
 		return "run " + nameOf(step)
 	}
@@ -247,8 +250,8 @@ func explainRun(f *ObjectFacts, a *Answer) {
 		a.addMessage(nil, "%[2]s, which applied release %[1]s, has died: the last sign of life was %[3]s ago%[4]s; %[5]s", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Renewed), f.reportedAgo("; this was reported %s ago"), runRemedy(f))
 	case f.Held != nil && f.Held.Keeps() && f.isCompleted():
 		a.addMessage(nil, "release %s was %s; %s keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name))
-	case f.Held != nil && f.Held.Keeps() && f.Record.Run != nil && f.Record.Run.Error != "":
-		a.addMessage(nil, "release %s is not completed (%s): %s keeps in place what is applied, and goes on waiting%s", f.title(), printable.Line(f.Record.Run.Error), printable.Line(f.Held.Name), f.reportedAgo("; its progress was last reported %s ago"))
+	case f.Held != nil && f.Held.Keeps() && f.Run != nil && f.Run.Error != "":
+		a.addMessage(nil, "release %s is not completed (%s): %s keeps in place what is applied, and goes on waiting%s", f.title(), printable.Line(f.Run.Error), printable.Line(f.Held.Name), f.reportedAgo("; its progress was last reported %s ago"))
 	case f.Held != nil && f.isCompleted():
 		a.addMessage(nil, "release %s was %s; %s has held its lock for %s, and applies it or keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name), f.age(f.Held.Since))
 	case f.Held != nil:
@@ -259,9 +262,9 @@ func explainRun(f *ObjectFacts, a *Answer) {
 }
 
 // isCompleted reports whether the last update completed, and no run was reported since.
-func (f *ObjectFacts) isCompleted() bool {
+func (f *ReleaseFacts) isCompleted() bool {
 	newest := f.Record.Newest()
-	return f.Record.Run == nil && newest != nil && newest.State == record.Completed
+	return f.Run == nil && newest != nil && newest.State == record.Completed
 }
 
 // explainNoRecord adds that no record has the object.
@@ -279,12 +282,12 @@ func (f *ObjectFacts) explainNoRecord(a *Answer) {
 }
 
 // isLive reports whether the release is being applied now, as far as is known.
-func (f *ObjectFacts) isLive() bool {
+func (f *ReleaseFacts) isLive() bool {
 	return !f.IsHeldKnown || f.Held != nil && !f.Held.IsDead(f.Now)
 }
 
 // retryState returns that a step is tried again, or was by an apply that has ended.
-func (f *ObjectFacts) retryState() string {
+func (f *ReleaseFacts) retryState() string {
 	if f.isLive() {
 		return "is tried again and again"
 	}
@@ -292,7 +295,7 @@ func (f *ObjectFacts) retryState() string {
 }
 
 // title names the release that is applied, and its version.
-func (f *ObjectFacts) title() string {
+func (f *ReleaseFacts) title() string {
 	if version := f.version(); version != "" {
 		return f.Record.Release + " " + printable.Line(version)
 	}
@@ -300,21 +303,21 @@ func (f *ObjectFacts) title() string {
 }
 
 // reportedAgo formats how long ago the run last reported its progress; "" without a run.
-func (f *ObjectFacts) reportedAgo(words string) string {
-	if f.Record.Run == nil {
+func (f *ReleaseFacts) reportedAgo(words string) string {
+	if f.Run == nil {
 		return ""
 	}
-	return fmt.Sprintf(words, f.age(f.Record.Run.ReportedAt.Time))
+	return fmt.Sprintf(words, f.age(f.Run.Now))
 }
 
 // explainLastRun adds how the last apply ended, of a release that no process applies now.
 func (f *ObjectFacts) explainLastRun(a *Answer) {
-	run, newest := f.Record.Run, f.Record.Newest()
+	run, newest := f.Run, f.Record.Newest()
 	switch {
-	case run != nil && run.Ended:
-		a.addMessage(nil, "no process applies release %s now: the last apply ended %s ago, and not all was done (%s); %s", f.title(), f.age(run.ReportedAt.Time), cmp.Or(run.Error, "no reason was recorded"), runRemedy(f))
+	case run != nil && run.IsOver:
+		a.addMessage(nil, "no process applies release %s now: the last apply ended %s ago, and not all was done (%s); %s", f.title(), f.age(run.Now), cmp.Or(run.Error, "no reason was recorded"), runRemedy(f))
 	case run != nil:
-		a.addMessage(nil, "no process applies release %s now: the last apply ended without a result, and its progress was last reported %s ago; %s", f.title(), f.age(run.ReportedAt.Time), runRemedy(f))
+		a.addMessage(nil, "no process applies release %s now: the last apply ended without a result, and its progress was last reported %s ago; %s", f.title(), f.age(run.Now), runRemedy(f))
 	case newest == nil:
 		a.addMessage(nil, "release %s was not applied yet", f.Record.Release)
 	case f.Plan != nil && f.Plan.File != "" && !f.Plan.IsRecorded:
@@ -329,7 +332,7 @@ func (f *ObjectFacts) explainLastRun(a *Answer) {
 }
 
 // ended reports whether an update completed, and when.
-func (f *ObjectFacts) ended(entry record.HistoryEntry) string {
+func (f *ReleaseFacts) ended(entry record.HistoryEntry) string {
 	if entry.Completed != nil {
 		return "completed " + f.age(entry.Completed.Time) + " ago"
 	}

@@ -6,8 +6,9 @@
 // It changes nothing, and waits for nothing. A request that fails is reported, and the rest
 // is answered all the same.
 //
-// Gather reads the facts from the cluster, once; Judge makes an answer of them, without a cluster.
-// ExplainRelease does both for all objects of a release.
+// Explain is the call to start from, with objects that a Resolver has found. GatherRelease reads the facts on a release, and
+// Gather those on one object, each once; Judge makes an answer of them, without a cluster. ExplainRelease does both for all
+// objects of a release.
 package why
 
 import (
@@ -20,27 +21,27 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record"
-	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// An ObjectQuery is about one object.
+// An ObjectQuery is what is known before the cluster is asked about objects.
 type ObjectQuery struct {
-	Object    kinds.ID
-	Deletes   bool             // the caller knows that it is to be deleted
-	Records   []*record.Record // of the releases that may have it
-	Namespace string           // where those are
-	Release   *payload.Payload // the release that is to have it; nil if it is not named
+	Records   []*record.Record // of the releases that may have the objects
+	Unread    string           // why other records can't be read; "" if all were
+	Namespace string           // of the records
+	Release   *payload.Payload // that is to have the objects; nil if it is not named
 
-	keeping *keeping // a known result for the release; nil if there is none
+	known *ReleaseFacts // on the release; nil if they were not gathered
 }
 
 // ObjectFacts are what Judge judges.
 type ObjectFacts struct {
-	Now     time.Time // by the server's clock
+	ReleaseFacts // on the release that has the object, or is to
+
 	Object  kinds.ID
-	Deletes bool // the caller knows that it is to be deleted
+	Deletes bool // the user knows that it is to be deleted
 
 	Seen            tombstone.Observation
 	Live            *unstructured.Unstructured // nil if it does not exist, or can't be read
@@ -56,10 +57,6 @@ type ObjectFacts struct {
 	IsKnown bool      // and the release has applied it
 	Drift   *Drift    // how it differs from what was applied; nil if it does not, or nothing is known of it
 
-	Record        *record.Record        // of the release that has it, or is to; nil if there is none
-	Held          *lock.Holder          // who applies that release; nil if no process does
-	IsHeldKnown   bool                  // that could be asked
-	NotKept       *NotKept              // why the release is not kept in place that a process is to keep; nil if none is, or one does
 	IsUnread      bool                  // records could not be read
 	Others        int                   // how many releases there are, if it is not known which one is to have it
 	PendingDelete *record.Tombstone     // its delete, if one is pending
@@ -67,8 +64,6 @@ type ObjectFacts struct {
 
 	Plan *ReleasePlace               // its place in the release that the question named
 	Gate []precondition.CheckFinding // what would stop that release
-
-	Unknown []string // on requests that failed
 }
 
 // UnservedKind is a kind that the cluster does not serve.
@@ -161,12 +156,12 @@ type Message struct {
 
 // A Holding is a step of an apply that holds up others.
 type Holding struct {
-	Node   string           `json:"node"`
-	Object kinds.ID         `json:"object"`
-	Hook   string           `json:"hook,omitempty"` // of the object, if that is the step
-	State  record.StepState `json:"state"`
-	For    string           `json:"for,omitempty"`
-	Reason string           `json:"reason,omitempty"`
-	Since  *time.Time       `json:"since,omitempty"`
-	Why    []string         `json:"why,omitempty"` // what keeps its pods
+	Node   string          `json:"node"`
+	Object kinds.ID        `json:"object"`
+	Hook   string          `json:"hook,omitempty"` // of the object, if that is the step
+	State  apply.StepPhase `json:"state"`
+	For    string          `json:"for,omitempty"`
+	Reason string          `json:"reason,omitempty"`
+	Since  *time.Time      `json:"since,omitempty"`
+	Why    []string        `json:"why,omitempty"` // what keeps its pods
 }

@@ -8,14 +8,14 @@
 // An error may also have an Effect: what it does to an update. The applier decides
 // how to act on it.
 //
-// An error may suggest an Option of the apply. Packages name it in words; a command line adds
-// the flag that sets it.
-//
 // Of is the call to start from: it finds the reason of any error, as EffectOf does its
-// effect, and OptionOf its option.
+// effect.
 package reason
 
-import "errors"
+import (
+	"context"
+	"errors"
+)
 
 // An Effect is what a failure does to an update, in the words of the cluster-version
 // operator.
@@ -29,19 +29,12 @@ const (
 	Fail              Effect = "Fail"              // it fails at once
 )
 
-// An Option is an option of an apply that a message suggests, in the words of the message.
-type Option string
-
-// DropUnknownFields leaves out fields that the schema of the cluster does not have.
-const DropUnknownFields Option = "drop unknown fields"
-
 // An Error is a failure with a reason.
 type Error struct {
 	Reason  string // CamelCase, as in a condition
 	Message string // a sentence in lower case; empty for that of Err
 	Err     error  // what caused it, if anything did
 	Effect  Effect // what it does to an update; empty for what failures do
-	Option  Option // what the message suggests to set, if it does
 }
 
 func (e *Error) Error() string {
@@ -75,24 +68,11 @@ func EffectOf(err error) Effect {
 	return ""
 }
 
-// OptionOf returns the option that an error or one of its causes suggests, and "" when none does.
-func OptionOf(err error) Option {
-	var causes []error
-	switch e := err.(type) {
-	case *Error:
-		if e.Option != "" {
-			return e.Option
-		}
-		causes = []error{e.Err}
-	case interface{ Unwrap() error }:
-		causes = []error{e.Unwrap()}
-	case interface{ Unwrap() []error }:
-		causes = e.Unwrap()
-	}
-	for _, cause := range causes {
-		if option := OptionOf(cause); option != "" {
-			return option
-		}
-	}
-	return ""
-}
+// ErrInterrupted is the cause of a context that a user has ended, by a signal for example, and the error of what that has
+// ended. It is a context.Canceled.
+var ErrInterrupted error = interrupted{}
+
+type interrupted struct{}
+
+func (interrupted) Error() string { return "interrupted" }
+func (interrupted) Unwrap() error { return context.Canceled }

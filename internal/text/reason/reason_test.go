@@ -39,13 +39,3 @@ func TestEffectOf(t *testing.T) {
 		t.Errorf("an error without a reason has effect %q", got)
 	}
 }
-
-func TestOptionOf(t *testing.T) {
-	refused := &reason.Error{Reason: "UpdatePayloadResourceInvalid", Message: "the cluster knows no field .x: " + string(reason.DropUnknownFields), Option: reason.DropUnknownFields}
-	if got := reason.OptionOf(&reason.Error{Reason: "UpdatePayloadFailed", Err: fmt.Errorf("apply: %w", errors.Join(errors.New("another"), refused))}); got != reason.DropUnknownFields {
-		t.Errorf("reason.OptionOf = %q, want that of the cause", got)
-	}
-	if got := reason.OptionOf(&reason.Error{Reason: "UpdatePayloadFailed"}); got != "" {
-		t.Errorf("an error that suggests nothing has option %q", got)
-	}
-}

@@ -45,7 +45,7 @@ func (t *Tracker) Events() []Event {
 
 // emit adds an event about an object.
 func (o *tracked) emit(t *Tracker, what EventType) {
-	t.events = append(t.events, Event{Type: what, Object: o.export()})
+	t.events = append(t.events, Event{Type: what, Object: o.Object})
 }
 
 // A GroupWait is a wait for some objects: until all are ready at the same time, or one of them has failed.
@@ -67,7 +67,7 @@ func (t *Tracker) Await(ids []kinds.ID, isAtEnd bool) *GroupWait {
 				t.startWatching(o)
 				w.objects = append(w.objects, o)
 				o.waits = append(o.waits, w)
-				w.count(w.counts(t, o, o.verdict), 1)
+				w.count(w.counts(t, o, o.Verdict), 1)
 			}
 		}
 		w.check(t)
@@ -94,8 +94,8 @@ func (w *GroupWait) check(t *Tracker) {
 	}
 	ended := Event{Type: Ended, Wait: w}
 	for _, o := range w.objects {
-		if w.failed > 0 && o.verdict.State == ready.Failed {
-			ended.Failed = append(ended.Failed, o.export())
+		if w.failed > 0 && o.Verdict.State == ready.Failed {
+			ended.Failed = append(ended.Failed, o.Object)
 		}
 	}
 	t.events = append(t.events, ended)

@@ -7,28 +7,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A service is a Service that the API server calls for objects of the release.
-type service struct {
-	itself, slices related // the Service, and its endpoint slices
-	watches        []*watch
-}
+// A service is a Service that the API server calls for objects of the release: the watches of the Service, and of its
+// endpoint slices.
+type service struct{ itself, slices *watch }
 
 // watchService watches a Service and its endpoint slices.
 func (t *Tracker) watchService(name types.NamespacedName) {
 	if t.services[name] != nil {
 		return
 	}
-	called := &service{itself: newRelated(t), slices: newRelated(t)}
-	t.services[name] = called
 	itself := watchKey{resource: corev1.SchemeGroupVersion.WithResource("services"), namespace: name.Namespace, fieldsOnly: named(name.Name)}
 	slices := watchKey{
 		resource:  discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
 		namespace: name.Namespace, labels: discoveryv1.LabelServiceName + "=" + name.Name,
 	}
-	called.watches = []*watch{t.start(slices, called.slices), t.start(itself, called.itself)}
+	start := func(key watchKey) *watch {
+		return t.start(key, cluster.Resource{}, map[string]*unstructured.Unstructured{})
+	}
+	t.services[name] = &service{slices: start(slices), itself: start(itself)}
 }
 
 // serving reports whether Services are serving, by their names.
@@ -43,7 +43,7 @@ func (t *Tracker) serving(names []types.NamespacedName) map[types.NamespacedName
 // watchesOf returns the watches of some Services and their endpoint slices.
 func (t *Tracker) watchesOf(names []types.NamespacedName) (all []*watch) {
 	for _, name := range names {
-		all = append(all, t.services[name].watches...)
+		all = append(all, t.services[name].slices, t.services[name].itself)
 	}
 	return all
 }
@@ -51,12 +51,12 @@ func (t *Tracker) watchesOf(names []types.NamespacedName) (all []*watch) {
 // isServing reports whether a Service has a ready endpoint. An ExternalName is taken for serving, since its endpoints are
 // not known.
 func (s *service) isServing() bool {
-	for _, slice := range s.slices.objects {
+	for _, slice := range s.slices.related {
 		if hasReadyEndpoint(slice) {
 			return true
 		}
 	}
-	for _, itself := range s.itself.objects {
+	for _, itself := range s.itself.related {
 		if kind, _, _ := unstructured.NestedString(itself.Object, "spec", "type"); kind == string(corev1.ServiceTypeExternalName) {
 			return true
 		}
@@ -73,40 +73,32 @@ func hasReadyEndpoint(slice *unstructured.Unstructured) bool {
 	return kinds.ReadyEndpoints(&endpoints) > 0
 }
 
-// related are the objects of one watch that decide whether a Service is serving.
-type related struct {
-	tracker *Tracker
-	objects map[string]*unstructured.Unstructured // by name
-}
-
-func newRelated(t *Tracker) related { return related{t, map[string]*unstructured.Unstructured{}} }
-
-func (r related) seen(object *unstructured.Unstructured, exists bool) {
-	r.change(func() {
-		delete(r.objects, object.GetName())
+// seenRelated notes an object that decides whether a Service is serving.
+func (s *watch) seenRelated(object *unstructured.Unstructured, exists bool) {
+	s.tracker.do(func() {
+		delete(s.related, object.GetName())
 		if exists {
-			r.objects[object.GetName()] = object
+			s.related[object.GetName()] = object
 		}
+		s.tracker.judgeCallers()
 	})
 }
 
-func (r related) listed(objects []*unstructured.Unstructured, _ string) {
-	r.change(func() {
-		clear(r.objects)
+func (s *watch) listedRelated(objects []*unstructured.Unstructured) {
+	s.tracker.do(func() {
+		clear(s.related)
 		for _, object := range objects {
-			r.objects[object.GetName()] = object
+			s.related[object.GetName()] = object
 		}
+		s.tracker.judgeCallers()
 	})
 }
 
-// change runs a change, and then judges the objects again that call Services.
-func (r related) change(change func()) {
-	r.tracker.do(func() {
-		change()
-		for _, o := range r.tracker.objects {
-			if len(o.calls) > 0 {
-				r.tracker.judge(o)
-			}
+// judgeCallers judges the objects again that call Services.
+func (t *Tracker) judgeCallers() {
+	for _, o := range t.objects {
+		if o.CallsServices {
+			t.judge(o)
 		}
-	})
+	}
 }

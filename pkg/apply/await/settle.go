@@ -25,14 +25,14 @@ func (o *tracked) settle(t *Tracker, verdict ready.Verdict) ready.Verdict {
 		o.isSettled, o.readySince = false, time.Time{}
 		return verdict
 	}
-	if o.isSettled || t.simulates == yes || o.standard != ready.Full || len(ready.WithoutProbe(o.manifest.Object())) == 0 {
+	if o.isSettled || t.simulates || o.standard != ready.Full || len(ready.WithoutProbe(o.Manifest.Object())) == 0 {
 		return verdict
 	}
 	now := time.Now()
 	if o.readySince.IsZero() {
 		o.readySince = now
 		// If the cluster's clock differs, an object settles for a moment more, or less.
-		if since := ready.AvailableSince(o.live); !o.hasBroken && !since.IsZero() && since.Before(now) {
+		if since := ready.AvailableSince(o.Live); !o.hasBroken && !since.IsZero() && since.Before(now) {
 			o.readySince = since
 		}
 		askNodes(t)
@@ -55,28 +55,19 @@ func (o *tracked) settle(t *Tracker, verdict ready.Verdict) ready.Verdict {
 	return ready.Verdict{State: ready.Waiting, Message: "it is available, and has no readiness probe: it is watched for " + settleTime.String()}
 }
 
-// An answer is the answer to a question that may not have been asked yet.
-type answer int
-
-const (
-	unasked answer = iota
-	no
-	yes
-)
-
 // askNodes finds out, once, whether the nodes are simulated: their pods can't crash. If the user may not list nodes, they
 // count as real.
 func askNodes(t *Tracker) {
-	if t.simulates != unasked {
+	if t.hasAskedNodes {
 		return
 	}
-	t.simulates = no
+	t.hasAskedNodes = true
 	t.running.Go(func() {
 		if !isSimulated(t.ctx, t.cluster) {
 			return
 		}
 		t.do(func() {
-			t.simulates = yes
+			t.simulates = true
 			for _, o := range t.objects {
 				if !o.readySince.IsZero() {
 					t.judge(o)

@@ -18,7 +18,7 @@ func since(object *unstructured.Unstructured, when time.Time) *unstructured.Unst
 }
 
 // unprobed is a fleet of one Deployment without a readiness probe.
-func unprobed(t *testing.T) (*Tracker, *payload.Manifest, objectHandler) {
+func unprobed(t *testing.T) (*Tracker, *payload.Manifest, *watch) {
 	tr, manifests, s := fleet(t, 1)
 	m := manifests[0]
 	m.Object().Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "web"}}}}}
@@ -51,23 +51,23 @@ func TestAWorkloadWithoutAProbeSettles(t *testing.T) {
 // TestWhatNeedNotSettle is ready at once.
 func TestWhatNeedNotSettle(t *testing.T) {
 	longAgo := time.Now().Add(-time.Minute)
-	for name, see := range map[string]func(tr *Tracker, m *payload.Manifest, s objectHandler){
-		"it was ready when it was applied": func(tr *Tracker, m *payload.Manifest, s objectHandler) { tr.Applied(m, deployment(m, 1, 1)) },
-		"it needed no apply": func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+	for name, see := range map[string]func(tr *Tracker, m *payload.Manifest, s *watch){
+		"it was ready when it was applied": func(tr *Tracker, m *payload.Manifest, s *watch) { tr.Applied(m, deployment(m, 1, 1)) },
+		"it needed no apply": func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Assume(m, false)
 			s.seen(deployment(m, 1, 1), true)
 		},
-		"it has been available for a while": func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+		"it has been available for a while": func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, 1, 0))
 			s.seen(since(deployment(m, 2, 1), longAgo), true)
 		},
-		"minReadySeconds": func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+		"minReadySeconds": func(tr *Tracker, m *payload.Manifest, s *watch) {
 			m.Object().Object["spec"].(map[string]any)["minReadySeconds"] = int64(1)
 			tr.Applied(m, deployment(m, 1, 0))
 			s.seen(deployment(m, 2, 1), true)
 		},
-		"the pods are simulated": func(tr *Tracker, m *payload.Manifest, s objectHandler) {
-			tr.simulates = yes
+		"the pods are simulated": func(tr *Tracker, m *payload.Manifest, s *watch) {
+			tr.simulates = true
 			tr.Applied(m, deployment(m, 1, 0))
 			s.seen(deployment(m, 2, 1), true)
 		},

@@ -7,10 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
-	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // A state is how the Tracker has learned of an object.
@@ -37,14 +35,10 @@ const (
 
 // A tracked object is one whose readiness matters.
 type tracked struct {
-	manifest *payload.Manifest
+	Object
 	standard ready.Standard
-	resource cluster.Resource
 	state    state
-	live     *unstructured.Unstructured // as it was last seen; nil if it was not, or was missing
-	version  string                     // resourceVersion at which it was last seen, or missing
-	verdict  ready.Verdict
-	since    time.Time              // when it was first not ready, by this machine's clock
+	version  string                 // resourceVersion at which it was last seen, or missing
 	isDone   bool                   // a succeeded Job, which may be removed
 	stalled  string                 // stalledSince before the apply
 	calls    []types.NamespacedName // Services that the API server calls for it
@@ -57,31 +51,28 @@ type tracked struct {
 	settling   *time.Timer // runs for the rest of settleTime
 }
 
-func (o *tracked) export() Object {
-	return Object{Manifest: o.manifest, Resource: o.resource, Live: o.live, Verdict: o.verdict, Since: o.since, CallsServices: len(o.calls) > 0}
-}
-
 // assume notes that an object needs no apply. The watch of another object may have shown it already.
 func (o *tracked) assume() {
 	o.state = seen
-	if o.live == nil {
+	if o.Live == nil {
 		o.state = unseen
 	}
 }
 
 // startWatching watches an object with the first wait for it. A trusted object is taken for ready until the run changes
-// an object, which may break any other except those that stay ready.
+// an object, which may break any other except for Namespaces and definitions: all objects in them wait for those, and to watch
+// them again would make thousands wait.
 func (t *Tracker) startWatching(o *tracked) {
 	switch {
-	case o.watch != nil || o.state == trusted && (!t.hasChanges || staysReady(o)):
+	case o.watch != nil || o.state == trusted && (!t.hasChanges || kinds.IsContainer(o.Resource.GroupKind())):
 	case o.state == applied || o.state == unconfirmed:
-		if o.verdict.State != ready.Ready {
-			o.state, o.since = unconfirmed, time.Now() // the wait begins now
+		if o.Verdict.State != ready.Ready {
+			o.state, o.Since = unconfirmed, time.Now() // the wait begins now
 		}
-		t.watchObject(o, o.live != nil && isUnlabelled(o.live, t.options.Release))
+		t.watchObject(o, o.Live != nil && isUnlabelled(o.Live, t.options.Release))
 	default:
 		if o.assume(); o.state == seen {
-			t.observeFirst(o, o.live)
+			t.observeFirst(o, o.Live)
 		} else {
 			t.judge(o)
 		}
@@ -92,15 +83,8 @@ func (t *Tracker) startWatching(o *tracked) {
 // isAlwaysWatched reports whether an object is watched without a wait for it: custom resources need their
 // definitions, and finished Jobs are noted.
 func isAlwaysWatched(o *tracked) bool {
-	kind := o.resource.GroupKind()
+	kind := o.Resource.GroupKind()
 	return kinds.Extends(kind) || kind == kinds.Job
-}
-
-// staysReady reports whether a ready object stays ready until it is written. All objects in a Namespace, or of
-// a definition, wait for it: to watch it again would make thousands wait.
-func staysReady(o *tracked) bool {
-	kind := o.resource.GroupKind()
-	return kind == kinds.Namespace || kind == kinds.CustomResourceDefinition
 }
 
 // observeFirst observes an object for the first time since it was applied or assumed.
@@ -112,6 +96,7 @@ func (t *Tracker) observeFirst(o *tracked, live *unstructured.Unstructured) {
 	if o.standard == ready.Full {
 		o.calls = kinds.CalledServices(live)
 	}
+	o.CallsServices = len(o.calls) > 0
 	for _, called := range o.calls {
 		t.watchService(called)
 	}
@@ -125,34 +110,34 @@ func (t *Tracker) observeFirst(o *tracked, live *unstructured.Unstructured) {
 // may begin in the past, and two watches may show an object.
 func (t *Tracker) observe(o *tracked, live *unstructured.Unstructured) {
 	if o.state == unseen {
-		o.since = time.Now() // the wait begins now
+		o.Since = time.Now() // the wait begins now
 		t.observeFirst(o, live)
 		return
 	}
-	since, isFirst := o.since, o.state == unconfirmed
+	since, isFirst := o.Since, o.state == unconfirmed
 	if isFirst {
-		o.state, o.since = applied, time.Now() // if it is ready, the wait took no time
+		o.state, o.Since = applied, time.Now() // if it is ready, the wait took no time
 	}
 	if !isOlder(live.GetResourceVersion(), o.version) {
-		o.live, o.version = live, live.GetResourceVersion()
+		o.Live, o.version = live, live.GetResourceVersion()
 	}
 	t.judge(o)
-	if isFirst && o.verdict.State != ready.Ready {
-		o.since = since
+	if isFirst && o.Verdict.State != ready.Ready {
+		o.Since = since
 	}
-	if o.resource.GroupKind() == kinds.CustomResourceDefinition && o.live != nil && o.verdict.State == ready.Ready {
-		o.live = withoutSpec(o.live)
+	if o.Resource.GroupKind() == kinds.CustomResourceDefinition && o.Live != nil && o.Verdict.State == ready.Ready {
+		o.Live = withoutSpec(o.Live)
 	}
 }
 
 // observeAbsence notes that an object does not exist.
 func (o *tracked) observeAbsence(t *Tracker, version string) {
-	if (o.live != nil || o.state == unseen) && !isOlder(version, o.version) {
+	if (o.Live != nil || o.state == unseen) && !isOlder(version, o.version) {
 		if o.state == unseen {
 			o.state = seen
 		}
-		o.live, o.version = nil, version
-		hasFailed := o.verdict.State == ready.Failed // a failed Job that is removed is not run again
+		o.Live, o.version = nil, version
+		hasFailed := o.Verdict.State == ready.Failed // a failed Job that is removed is not run again
 		t.judge(o)
 		if !o.isDone && !hasFailed {
 			o.emit(t, Missing)
@@ -165,15 +150,18 @@ func (t *Tracker) judge(o *tracked) {
 	if o.state == expected {
 		return
 	}
-	before := o.verdict
-	o.verdict = t.verdict(o)
-	t.hasVerdict = t.hasVerdict || o.verdict != before
+	before := o.Verdict
+	o.Verdict = t.verdict(o)
+	t.hasVerdict = t.hasVerdict || o.Verdict != before
 	switch {
-	case before.State == o.verdict.State:
-	case o.verdict.State == ready.Ready:
-		o.becameReady(t)
+	case before.State == o.Verdict.State:
+	case o.Verdict.State == ready.Ready:
+		if o.Live != nil && kinds.Extends(o.Resource.GroupKind()) { // a finished Job may be gone
+			o.emit(t, Extended)
+		}
+		t.events = append(t.events, Event{Type: Ready, Object: o.Object, Waited: time.Since(o.Since)})
 	case before.State == ready.Ready:
-		o.since = time.Now()
+		o.Since = time.Now()
 	}
 	o.countVerdict(t, before)
 }
@@ -181,7 +169,7 @@ func (t *Tracker) judge(o *tracked) {
 // countVerdict counts a changed verdict in the waits for an object, and ends those that are over.
 func (o *tracked) countVerdict(t *Tracker, before ready.Verdict) {
 	for _, w := range slices.Clone(o.waits) { // check may shorten the list
-		was, is := w.counts(t, o, before), w.counts(t, o, o.verdict)
+		was, is := w.counts(t, o, before), w.counts(t, o, o.Verdict)
 		if was == is {
 			continue
 		}
@@ -198,30 +186,22 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 		return ready.Verdict{State: ready.Ready}
 	case o.state == unseen:
 		return ready.Verdict{State: ready.Waiting, Message: "nothing is known yet of how it stands"}
-	case o.live == nil:
+	case o.Live == nil:
 		return ready.Verdict{State: ready.Waiting, Message: "it was deleted after it was applied"}
 	}
-	verdict := ready.Check(o.live, o.standard, ready.Related{
-		Manifest: o.manifest.Object(), Serving: t.serving(o.calls), Installing: t.options.Installing,
+	verdict := ready.Check(o.Live, o.standard, ready.Related{
+		Manifest: o.Manifest.Object(), Serving: t.serving(o.calls), Installing: t.options.Installing,
 	})
-	_, isMarked := o.live.GetAnnotations()[ready.Annotation]
-	if ready.HasSucceeded(o.live) && (verdict.State == ready.Ready || !isMarked) {
+	_, isMarked := o.Live.GetAnnotations()[ready.Annotation]
+	if ready.HasSucceeded(o.Live) && (verdict.State == ready.Ready || !isMarked) {
 		o.isDone = true
 		o.emit(t, Finished)
 		return ready.Verdict{State: ready.Ready}
 	}
-	if verdict.State == ready.Failed && o.stalled != "" && stalledSince(o.live) == o.stalled {
+	if verdict.State == ready.Failed && o.stalled != "" && stalledSince(o.Live) == o.stalled {
 		verdict.State = ready.Waiting
 	}
 	return o.settle(t, verdict)
-}
-
-// becameReady emits the events of an object that is ready.
-func (o *tracked) becameReady(t *Tracker) {
-	if o.live != nil && kinds.Extends(o.resource.GroupKind()) { // a finished Job may be gone
-		o.emit(t, Extended)
-	}
-	t.events = append(t.events, Event{Type: Ready, Object: o.export(), Waited: time.Since(o.since)})
 }
 
 // stalledSince returns when a rollout has exceeded its progress deadline; "" if it has not. A Deployment reports it until
@@ -250,7 +230,7 @@ func (o *tracked) extendDeadline(t *Tracker, object *unstructured.Unstructured) 
 	given := o.stalled
 	timer := time.AfterFunc(time.Duration(seconds)*time.Second, func() {
 		t.do(func() {
-			if o.stalled == given && o.live != nil && t.ctx.Err() == nil {
+			if o.stalled == given && o.Live != nil && t.ctx.Err() == nil {
 				o.stalled = ""
 				t.judge(o)
 			}

@@ -38,7 +38,7 @@ type Options struct {
 type Object struct {
 	Manifest *payload.Manifest
 	Resource cluster.Resource
-	Live     *unstructured.Unstructured // without fields that readiness does not depend on; nil if it was not seen
+	Live     *unstructured.Unstructured // as it was last seen, without fields that readiness does not depend on; nil if it was not, or was missing
 	Verdict  ready.Verdict
 	Since    time.Time // when it was first not ready, by this machine's clock
 	// CallsServices is true if the object is ready only while the Services are that the API server calls for it.
@@ -60,9 +60,10 @@ type Tracker struct {
 	narrow            map[schema.GroupVersionResource]bool // resources that may only be watched namespace by namespace
 	services          map[types.NamespacedName]*service    // called by the API server for objects of the release
 	timers            []*time.Timer
-	hasChanges        bool   // see Changed
-	toleratesFailures bool   // see TolerateFailures
-	simulates         answer // whether the nodes are simulated: see settle
+	hasChanges        bool // see Changed
+	toleratesFailures bool // see TolerateFailures
+	hasAskedNodes     bool
+	simulates         bool // the nodes are simulated: see settle
 	events            []Event
 	hasVerdict        bool // a verdict has changed since the last signal
 	running           sync.WaitGroup
@@ -71,12 +72,11 @@ type Tracker struct {
 // New returns a Tracker. Its watches end with the context.
 func New(ctx context.Context, c *cluster.Cluster, options Options) *Tracker {
 	ctx, stop := context.WithCancel(ctx)
-	t := &Tracker{
+	return &Tracker{
 		ctx: ctx, stop: stop, cluster: c, options: options, signal: make(chan struct{}, 1),
 		objects: map[kinds.ID]*tracked{}, known: map[kinds.ID]*tracked{}, watches: map[watchKey]*watch{},
 		narrow: map[schema.GroupVersionResource]bool{}, services: map[types.NamespacedName]*service{},
 	}
-	return t
 }
 
 // Close ends all watches, and waits for their goroutines.
@@ -120,15 +120,11 @@ func (t *Tracker) Expect(m *payload.Manifest, resource cluster.Resource) {
 	t.do(func() {
 		o := t.known[m.ID()]
 		if o == nil {
-			o = &tracked{manifest: m, standard: standard, since: time.Now()}
+			o = &tracked{Object: Object{Manifest: m, Since: time.Now()}, standard: standard}
 			t.known[m.ID()] = o
 		}
-		id := m.ID()
-		if !resource.Namespaced {
-			id.Namespace = "" // even if the manifest has one
-		}
-		o.resource = resource
-		t.objects[id] = o
+		o.Resource = resource
+		t.objects[resource.Scoped(m.ID())] = o
 	})
 }
 
@@ -157,8 +153,8 @@ func (t *Tracker) Assume(m *payload.Manifest, wasReady bool) {
 		}
 		o.isDone, o.isSettled = false, true
 		if wasReady {
-			before := o.verdict
-			o.state, o.verdict = trusted, ready.Verdict{State: ready.Ready}
+			before := o.Verdict
+			o.state, o.Verdict = trusted, ready.Verdict{State: ready.Ready}
 			o.countVerdict(t, before)
 			return
 		}
@@ -182,8 +178,8 @@ func (t *Tracker) Ready() []Object {
 	defer t.mu.Unlock()
 	var all []Object
 	for _, o := range t.objects {
-		if o.state != expected && o.verdict.State == ready.Ready && o.live != nil {
-			all = append(all, o.export())
+		if o.state != expected && o.Verdict.State == ready.Ready && o.Live != nil {
+			all = append(all, o.Object)
 		}
 	}
 	return all
@@ -196,7 +192,7 @@ func (t *Tracker) Waiting() []Object {
 	defer t.mu.Unlock()
 	var waiting []Object
 	for _, o := range t.objects {
-		if o.state != expected && o.watch != nil && o.verdict.State != ready.Ready {
+		if o.state != expected && o.watch != nil && o.Verdict.State != ready.Ready {
 			waiting = append(waiting, o.reported(t))
 		}
 	}
@@ -204,18 +200,10 @@ func (t *Tracker) Waiting() []Object {
 	return waiting
 }
 
-// IsWaiting reports whether an object is tracked, and not ready.
-func (t *Tracker) IsWaiting(id kinds.ID) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	o := t.known[id]
-	return o != nil && o.state != expected && o.verdict.State != ready.Ready
-}
-
 // reported returns an object for a report. If it can't be watched, the reason for that replaces its message.
 func (o *tracked) reported(t *Tracker) Object {
-	reported := o.export()
-	if why := o.whyUnwatched(t); why != "" && o.verdict.State == ready.Waiting {
+	reported := o.Object
+	if why := o.whyUnwatched(t); why != "" && o.Verdict.State == ready.Waiting {
 		reported.Verdict.Message = why
 	}
 	return reported

@@ -28,7 +28,7 @@ var deployments = cluster.Resource{
 }
 
 // fleet is a Tracker of some Deployments, without a cluster: what is seen, the test says.
-func fleet(t testing.TB, count int) (*Tracker, []*payload.Manifest, objectHandler) {
+func fleet(t testing.TB, count int) (*Tracker, []*payload.Manifest, *watch) {
 	t.Helper()
 	folder := fstest.MapFS{}
 	for i := range count {
@@ -49,7 +49,20 @@ func fleet(t testing.TB, count int) (*Tracker, []*payload.Manifest, objectHandle
 	for _, m := range release.Manifests {
 		tr.Expect(m, deployments)
 	}
-	return tr, release.Manifests, objectHandler{tracker: tr, kind: deployments.GroupKind(), key: watchKey{resource: deployments.GroupVersionResource, labels: "runlevel.dev/release=shop"}}
+	s := &watch{
+		tracker: tr, resource: deployments, key: watchKey{resource: deployments.GroupVersionResource, labels: "runlevel.dev/release=shop"},
+		early: map[kinds.ID]*unstructured.Unstructured{},
+	}
+	tr.watches[s.key] = s
+	return tr, release.Manifests, s
+}
+
+// IsWaiting reports whether an object is tracked, and not ready.
+func (t *Tracker) IsWaiting(id kinds.ID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.known[id]
+	return o != nil && o.state != expected && o.Verdict.State != ready.Ready
 }
 
 // deployment is how one is seen.
@@ -100,62 +113,62 @@ func TestWhatIsAssumedEndsAWait(t *testing.T) {
 func TestWhatIsSeenOfAnObject(t *testing.T) {
 	const before, now, after = 5, 7, 9
 	for name, c := range map[string]struct {
-		see  func(tr *Tracker, m *payload.Manifest, s objectHandler)
+		see  func(tr *Tracker, m *payload.Manifest, s *watch)
 		want ready.ReadyState
 	}{
-		"ready before the answer is here": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+		"ready before the answer is here": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			s.seen(deployment(m, after, 1), true)
 			tr.Applied(m, deployment(m, now, 0))
 		}, ready.Ready},
-		"a list of the past": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+		"a list of the past": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, now, 0))
 			s.listed([]*unstructured.Unstructured{deployment(m, before, 1)}, strconv.Itoa(before))
 		}, ready.Waiting},
-		"a list from before it was made": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+		"a list from before it was made": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, now, 1))
 			s.listed(nil, strconv.Itoa(before))
 		}, ready.Ready},
-		"another one of its name, before": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+		"another one of its name, before": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, now, 1))
 			old := deployment(m, before, 0)
 			old.SetUID("another")
 			s.seen(old, true)
 			s.seen(old, false)
 		}, ready.Ready},
-		"another one, as its own watch says": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+		"another one, as its own watch says": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, now, 1))
 			s.key.labels = ""
 			s.seen(deployment(m, before, 0), false)
 		}, ready.Ready},
-		"gone, as its own watch says": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+		"gone, as its own watch says": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, now, 1))
 			s.key.labels = ""
 			s.seen(deployment(m, after, 1), false)
 		}, ready.Waiting},
-		"gone, and an older state comes late": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+		"gone, and an older state comes late": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, now, 1))
 			s.key.labels = ""
 			s.seen(deployment(m, after, 1), false)
 			s.seen(deployment(m, now, 1), true)
 		}, ready.Waiting},
-		"ready, and an older state comes late": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+		"ready, and an older state comes late": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, before, 0))
 			tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
 			s.seen(deployment(m, after, 1), true)
 			s.seen(deployment(m, now, 0), true)
 		}, ready.Ready},
-		"ready, and then it breaks": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+		"ready, and then it breaks": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, before, 0))
 			tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
 			s.seen(deployment(m, now, 1), true)
 			s.seen(deployment(m, after, 0), true)
 		}, ready.Waiting},
-		"ready before anybody waits": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+		"ready before anybody waits": {func(tr *Tracker, m *payload.Manifest, s *watch) {
 			tr.Applied(m, deployment(m, before, 0))
 			s.seen(deployment(m, now, 1), true)
 			tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
 		}, ready.Ready},
-		"refused, though it is there": {func(_ *Tracker, m *payload.Manifest, s objectHandler) {
+		"refused, though it is there": {func(_ *Tracker, m *payload.Manifest, s *watch) {
 			s.seen(deployment(m, now, 1), true)
 		}, ""},
 	} {
@@ -163,7 +176,7 @@ func TestWhatIsSeenOfAnObject(t *testing.T) {
 			tr, manifests, s := fleet(t, 1)
 			c.see(tr, manifests[0], s)
 			var got ready.ReadyState
-			tr.do(func() { got = tr.known[manifests[0].ID()].verdict.State })
+			tr.do(func() { got = tr.known[manifests[0].ID()].Verdict.State })
 			if got != c.want {
 				t.Errorf("it is %q, want %q", got, c.want)
 			}
@@ -177,7 +190,7 @@ func TestNobodyHasWaitedBeforeSomebodyWaits(t *testing.T) {
 	m := manifests[0]
 	tr.Applied(m, deployment(m, 5, 0))
 	tr.do(func() {
-		tr.known[m.ID()].since = time.Now().Add(-time.Hour)
+		tr.known[m.ID()].Since = time.Now().Add(-time.Hour)
 		tr.startWatching(tr.known[m.ID()])
 	})
 	s.seen(deployment(m, 7, 1), true)
@@ -238,7 +251,7 @@ func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
 	states := func() (states []ready.ReadyState) {
 		tr.do(func() {
 			for _, m := range manifests {
-				states = append(states, tr.known[m.ID()].verdict.State)
+				states = append(states, tr.known[m.ID()].Verdict.State)
 			}
 		})
 		return states

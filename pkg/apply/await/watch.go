@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/cluster/resourcewatch"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -34,24 +36,17 @@ func named(name string) string {
 
 // A watch of the objects of a resource.
 type watch struct {
-	tracker *Tracker
-	key     watchKey
-	handler watchHandler
-	stop    context.CancelFunc
+	tracker  *Tracker
+	key      watchKey
+	resource cluster.Resource // of tracked objects
+	stop     context.CancelFunc
 
 	// These are guarded by the tracker.
 	err        error                                   // why the watch has failed
 	isReported bool                                    // err was reported
 	isListed   bool                                    // its first list is complete
 	early      map[kinds.ID]*unstructured.Unstructured // objects that it has shown before they were expected
-}
-
-// A watchHandler handles the events of a watch.
-type watchHandler interface {
-	// seen is called with an object, or with its last state when it has left the watch.
-	seen(object *unstructured.Unstructured, exists bool)
-	// listed is called with all objects, at a version of the resource.
-	listed(objects []*unstructured.Unstructured, version string)
+	related    map[string]*unstructured.Unstructured   // by name: the objects that decide whether a Service serves; nil for a watch of tracked objects
 }
 
 // isOlder reports whether a version of a resource is older than another one.
@@ -60,66 +55,61 @@ func isOlder(version, than string) bool { return resourcewatch.IsOlder(version, 
 // longestPause is the longest pause before a broken watch is restarted.
 const longestPause = time.Second
 
-// start returns the watch for a key, and begins it if it is new.
-func (t *Tracker) start(key watchKey, handler watchHandler) *watch {
+// start returns the watch for a key, and begins it if it is new. Related is nil for a watch of tracked objects.
+func (t *Tracker) start(key watchKey, resource cluster.Resource, related map[string]*unstructured.Unstructured) *watch {
 	if s := t.watches[key]; s != nil {
 		return s
 	}
 	ctx, stop := context.WithCancel(t.ctx)
-	s := &watch{tracker: t, key: key, handler: handler, stop: stop, early: map[kinds.ID]*unstructured.Unstructured{}}
+	s := &watch{tracker: t, key: key, resource: resource, stop: stop, early: map[kinds.ID]*unstructured.Unstructured{}, related: related}
 	t.watches[key] = s
 	objects := t.cluster.Objects.Resource(key.resource).Namespace(key.namespace)
 	from := resourcewatch.ListerWatcher[*unstructured.UnstructuredList]{
-		List: objects.List, Watch: objects.Watch, Client: t.cluster.Objects, Labels: key.labels, Fields: key.fieldsOnly, Trim: trimAny,
+		List: objects.List, Watch: objects.Watch, Client: t.cluster.Objects, Labels: key.labels, Fields: key.fieldsOnly, Trim: trim,
 	}
 	t.running.Go(func() { resourcewatch.Run(ctx, from, s, longestPause, func(err error) { t.broke(s, err) }) })
 	return s
 }
 
-// OnChange passes an object on to the handler.
+// OnChange is called with an object, or with its last state when it has left the watch.
 func (s *watch) OnChange(object *unstructured.Unstructured, exists bool) {
 	trim(object)
-	s.handler.seen(object, exists)
+	if s.related != nil {
+		s.seenRelated(object, exists)
+	} else {
+		s.seen(object, exists)
+	}
 }
 
-// OnList passes a list on to the handler.
+// OnList is called with all objects, at a version of the resource.
 func (s *watch) OnList(objects []*unstructured.Unstructured, version string) {
 	s.tracker.do(func() { s.err = nil })
-	s.handler.listed(objects, version)
-}
-
-// trimAny trims objects that are held until their list is complete.
-func trimAny(object any) {
-	if object, ok := object.(*unstructured.Unstructured); ok {
-		trim(object)
+	if s.related != nil {
+		s.listedRelated(objects)
+	} else {
+		s.listed(objects, version)
 	}
 }
 
 // watchObject watches an object, together with all others of its resource and release. An existing
 // create-only object may lack the label of the release: it has a watch alone.
 func (t *Tracker) watchObject(o *tracked, alone bool) {
-	namespace := ""
-	if o.resource.Namespaced {
-		namespace = o.manifest.Object().GetNamespace()
-	}
-	key := watchKey{resource: o.resource.GroupVersionResource, labels: objectmeta.ReleaseLabel + "=" + t.options.Release}
+	id := o.Resource.Scoped(o.Manifest.ID())
+	key := watchKey{resource: o.Resource.GroupVersionResource, labels: objectmeta.ReleaseLabel + "=" + t.options.Release}
 	switch {
 	case alone:
-		key.labels, key.namespace, key.fieldsOnly = "", namespace, named(o.manifest.Object().GetName())
+		key.labels, key.namespace, key.fieldsOnly = "", id.Namespace, named(id.Name)
 	case t.narrow[key.resource]:
-		key.namespace = namespace
+		key.namespace = id.Namespace
 	}
-	o.watch = t.start(key, objectHandler{tracker: t, kind: o.resource.GroupKind(), key: key})
+	o.watch = t.start(key, o.Resource, nil)
 	o.catchUp(t)
 }
 
 // catchUp observes an object that its watch has shown before it was expected, since a watch shows it
 // only once. An object that a complete list lacks may have lost its label: it gets a watch alone.
 func (o *tracked) catchUp(t *Tracker) {
-	id := o.manifest.ID()
-	if !o.resource.Namespaced {
-		id.Namespace = "" // even if the manifest has one
-	}
+	id := o.Resource.Scoped(o.Manifest.ID())
 	object, exists := o.watch.early[id]
 	delete(o.watch.early, id)
 	switch {
@@ -131,86 +121,57 @@ func (o *tracked) catchUp(t *Tracker) {
 	}
 }
 
-// An objectHandler is the watchHandler of tracked objects.
-type objectHandler struct {
-	tracker *Tracker
-	kind    schema.GroupKind
-	key     watchKey
-}
-
-func (h objectHandler) id(object *unstructured.Unstructured) kinds.ID {
-	return kinds.ID{Group: h.kind.Group, Kind: h.kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-}
-
 // find returns the tracked object; nil if the watch has shown another one.
-func (h objectHandler) find(object *unstructured.Unstructured) *tracked {
-	o := h.tracker.objects[h.id(object)]
-	if o == nil || o.resource.GroupVersionResource != h.key.resource {
+func (s *watch) find(object *unstructured.Unstructured) *tracked {
+	o := s.tracker.objects[s.resource.IDOf(object)]
+	if o == nil || o.Resource.GroupVersionResource != s.key.resource {
 		return nil
 	}
 	return o
 }
 
-// seen observes an object. If it has left the watch, it may only have lost its label, so it gets a
-// watch alone.
-func (h objectHandler) seen(object *unstructured.Unstructured, exists bool) {
-	h.tracker.do(func() {
-		o := h.find(object)
+// seen observes an object, or keeps it until it is expected. If it has left the watch, it may only have lost its label, so it
+// gets a watch alone.
+func (s *watch) seen(object *unstructured.Unstructured, exists bool) {
+	s.tracker.do(func() {
+		o := s.find(object)
 		switch {
 		case o == nil && exists:
-			h.keep(object)
+			s.early[s.resource.IDOf(object)] = object
 		case o == nil:
-			h.forget(object)
-		case !exists && h.key.labels == "":
-			o.observeAbsence(h.tracker, object.GetResourceVersion())
+			delete(s.early, s.resource.IDOf(object))
+		case !exists && s.key.labels == "":
+			o.observeAbsence(s.tracker, object.GetResourceVersion())
 		case !exists && isOlder(object.GetResourceVersion(), o.version): // an earlier object of the same name
 		default:
-			h.tracker.observe(o, object)
+			s.tracker.observe(o, object)
 			if !exists && o.state != expected && !o.isDone {
-				h.tracker.watchObject(o, true)
+				s.tracker.watchObject(o, true)
 			}
 		}
 	})
 }
 
-// keep keeps an object until it is expected.
-func (h objectHandler) keep(object *unstructured.Unstructured) {
-	if by := h.tracker.watches[h.key]; by != nil {
-		by.early[h.id(object)] = object
-	}
-}
-
-func (h objectHandler) forget(object *unstructured.Unstructured) {
-	if by := h.tracker.watches[h.key]; by != nil {
-		delete(by.early, h.id(object))
-	}
-}
-
-func (h objectHandler) listed(objects []*unstructured.Unstructured, version string) {
-	h.tracker.do(func() {
-		if by := h.tracker.watches[h.key]; by != nil {
-			by.isListed = true
-			clear(by.early)
-		}
+func (s *watch) listed(objects []*unstructured.Unstructured, version string) {
+	s.tracker.do(func() {
+		s.isListed = true
+		clear(s.early)
 		found := map[*tracked]bool{}
 		for _, object := range objects {
-			if o := h.find(object); o != nil {
+			if o := s.find(object); o != nil {
 				found[o] = true
-				h.tracker.observe(o, object)
+				s.tracker.observe(o, object)
 			} else {
-				h.keep(object)
+				s.early[s.resource.IDOf(object)] = object
 			}
 		}
-		for _, o := range h.tracker.objects {
-			if o.watch == nil || o.watch.key != h.key {
-				continue
-			}
+		for _, o := range s.tracker.objects {
 			switch {
-			case found[o] || isOlder(version, o.version):
-			case h.key.labels == "":
-				o.observeAbsence(h.tracker, version)
-			case (o.live != nil || o.state == unseen) && !o.isDone:
-				h.tracker.watchObject(o, true)
+			case o.watch != s || found[o] || isOlder(version, o.version):
+			case s.key.labels == "":
+				o.observeAbsence(s.tracker, version)
+			case (o.Live != nil || o.state == unseen) && !o.isDone:
+				s.tracker.watchObject(o, true)
 			}
 		}
 	})
@@ -228,7 +189,7 @@ func (t *Tracker) broke(s *watch, err error) {
 		for _, o := range t.objects {
 			switch {
 			case o.watch != s && !slices.Contains(t.watchesOf(o.calls), s):
-			case o.watch == s && apierrors.IsForbidden(err) && s.key.namespace == "" && o.resource.Namespaced:
+			case o.watch == s && apierrors.IsForbidden(err) && s.key.namespace == "" && o.Resource.Namespaced:
 				t.narrow[s.key.resource] = true
 				s.stop()
 				t.watchObject(o, false)
@@ -245,7 +206,7 @@ func (o *tracked) whyUnwatched(t *Tracker) string {
 		return cantSee("it", o.watch)
 	}
 	for _, name := range o.calls {
-		for _, s := range t.services[name].watches {
+		for _, s := range t.watchesOf([]types.NamespacedName{name}) {
 			if s.err != nil {
 				return cantSee("Service "+name.String(), s)
 			}
@@ -280,7 +241,11 @@ func trimmedCopy(object *unstructured.Unstructured) *unstructured.Unstructured {
 }
 
 // trim is trimmedCopy in place.
-func trim(object *unstructured.Unstructured) {
+func trim(of any) {
+	object, isObject := of.(*unstructured.Unstructured)
+	if !isObject {
+		return
+	}
 	object.SetManagedFields(nil)
 	if _, isMarked := object.GetAnnotations()[ready.Annotation]; !isMarked {
 		unstructured.RemoveNestedField(object.Object, "spec", "template")

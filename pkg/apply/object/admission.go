@@ -95,13 +95,13 @@ func number(value any) any {
 }
 
 // warnOfAdmission warns of fields that admission has changed: no apply can change them back.
-func (s *sender) warnOfAdmission(o *liveObject, sent, now *unstructured.Unstructured) {
-	if holdsSecrets(o.Manifest) || o.keepsUnknown { // the present definition drops the fields of the coming one
+func (n *attempt) warnOfAdmission(now *unstructured.Unstructured) {
+	if holdsSecrets(n.Manifest) || n.keepsUnknown { // the present definition drops the fields of the coming one
 		return
 	}
-	for _, field := range mutated(now, sent) {
+	for _, field := range mutated(now, n.sent) {
 		if !strings.HasSuffix(field, "?") {
-			s.warned(o.Manifest, []string{"admission makes " + field + " something else than in the manifest: a mutating policy or webhook does that"})
+			n.applier.handler.Warned(n.Manifest, []string{"admission makes " + field + " something else than in the manifest: a mutating policy or webhook does that"})
 		}
 	}
 }

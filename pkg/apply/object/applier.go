@@ -15,49 +15,71 @@ import (
 	"context"
 	"errors"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
+// A scope is what the parts of an Applier share.
+type scope struct {
+	requests context.Context // of all requests
+	cluster  *cluster.Cluster
+	before   *inventory.Inventory // the objects of the cluster before the run
+	options  Options
+	handler  Handler
+}
+
+// read returns an object of the cluster; nil if it does not exist.
+func (s *scope) read(resource cluster.Resource, id kinds.ID) (*unstructured.Unstructured, error) {
+	live, err := s.cluster.In(resource, id.Namespace).Get(s.requests, id.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return live, err
+}
+
+// recordEvent writes an event of Kubernetes. That it can't be written fails no step.
+func (s *scope) recordEvent(event cluster.ObjectEvent) {
+	if err := s.cluster.RecordEvent(s.requests, event); err != nil {
+		klog.FromContext(s.requests).V(1).Info("an event could not be written", "object", event.ID.String(), "err", err)
+	}
+}
+
+// desired returns the object of a manifest as the release has it.
+func (s *scope) desired(m *payload.Manifest) *unstructured.Unstructured {
+	return ownership.Draft(m.Object(), objectmeta.ReleaseLabel, s.options.Release)
+}
+
 // An Applier applies objects of one release. Goroutines may share it, but not for the same object.
 type Applier struct {
-	requests    context.Context
-	cluster     *cluster.Cluster
-	options     Options
-	handler     Handler
+	*scope
 	heads       *heads
 	served      *served
 	definitions *definitions
 	scaling     *scaling
 	untouched   *untouched
-	sender      *sender
 	deleter     *deleter
-	isRepairing bool // it is a Repairer's, which lives long
+	write       func(*liveObject) (Change, error)      // creates or updates an object, or finds out what that would do
+	coming      map[schema.GroupKind]*comingDefinition // by the kinds that they define; of previews only
+	isRepairing bool                                   // it is a Repairer's, which lives long
 }
 
 // New returns an Applier. All requests have the context. Before has the objects of the cluster before the run.
 func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, options Options, handler Handler) *Applier {
-	a := &Applier{requests: ctx, cluster: c, options: options, handler: handler.withDefaults()}
-	a.heads = &heads{requests: ctx, cluster: c, before: before}
-	a.served = &served{requests: ctx, cluster: c}
-	a.definitions = &definitions{requests: ctx, cluster: c, before: before, known: map[string]definition{}}
-	a.scaling = &scaling{requests: ctx, cluster: c, before: before, options: options, warned: a.handler.Warned}
-	a.untouched = &untouched{
-		options: options, before: before, served: a.served, definitions: a.definitions, scaling: a.scaling,
-		recorded: options.Journal.fingerprints(), current: options.Fingerprints,
-	}
-	a.sender = &sender{
-		requests: ctx, cluster: c, release: options.Release, dropsUnknown: options.DropUnknownFields, warned: a.handler.Warned,
-		heads: a.heads, served: a.served, scaling: a.scaling,
-	}
-	a.deleter = &deleter{requests: ctx, cluster: c, journal: options.Journal, release: options.Release, version: options.Version, mode: options.Mode}
+	s := &scope{requests: ctx, cluster: c, before: before, options: options, handler: handler}
+	a := &Applier{scope: s, heads: &heads{scope: s}, served: &served{scope: s}, scaling: &scaling{scope: s}, deleter: &deleter{s}}
+	a.definitions = &definitions{scope: s, known: map[string]definition{}}
+	a.untouched = &untouched{scope: s, served: a.served, definitions: a.definitions, scaling: a.scaling, recorded: options.Journal.fingerprints()}
+	a.write = a.createOrUpdate
 	return a
 }
 
@@ -67,14 +89,9 @@ func (a *Applier) Begin() {
 	a.scaling.find()
 }
 
-// IsPrerequisite reports whether other objects can't exist without objects of a kind.
-func IsPrerequisite(kind schema.GroupKind) bool {
-	return kind == kinds.CustomResourceDefinition || kind == kinds.Namespace
-}
-
 // Exists reports whether the cluster has the object of a manifest.
 func (a *Applier) Exists(m *payload.Manifest) (bool, error) {
-	if _, found := a.heads.before.Find(m.ID()); found {
+	if _, found := a.before.Find(m.ID()); found {
 		return true, nil
 	}
 	resource, err := a.cluster.Find(a.requests, m.GroupVersionKind())
@@ -94,25 +111,25 @@ func (a *Applier) Extended(live *unstructured.Unstructured) { a.served.extended(
 // NoteReady notes the version in which an object was ready.
 func (a *Applier) NoteReady(m *payload.Manifest, resource cluster.Resource, live *unstructured.Unstructured) {
 	if inputs, isKnown := a.untouched.inputs(m, resource); isKnown {
-		a.untouched.current.AddReady(objectmeta.Of(resource, live), inputs, a.untouched.standard())
+		a.options.Fingerprints.AddReady(objectmeta.Of(resource, live), inputs, a.untouched.standard())
 	}
 }
 
 // KeepFingerprint keeps the fingerprint of an object that was not applied. It is about the last apply, and not about the
 // present state, so the age of the object's metadata does not matter.
 func (a *Applier) KeepFingerprint(m *payload.Manifest) {
-	head, exists := a.heads.before.Find(m.ID())
+	head, exists := a.before.Find(m.ID())
 	if !exists {
 		return
 	}
 	if inputs, isKnown := a.untouched.inputs(m, head.Resource); isKnown {
-		a.untouched.current.CarryOver(a.untouched.recorded, head, inputs, func() bool { return true })
+		a.options.Fingerprints.CarryOver(a.untouched.recorded, head, inputs, func() bool { return true })
 	}
 }
 
 // Before returns the metadata of an object from before the run; nil if it did not exist, or was not listed.
 func (a *Applier) Before(m *payload.Manifest) metav1.Object {
-	head, exists := a.heads.before.Find(m.ID())
+	head, exists := a.before.Find(m.ID())
 	if !exists {
 		return nil
 	}

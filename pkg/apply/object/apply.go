@@ -29,7 +29,8 @@ var inNoNamespace = refusal{ResourceInvalid, "it is in no namespace: write metad
 type liveObject struct {
 	*payload.Manifest
 	resource     cluster.Resource
-	head         objectmeta.LiveMetadata // before the apply, if the object existed
+	live         *unstructured.Unstructured // before the apply; read by previews only
+	head         objectmeta.LiveMetadata    // before the apply, if the object existed
 	exists       bool
 	isMade       bool                 // this run has created it, by a request whose answer was lost
 	isPartial    bool                 // fields that the cluster does not know were left out
@@ -52,15 +53,10 @@ func (o *liveObject) version() string {
 
 // Apply applies the manifest of an object. The metadata from before the run counts for its first apply only.
 func (a *Applier) Apply(m *payload.Manifest) (Change, error) {
-	resource, err := a.served.place(m)
+	o, err := a.look(m)
 	if err != nil {
 		return Change{}, err
 	}
-	head, exists, err := a.heads.find(resource, m.ID())
-	if err != nil {
-		return Change{}, err
-	}
-	o := &liveObject{Manifest: m, resource: resource, head: head, exists: exists}
 	change, err := a.reconcile(o)
 	if err != nil {
 		return Change{}, err
@@ -69,19 +65,37 @@ func (a *Applier) Apply(m *payload.Manifest) (Change, error) {
 		a.served.noteWritten(m)
 	}
 	if len(change.Lost) > 0 {
-		logUnwritten(a.requests, m.ID(), a.cluster.RecordEvent(a.requests, cluster.ObjectEvent{
+		a.recordEvent(cluster.ObjectEvent{
 			ID: m.ID(), UID: change.UID, Reason: "FieldsOverruled", IsWarning: true,
 			Message: "release " + a.options.Release + " has other values, and has set again: " + LossesInWords(change.Lost),
-		}))
+		})
 	}
 	change.Version = o.version()
 	a.heads.forget(m.ID())
 	return change, nil
 }
 
-// reconcile creates, updates or leaves an object whose metadata is known.
+// look returns the object of a manifest, with the metadata that it had before the run, as long as they count.
+func (a *Applier) look(m *payload.Manifest) (o *liveObject, err error) {
+	o = &liveObject{Manifest: m}
+	if o.resource, err = a.served.place(m); err != nil {
+		return o, err
+	}
+	o.head, o.exists, err = a.heads.find(o.resource, m.ID())
+	return o, err
+}
+
+// readLive reads an object with its metadata.
+func (a *Applier) readLive(o *liveObject) (err error) {
+	if o.live, err = a.read(o.resource, o.ID()); o.live != nil {
+		o.head, o.exists = objectmeta.Of(o.resource, o.live), true
+	}
+	return err
+}
+
+// reconcile creates, updates or leaves an object whose metadata is known; in a preview, it finds out which.
 func (a *Applier) reconcile(o *liveObject) (Change, error) {
-	f := a.facts(o, true)
+	f := a.facts(o)
 	what := decide(f)
 	if what == refuse {
 		return Change{}, ownedBy(f.owner)
@@ -93,22 +107,28 @@ func (a *Applier) reconcile(o *liveObject) (Change, error) {
 		return kept(what, o.head), nil
 	case keepDone:
 		return kept(what, o.head), nil
-	case create:
-		return a.createOnce(o)
 	default:
-		return a.update(o)
+		return a.write(o)
 	}
 }
 
+// createOrUpdate is what an apply does with an object that may have to be written.
+func (a *Applier) createOrUpdate(o *liveObject) (Change, error) {
+	if o.Manifest.IsCreateOnly() {
+		return a.createOnce(o)
+	}
+	return a.update(o)
+}
+
 // facts returns the facts about an object. An object is never untouched if its definition is about to change.
-func (a *Applier) facts(o *liveObject, mayBeUntouched bool) facts {
+func (a *Applier) facts(o *liveObject) facts {
 	if owner, isOthers := o.head.OtherOwner(a.options.Release); isOthers {
 		return facts{owner: owner}
 	}
 	isTrusted := a.untouched.trusts(o.head)
-	isUntouched := mayBeUntouched && o.exists && isTrusted && a.untouched.isUntouched(o.Manifest, o.head, a.untouched.recorded)
+	isUntouched := !a.definitionOf(o.Manifest).isChanged() && o.exists && isTrusted && a.untouched.isUntouched(o.Manifest, o.head, a.untouched.recorded)
 	if isUntouched {
-		a.untouched.current.AddApplied(o.head)
+		a.options.Fingerprints.AddApplied(o.head)
 	}
 	return facts{
 		exists: o.exists, isTrusted: isTrusted, isUntouched: isUntouched, isCreateOnly: o.Manifest.IsCreateOnly(),
@@ -131,27 +151,25 @@ func kept(what decision, head objectmeta.LiveMetadata) Change {
 // createOnce creates a create-only object, if it does not exist. The object may have been created or deleted since the
 // run began.
 func (a *Applier) createOnce(o *liveObject) (Change, error) {
-	draft := ownership.Draft(o.Object(), objectmeta.ReleaseLabel, a.options.Release)
 	if !o.exists {
-		made, err := a.cluster.Create(a.requests, o.resource, draft, cluster.NoForce)
-		a.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, made.Warnings))
+		made, err := a.create(o, cluster.NoForce)
 		if err == nil {
-			a.observe(o, made.Object)
-			return Change{Action: Created, UID: made.Object.GetUID()}, nil
+			a.observe(o, made)
+			return Change{Action: Created, UID: made.GetUID()}, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
 			return Change{}, err
 		}
 	}
-	live, err := a.cluster.In(o.resource, draft.GetNamespace()).Get(a.requests, draft.GetName(), metav1.GetOptions{})
+	live, err := a.read(o.resource, o.ID())
 	switch {
-	case apierrors.IsNotFound(err) && o.exists:
-		o.exists = false
-		return a.createOnce(o)
-	case apierrors.IsNotFound(err):
-		return Change{}, terminating{"it was in the way when it was to be made, and is gone: it can be made now"}
 	case err != nil:
 		return Change{}, err
+	case live == nil && o.exists:
+		o.exists = false
+		return a.createOnce(o)
+	case live == nil:
+		return Change{}, terminating{"it was in the way when it was to be made, and is gone: it can be made now"}
 	case live.GetDeletionTimestamp() != nil:
 		return Change{}, a.deleter.terminating(o.Manifest, live.GetUID())
 	}
@@ -160,6 +178,13 @@ func (a *Applier) createOnce(o *liveObject) (Change, error) {
 	}
 	a.observe(o, live)
 	return Change{Action: Kept, UID: live.GetUID(), Message: createOnlyExists}, nil
+}
+
+// create creates an object of a create-only manifest.
+func (a *Applier) create(o *liveObject, how cluster.ApplyMode) (*unstructured.Unstructured, error) {
+	made, err := a.cluster.Create(a.requests, o.resource, a.desired(o.Manifest), how)
+	a.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, made.Warnings))
+	return made.Object, err
 }
 
 // update creates or applies an object. If another client has created it meanwhile, it is applied as an object that was
@@ -172,11 +197,7 @@ func (a *Applier) update(o *liveObject) (Change, error) {
 			return Change{}, err
 		}
 	}
-	draft, err := a.draft(o)
-	if err != nil {
-		return Change{}, err
-	}
-	applied, err := a.sender.send(o, draft, how)
+	applied, err := a.sendDraft(o, how)
 	if how != cluster.NoForce && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) {
 		if err := a.findMade(o, err); err != nil {
 			return Change{}, err
@@ -208,7 +229,7 @@ func (a *Applier) findMade(o *liveObject, refused error) (err error) {
 	if err := refuseOwned(o.head, a.options.Release); err != nil {
 		return err
 	}
-	o.isMade = o.head.IsOf(a.options.Release) && a.heads.before.Covers(o.ID())
+	o.isMade = o.head.IsOf(a.options.Release) && a.before.Covers(o.ID())
 	return nil
 }
 
@@ -235,7 +256,7 @@ func (a *Applier) adopt(o *liveObject) error {
 
 // draft returns the object that an apply sends.
 func (a *Applier) draft(o *liveObject) (*unstructured.Unstructured, error) {
-	draft := ownership.Draft(o.Object(), objectmeta.ReleaseLabel, a.options.Release)
+	draft := a.desired(o.Manifest)
 	var live metav1.Object
 	if o.exists {
 		live = o.head.Object()
@@ -258,10 +279,10 @@ func (a *Applier) noteApplied(o *liveObject, applied cluster.WriteResult, head o
 	a.observe(o, applied.Object)
 	a.definitions.note(o.ID(), applied.Object)
 	inputs, isKnown := a.untouched.inputs(o.Manifest, o.resource)
-	a.untouched.current.AddApplied(head)
+	a.options.Fingerprints.AddApplied(head)
 	isAsSent := !o.isPartial && head.HasMetadataOf(o.Object()) && len(mutated(applied.Object, o.sent)) == 0
 	if isKnown && (isAsSent || a.isRepairing) {
-		a.untouched.current.Add(head, inputs)
+		a.options.Fingerprints.Add(head, inputs)
 	}
 	return Change{Action: action, UID: applied.Object.GetUID(), Lost: o.lost}
 }

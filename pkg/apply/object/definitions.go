@@ -1,7 +1,6 @@
 package object
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
@@ -9,15 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // definitions are the versions of CustomResourceDefinitions, as far as they matter to custom resources.
 type definitions struct {
-	requests context.Context
-	cluster  *cluster.Cluster
-	before   *inventory.Inventory
+	*scope
 
 	mu    sync.Mutex
 	known map[string]definition // by name

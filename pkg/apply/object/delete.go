@@ -1,7 +1,6 @@
 package object
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
@@ -21,14 +19,7 @@ import (
 )
 
 // A deleter deletes objects, and records the deletes that it requests.
-type deleter struct {
-	requests context.Context
-	cluster  *cluster.Cluster
-	journal  *Journal
-	release  string
-	version  string
-	mode     graph.Mode
-}
+type deleter struct{ *scope }
 
 // delete deletes the object of a tombstone, in an update, and waits for nothing.
 func (d *deleter) delete(m *payload.Manifest) (Change, error) {
@@ -50,7 +41,7 @@ func (d *deleter) delete(m *payload.Manifest) (Change, error) {
 		return d.isBack(m.ID(), f.seen), nil
 	default:
 		if what == leaveForUpdate && f.mode == graph.Install {
-			d.journal.leave(m.ID(), f.seen.UID)
+			d.options.Journal.edit(func(known *record.Record) { known.Leave(record.Leftover{ID: m.ID(), UID: f.seen.UID}) })
 		}
 		return left(what, f), nil
 	}
@@ -91,7 +82,7 @@ func (d *deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isB
 	if err := d.recordRequest(m, seen.UID); err != nil {
 		return Change{}, err
 	}
-	d.journal.send(id, seen.UID)
+	d.options.Journal.edit(func(known *record.Record) { known.MarkSent(id, seen.UID) })
 	isHit, err := d.request(id, seen.UID)
 	if err != nil {
 		return Change{}, err
@@ -115,14 +106,14 @@ func (d *deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isB
 // isGone notes that a delete is done.
 func (d *deleter) isGone(id kinds.ID, uid types.UID) (Change, error) {
 	d.report(id, uid, tombstone.ReasonDeleted, "it is gone")
-	d.journal.forget(id, uid)
+	d.options.Journal.edit(func(known *record.Record) { known.ForgetDelete(id, uid) })
 	return Change{Action: Deleted}, nil
 }
 
 // unknown returns the failure of an object that this run has to delete, but can't read. The object is not deleted unread:
 // the step fails, and is retried like others. Until then, the record has the request.
 func (d *deleter) unknown(m *payload.Manifest, seen tombstone.Observation) error {
-	if d.mode == graph.Update { // otherwise the record has the object as left by an install
+	if d.options.Mode == graph.Update { // otherwise the record has the object as left by an install
 		if err := d.recordRequest(m, seen.Requested); err != nil {
 			return err
 		}
@@ -136,13 +127,13 @@ func (d *deleter) pending(m *payload.Manifest, seen tombstone.Observation) (Chan
 	if seen.State == tombstone.Terminating {
 		d.report(m.ID(), seen.UID, tombstone.ReasonStillTerminating, change.Message)
 	}
-	if seen.State != tombstone.Terminating || d.mode != graph.Update {
+	if seen.State != tombstone.Terminating || d.options.Mode != graph.Update {
 		return change, nil
 	}
 	if err := d.recordRequest(m, seen.UID); err != nil {
 		return change, err
 	}
-	d.journal.send(m.ID(), seen.UID) // perhaps another client has sent it
+	d.options.Journal.edit(func(known *record.Record) { known.MarkSent(m.ID(), seen.UID) }) // perhaps another client has sent it
 	return change, nil
 }
 
@@ -159,14 +150,7 @@ func isBackUntilNext(seen tombstone.Observation) string {
 
 // report writes a Kubernetes event about an object that the release deletes.
 func (d *deleter) report(id kinds.ID, uid types.UID, what tombstone.EventReason, message string) {
-	logUnwritten(d.requests, id, d.cluster.RecordEvent(d.requests, tombstone.Event(id, uid, what, message)))
-}
-
-// logUnwritten logs that a Kubernetes event can't be written, which fails no step.
-func logUnwritten(ctx context.Context, id kinds.ID, err error) {
-	if err != nil {
-		klog.FromContext(ctx).V(1).Info("an event could not be written", "object", id.String(), "err", err)
-	}
+	d.recordEvent(tombstone.Event(id, uid, what, message))
 }
 
 func madeAnew(seen tombstone.Observation) string {
@@ -175,13 +159,13 @@ func madeAnew(seen tombstone.Observation) string {
 
 // recordRequest records the requested delete of an object, if the record does not have it yet.
 func (d *deleter) recordRequest(m *payload.Manifest, uid types.UID) error {
-	requested, isRequested := d.journal.requestedDelete(m.ID())
+	requested, isRequested := d.options.Journal.requestedDelete(m.ID())
 	if isRequested && requested.UID == uid && m.ID().GroupKind() != kinds.Job {
 		return nil
 	}
-	return d.journal.Note(d.requests, func(known *record.Record) {
+	return d.options.Journal.Note(d.requests, func(known *record.Record) {
 		known.ForgetJob(m.ID()) // if it is ever created again, it runs again
-		known.RequestDelete(record.Tombstone{ID: m.ID(), UID: uid, Version: d.version, RequestedAt: metav1.NewTime(d.cluster.Now().Truncate(time.Second))})
+		known.RequestDelete(record.Tombstone{ID: m.ID(), UID: uid, Version: d.options.Version, RequestedAt: metav1.NewTime(d.cluster.Now().Truncate(time.Second))})
 	})
 }
 
@@ -212,17 +196,17 @@ func (d *deleter) terminating(m *payload.Manifest, uid types.UID) error {
 // facts returns the facts about the object of a tombstone.
 func (d *deleter) facts(m *payload.Manifest) (f deletionFacts) {
 	id := m.ID()
-	f.requested, _ = d.journal.requestedDelete(id)
-	f.mode, f.hasDeleted = d.mode, d.journal.HasDeleted(id)
+	f.requested, _ = d.options.Journal.requestedDelete(id)
+	f.mode, f.hasDeleted = d.options.Mode, d.options.Journal.HasDeleted(id)
 	f.seen = tombstone.Observe(d.requests, d.cluster, id, f.requested.UID)
 	if f.seen.State == tombstone.Absent {
 		return f
 	}
-	d.journal.Read(func(r *record.Record) {
+	d.options.Journal.Read(func(r *record.Record) {
 		isOfName := func(left record.Leftover) bool { return f.seen.State == tombstone.Unknown && left.ID == id }
 		f.wasLeft = r.WasLeft(id, f.seen.UID) || slices.ContainsFunc(r.Left, isOfName)
 	})
-	if f.seen.Release != d.release {
+	if f.seen.Release != d.options.Release {
 		f.owner = f.seen.Release
 	}
 	return f

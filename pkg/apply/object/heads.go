@@ -1,22 +1,18 @@
 package object
 
 import (
-	"context"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // heads are the metadata of objects: from before the run, as long as those count, and otherwise from the cluster.
 type heads struct {
-	requests context.Context
-	cluster  *cluster.Cluster
-	before   *inventory.Inventory
+	*scope
 	outdated sync.Map // objects that were written since: their metadata from before the run no longer count
 }
 
@@ -26,9 +22,7 @@ func (h *heads) find(resource cluster.Resource, id kinds.ID) (objectmeta.LiveMet
 	if _, isOutdated := h.outdated.Load(id); isOutdated {
 		return h.get(resource, id)
 	}
-	if !resource.Namespaced {
-		id.Namespace = "" // manifests of cluster-scoped objects may have one
-	}
+	id = resource.Scoped(id)
 	if head, found := h.before.Find(id); found || h.before.Covers(id) {
 		return head, found, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -45,12 +46,7 @@ func immutableFields(err error) []string {
 }
 
 // cannotChange returns which fields can't be changed.
-func cannotChange(fixed []string) string {
-	if len(fixed) == 1 {
-		return fixed[0] + " can't be changed"
-	}
-	return strings.Join(fixed, ", ") + " can't be changed"
-}
+func cannotChange(fixed []string) string { return strings.Join(fixed, ", ") + " can't be changed" }
 
 // wayOut returns what to do about fields that can't be changed.
 func wayOut(kind schema.GroupKind) string {
@@ -63,7 +59,7 @@ func wayOut(kind schema.GroupKind) string {
 
 // isPrecious reports whether objects of a kind hold others, or data, that would be lost.
 func isPrecious(kind schema.GroupKind) bool {
-	return IsPrerequisite(kind) || kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
+	return kinds.IsContainer(kind) || kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
 }
 
 // mayRecreate returns an error if an object with changed immutable fields must not be deleted and created again: which
@@ -100,11 +96,7 @@ func (a *Applier) recreate(o *liveObject, fixed []string) (Change, error) {
 		}
 	}
 	o.exists = false
-	draft, err := a.draft(o)
-	if err != nil {
-		return Change{}, err
-	}
-	applied, err := a.sender.send(o, draft, cluster.Force)
+	applied, err := a.sendDraft(o, cluster.Force)
 	if err != nil {
 		return Change{}, err
 	}

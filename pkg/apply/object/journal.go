@@ -45,34 +45,19 @@ func (j *Journal) Note(ctx context.Context, change func(*record.Record)) error {
 		if err != nil {
 			return err // the change stays in memory: the next note may be able to load the record
 		}
-		for _, left := range j.record.Left { // noted by leave since the last write
+		for _, left := range j.record.Left { // edited since the last write
 			theirs.Leave(left)
 		}
 		j.record = theirs
 	}
 }
 
-// forget drops a delete that is done. The next note saves that, so that each of many deletes doesn't write the
-// record; if the run is killed before, the next apply finds the object gone as well.
-func (j *Journal) forget(id kinds.ID, uid types.UID) {
+// edit changes the record in memory. The next note saves that, so that each of many deletes does not write the record. If
+// the run is killed before, the next apply sees the same: an object is gone, is terminating, or its delete has not reached it.
+func (j *Journal) edit(change func(*record.Record)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.record.ForgetDelete(id, uid)
-}
-
-// send notes that the delete of an object is sent. The next note saves that: if the run is killed before, the object
-// is terminating, or the delete has not reached it.
-func (j *Journal) send(id kinds.ID, uid types.UID) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.record.MarkSent(id, uid)
-}
-
-// leave notes that an install has found an object that the release deletes. The next note saves that.
-func (j *Journal) leave(id kinds.ID, uid types.UID) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.record.Leave(record.Leftover{ID: id, UID: uid})
+	change(j.record)
 }
 
 // Read looks at the record, which must not be changed or kept.

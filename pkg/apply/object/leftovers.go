@@ -3,7 +3,6 @@ package object
 import (
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -16,22 +15,22 @@ import (
 
 // removeLeftovers removes the fields of the live object that exclude fields of a draft, if the server has refused the draft
 // for them: as few as dry runs show to be enough. If they are not the reason, it returns the refusal.
-func (s *sender) removeLeftovers(n *attempt, refused error) error {
+func (n *attempt) removeLeftovers(refused error) error {
 	n.hasSearched = true
 	details := status(refused).Details
 	if details == nil || hasMessage("denied request")(refused) || len(immutableFields(refused)) > 0 { // denied by a policy
 		return refused
 	}
-	live, err := s.cluster.In(n.resource, n.draft.GetNamespace()).Get(s.requests, n.draft.GetName(), metav1.GetOptions{})
-	if err != nil {
+	live, _ := n.applier.read(n.resource, n.ID())
+	if live == nil {
 		return refused
 	}
 	var near []string
 	for _, cause := range details.Causes {
 		near = append(near, cause.Field)
 	}
-	leftovers := ownership.FindLeftovers(live, n.draft, near)
-	removed, would := s.leastRemoval(n, leftovers)
+	leftovers := ownership.FindLeftovers(live, n.sent, near)
+	removed, would := n.leastRemoval(leftovers)
 	if len(removed) == 0 {
 		return refused
 	}
@@ -40,7 +39,7 @@ func (s *sender) removeLeftovers(n *attempt, refused error) error {
 		n.answer = &would
 		return nil
 	}
-	head, err := ownership.TakeOver(s.requests, s.cluster, n.resource, live, removed)
+	head, err := ownership.TakeOver(n.applier.requests, n.applier.cluster, n.resource, live, removed)
 	if err != nil {
 		return err
 	}
@@ -50,17 +49,17 @@ func (s *sender) removeLeftovers(n *attempt, refused error) error {
 
 // leastRemoval returns the fewest leftovers without which the server would accept a draft, and its answer; none if it
 // refuses the draft without them as well, or if dry runs do not reproduce the refusal.
-func (s *sender) leastRemoval(n *attempt, leftovers *ownership.Leftovers) (removed []fieldpath.Path, would cluster.WriteResult) {
+func (n *attempt) leastRemoval(leftovers *ownership.Leftovers) (removed []fieldpath.Path, would cluster.WriteResult) {
 	if len(leftovers.Fields) == 0 {
 		return nil, would
 	}
-	others, err := s.cluster.Apply(s.requests, n.resource, leftovers.AsLive(), cluster.Force|cluster.DryRun)
+	others, err := n.applier.cluster.Apply(n.applier.requests, n.resource, leftovers.AsLive(), cluster.Force|cluster.DryRun)
 	if err != nil {
 		return nil, would
 	}
 	leftovers.Others = others.Object
 	isEnough := func(removed []fieldpath.Path) bool {
-		answer, err := leftovers.DryRunRemove(s.requests, s.cluster, n.resource, removed)
+		answer, err := leftovers.DryRunRemove(n.applier.requests, n.applier.cluster, n.resource, removed)
 		if err == nil {
 			would = answer
 		}

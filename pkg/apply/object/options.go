@@ -27,6 +27,8 @@ type Options struct {
 	Standard ready.Standard
 	// DropUnknownFields leaves out fields that the cluster's schema does not have.
 	DropUnknownFields bool
+	// DropHint ends the suggestion to drop unknown fields.
+	DropHint string
 	// Full applies each object, also those that can't have changed since they were applied.
 	Full bool
 	// AdoptFrom are field managers whose fields the first apply of an object takes over.
@@ -48,19 +50,6 @@ type Handler struct {
 	Adopted   func(m *payload.Manifest, managers []string) // managers whose fields were adopted
 }
 
-func (h Handler) withDefaults() Handler {
-	if h.Readiness == nil {
-		h.Readiness = ignored{}
-	}
-	if h.Warned == nil {
-		h.Warned = func(*payload.Manifest, []string) {}
-	}
-	if h.Adopted == nil {
-		h.Adopted = func(*payload.Manifest, []string) {}
-	}
-	return h
-}
-
 // A Readiness tracks objects whose readiness may matter.
 type Readiness interface {
 	// Expect is called with an object before its apply, or before the apply is found to be unnecessary.
@@ -71,9 +60,11 @@ type Readiness interface {
 	Applied(m *payload.Manifest, live *unstructured.Unstructured)
 }
 
-// ignored is the Readiness of a run that does not wait.
-type ignored struct{}
+// Untracked is the Readiness of previews and repairs, which wait for nothing.
+var Untracked Readiness = untracked{}
 
-func (ignored) Expect(*payload.Manifest, cluster.Resource)            {}
-func (ignored) Assume(*payload.Manifest, bool)                        {}
-func (ignored) Applied(*payload.Manifest, *unstructured.Unstructured) {}
+type untracked struct{}
+
+func (untracked) Expect(*payload.Manifest, cluster.Resource)            {}
+func (untracked) Assume(*payload.Manifest, bool)                        {}
+func (untracked) Applied(*payload.Manifest, *unstructured.Unstructured) {}

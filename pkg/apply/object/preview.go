@@ -1,10 +1,10 @@
 package object
 
 import (
+	"errors"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
@@ -13,45 +13,58 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Previewer finds out what an Applier would do, by dry runs on the server. An object that depends on missing objects is
-// reported as not checked, or validated against the definition in the payload itself.
+// A Previewer finds out what an Applier would do: it decides as the Applier does, and sends dry runs instead of writes. An
+// object that depends on missing objects is reported as not checked, or validated against the definition in the payload
+// itself.
 type Previewer struct {
 	*Applier
 	payload *payload.Payload
-	coming  map[schema.GroupKind]*comingDefinition // by the kinds that they define
 	asker   diagnosis.Diagnoser
 }
 
-// NewPreviewer returns a Previewer for the manifests of a payload.
+// NewPreviewer returns a Previewer for the manifests of a payload. The Applier then writes nothing.
 func NewPreviewer(a *Applier, release *payload.Payload) *Previewer {
 	p := &Previewer{Applier: a, payload: release, asker: diagnosis.Diagnoser{Cluster: a.cluster}}
-	p.coming = p.comingDefinitions()
+	a.write, a.coming = p.compareLive, p.comingDefinitions()
 	return p
 }
 
 // Preview returns the change that an apply of a manifest would make.
 func (p *Previewer) Preview(m *payload.Manifest) (Change, error) {
-	if m.IsTombstone() {
-		return p.withRetries(func() (Change, error) { return p.tombstone(m) })
-	}
 	for _, definition := range p.coming {
 		if definition.manifest == m {
 			return definition.preview() // custom resources may have previewed it before
 		}
 	}
-	return p.withRetries(func() (Change, error) { return p.object(m) })
+	return p.preview(m)
 }
 
-// withRetries retries a preview that has failed because the server is overloaded, or does not answer.
-func (p *Previewer) withRetries(try func() (Change, error)) (Change, error) {
+// preview previews a manifest, again if the server is overloaded, or does not answer.
+func (p *Previewer) preview(m *payload.Manifest) (Change, error) {
 	const tries = 4
 	pause := Backoff()
 	for attempt := 1; ; attempt++ {
-		change, err := try()
+		change, err := p.previewOnce(m)
 		if err == nil || attempt == tries || !cluster.IsNoAnswer(err) || !Pause(p.requests, max(pause.Step(), WantedPause(err))) {
 			return change, err
 		}
 	}
+}
+
+func (p *Previewer) previewOnce(m *payload.Manifest) (Change, error) {
+	if m.IsTombstone() {
+		return p.tombstone(m)
+	}
+	o, err := p.look(m)
+	switch {
+	case errors.Is(err, cluster.ErrNotServed):
+		return p.withoutKind(m, err)
+	case errors.As(err, new(*cluster.UnknownKind)):
+		return Change{Action: NotChecked, Message: p.explained(m, err)}, nil
+	case err != nil:
+		return Change{}, err
+	}
+	return p.reconcile(o)
 }
 
 // tombstone returns the change of the object of a tombstone.

@@ -35,18 +35,16 @@ func (p *Previewer) comingDefinitions() map[schema.GroupKind]*comingDefinition {
 		}
 		all[kind] = &comingDefinition{
 			manifest: m,
-			preview: sync.OnceValues(func() (Change, error) {
-				return p.withRetries(func() (Change, error) { return p.object(m) })
-			}),
-			prepare: sync.OnceValues(func() (*crd.Definition, error) { return crd.NewDefinition(m.Object().Object) }),
+			preview:  sync.OnceValues(func() (Change, error) { return p.preview(m) }),
+			prepare:  sync.OnceValues(func() (*crd.Definition, error) { return crd.NewDefinition(m.Object().Object) }),
 		}
 	}
 	return all
 }
 
-// definitionOf returns the definition that the payload has of a kind.
-func (p *Previewer) definitionOf(m *payload.Manifest) *comingDefinition {
-	return p.coming[m.GroupVersionKind().GroupKind()]
+// definitionOf returns the definition that the payload has of the kind of an object.
+func (a *Applier) definitionOf(m *payload.Manifest) *comingDefinition {
+	return a.coming[m.GroupVersionKind().GroupKind()]
 }
 
 // isChanged reports whether the apply would change the definition, so that dry runs of custom
@@ -65,26 +63,8 @@ func (d *comingDefinition) isChanged() bool {
 	}
 }
 
-// isNamespaced reports whether a definition is valid and namespaced.
-func (d *comingDefinition) isNamespaced() bool {
-	if d == nil {
-		return false
-	}
-	prepared, err := d.prepare()
-	return err == nil && prepared.Scope() == "Namespaced"
-}
-
-// validateChanged validates an object that the server accepts, if the server has another version of the definition. Live
-// is nil if the object does not exist.
-func (p *Previewer) validateChanged(definition *comingDefinition, m *payload.Manifest, live, would *unstructured.Unstructured) error {
-	if !definition.isChanged() {
-		return nil
-	}
-	return p.validate(definition, m, live, would)
-}
-
-// validate returns an error if a definition of the payload does not allow a custom resource.
-func (p *Previewer) validate(definition *comingDefinition, m *payload.Manifest, live, would *unstructured.Unstructured) error {
+// validate returns an error if a definition of the payload does not allow a custom resource, as it would be.
+func (p *Previewer) validate(definition *comingDefinition, o *liveObject, would *unstructured.Unstructured) error {
 	if definition == nil {
 		return nil
 	}
@@ -96,10 +76,10 @@ func (p *Previewer) validate(definition *comingDefinition, m *payload.Manifest, 
 		return refusal{ResourceInvalid, "its definition, " + definition.manifest.ID().String() + ", is none: " + err.Error()}
 	}
 	var wrong []string
-	for _, problem := range p.problems(prepared, m, live, would) {
-		text := describe(m, problem)
+	for _, problem := range p.problems(prepared, o, would) {
+		text := describe(o.Manifest, problem)
 		if problem.Unknown && p.options.DropUnknownFields {
-			p.handler.Warned(m, []string{text + ": left out"})
+			p.handler.Warned(o.Manifest, []string{text + ": left out"})
 		} else {
 			wrong = append(wrong, text)
 		}
@@ -112,13 +92,13 @@ func (p *Previewer) validate(definition *comingDefinition, m *payload.Manifest, 
 
 // problems returns the schema problems of a custom resource. If it exists, unknown fields count only in the manifest, and
 // other problems in the object as it would be.
-func (p *Previewer) problems(prepared *crd.Definition, m *payload.Manifest, live, would *unstructured.Unstructured) []crd.SchemaProblem {
-	problems := prepared.Check(p.requests, p.desired(m, nil).Object)
-	if live == nil {
+func (p *Previewer) problems(prepared *crd.Definition, o *liveObject, would *unstructured.Unstructured) []crd.SchemaProblem {
+	problems := prepared.Check(p.requests, p.desired(o.Manifest).Object)
+	if o.live == nil {
 		return problems
 	}
 	problems = slices.DeleteFunc(problems, func(problem crd.SchemaProblem) bool { return !problem.Unknown })
-	for _, problem := range prepared.CheckUpdate(p.requests, live.Object, would.Object) {
+	for _, problem := range prepared.CheckUpdate(p.requests, o.live.Object, would.Object) {
 		if !problem.Unknown {
 			problems = append(problems, problem)
 		}

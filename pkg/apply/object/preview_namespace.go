@@ -47,7 +47,7 @@ func (p *Previewer) tryElsewhere(o *liveObject, lacking unmet) (unmet, error) {
 
 // tryIn returns why the server would refuse to create an object in another namespace, by another name.
 func (p *Previewer) tryIn(namespace string, o *liveObject, name string) error {
-	draft := p.desired(o.Manifest, nil)
+	draft := p.desired(o.Manifest)
 	if o.sent != nil { // without unknown fields
 		draft = o.sent.DeepCopy()
 	}

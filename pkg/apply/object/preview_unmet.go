@@ -12,44 +12,54 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // refused returns the change of an object that the server, or the definition of the payload, refuses.
-func (p *Previewer) refused(o *liveObject, live *unstructured.Unstructured, err error) (Change, error) {
-	if fixed := immutableFields(err); len(fixed) > 0 && live != nil {
+func (p *Previewer) refused(o *liveObject, err error) (Change, error) {
+	if fixed := immutableFields(err); len(fixed) > 0 && o.exists {
 		if err := mayRecreate(o.resource, o.Manifest, fixed); err != nil {
 			return Change{}, err
 		}
-		look := &Look{Live: live, Would: p.desired(o.Manifest, nil), Unchecked: "it would be deleted, and only then made again"}
-		p.keepReplicas(o, look)
+		look := p.unchecked(o, p.desired(o.Manifest), "it would be deleted, and only then made again")
 		return Change{Action: Recreated, UID: o.head.UID, Message: cannotChange(fixed), Look: look}, nil
 	}
 	unmet := p.unmetBy(o.Manifest, err)
 	if unmet.why == "" {
 		return Change{}, err
 	}
-	if live == nil && (IsNoNamespace(err) || isInTerminating(err)) {
+	if !o.exists && (IsNoNamespace(err) || isInTerminating(err)) {
 		if unmet, err = p.tryElsewhere(o, unmet); err != nil {
 			return Change{}, err
 		}
 	}
-	would := p.desired(o.Manifest, live)
-	if err := p.validate(p.definitionOf(o.Manifest), o.Manifest, live, would); err != nil {
+	would := p.desired(o.Manifest)
+	if o.exists {
+		would.Object = over(o.live.Object, would.Object)
+	}
+	if err := p.validate(p.definitionOf(o.Manifest), o, would); err != nil {
 		return Change{}, err
 	}
-	change := Change{Action: NotChecked, UID: o.head.UID, Message: unmet.why, Look: &Look{Live: live, Would: would, Unchecked: unmet.why}}
-	p.keepReplicas(o, change.Look)
+	change := Change{Action: NotChecked, UID: o.head.UID, Message: unmet.why, Look: p.unchecked(o, would, unmet.why)}
 	switch {
-	case unmet.comes && live == nil:
-		change.Action = Created
-	case unmet.comes:
+	case unmet.comes && o.exists:
 		change.Action = Configured
+	case unmet.comes:
+		change.Action = Created
 	}
 	return change, nil
+}
+
+// unchecked returns the states of an object that the server could not validate. An autoscaler keeps its replicas.
+func (p *Previewer) unchecked(o *liveObject, would *unstructured.Unstructured, why string) *Look {
+	if o.exists && p.scaling.has(o.ID()) {
+		if count, found := ownership.Replicas(o.live); found {
+			ownership.SetReplicas(would, count)
+		}
+	}
+	return &Look{Live: o.live, Would: would, Unchecked: why}
 }
 
 // An unmet is a prerequisite without which the server can't validate an object.
@@ -159,13 +169,16 @@ func (p *Previewer) withoutKind(m *payload.Manifest, err error) (Change, error) 
 		return Change{}, err
 	}
 	definition := p.definitionOf(m)
-	if err := p.validate(definition, m, nil, nil); err != nil {
+	o := &liveObject{Manifest: m}
+	if err := p.validate(definition, o, nil); err != nil {
 		return Change{}, err
 	}
-	if definition.isNamespaced() && m.Object().GetNamespace() == "" {
-		return Change{}, inNoNamespace
+	if definition != nil && m.Object().GetNamespace() == "" {
+		if prepared, err := definition.prepare(); err == nil && prepared.Scope() == "Namespaced" {
+			return Change{}, inNoNamespace
+		}
 	}
-	change := Change{Action: Created, Message: why, Look: &Look{Would: p.desired(m, nil), Unchecked: why}}
+	change := Change{Action: Created, Message: why, Look: p.unchecked(o, p.desired(m), why)}
 	resource, err := p.cluster.FindKind(p.requests, m.GroupVersionKind().GroupKind())
 	if err != nil { // no version of the kind is served, so the object does not exist
 		return change, nil
@@ -195,25 +208,6 @@ func (p *Previewer) kindComes(m *payload.Manifest) string {
 		}
 	}
 	return ""
-}
-
-// desired returns the draft of a manifest, merged over the live object.
-func (p *Previewer) desired(m *payload.Manifest, live *unstructured.Unstructured) *unstructured.Unstructured {
-	draft := ownership.Draft(m.Object(), objectmeta.ReleaseLabel, p.options.Release)
-	if live == nil {
-		return draft
-	}
-	return &unstructured.Unstructured{Object: over(live.Object, draft.Object)}
-}
-
-// keepReplicas keeps the replicas of an object that an autoscaler scales, if the server could not validate it.
-func (p *Previewer) keepReplicas(o *liveObject, look *Look) {
-	if look.Live == nil || !p.scaling.has(o.ID()) {
-		return
-	}
-	if count, found := ownership.Replicas(look.Live); found {
-		ownership.SetReplicas(look.Would, count)
-	}
 }
 
 // over merges the fields of one object over those of another. Lists are replaced.

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
@@ -29,7 +26,9 @@ type Repairer struct {
 func NewRepairer(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Repairer {
 	requests, cut := Requests(ctx, options.Lock)
 	options.Manifests = release.Manifests
-	a := New(requests, c, &inventory.Inventory{}, options, Handler{})
+	a := New(requests, c, &inventory.Inventory{}, options, Handler{
+		Readiness: Untracked, Warned: func(*payload.Manifest, []string) {}, Adopted: func(*payload.Manifest, []string) {},
+	})
 	a.isRepairing, a.scaling.validFor = true, time.Second
 	a.scaling.find()
 	return &Repairer{a, cut}
@@ -59,7 +58,7 @@ func (r *Repairer) IsUntouched(manifest *payload.Manifest, head objectmeta.LiveM
 		_, isKnown := u.definitions.versionOf(head.Resource)
 		return isKnown
 	}
-	return u.isUntouched(manifest, head, u.current)
+	return u.isUntouched(manifest, head, u.options.Fingerprints)
 }
 
 // Redefine notes the present version of a definition, and reports whether it has changed: then
@@ -70,29 +69,26 @@ func (r *Repairer) Redefine(definition objectmeta.LiveMetadata) bool {
 
 // Repaired is the result of a repair.
 type Repaired struct {
-	Change
+	Change                              // with an error if the repair has failed
 	Before, Now objectmeta.LiveMetadata // empty if the object did not exist, or does not
 	IsLooked    bool                    // Before is known
 }
 
-// Repair applies the manifest of an object again. If known is nil, it requests the metadata of the object. The
-// failure names the object without quoting Secrets; the state before is returned with it.
-func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMetadata) (Repaired, error) {
-	a := r.applier
-	o := &liveObject{Manifest: manifest}
-	isLooked, err := r.look(o, known)
-	var change Change
-	if err == nil {
-		change, err = a.reconcile(o)
+// Repair applies the manifest of an object again. If known is nil, it requests the metadata of the object.
+func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMetadata) (repaired Repaired) {
+	o, err := &liveObject{Manifest: manifest}, error(nil)
+	if repaired.IsLooked, err = r.look(o, known); err == nil {
+		repaired.Change, err = r.applier.reconcile(o)
 	}
 	if errors.Is(err, cluster.ErrNotServed) {
-		a.cluster.Refresh() // the next try may find the kind
+		r.applier.cluster.Refresh() // the next try may find the kind
 	}
+	repaired.Before = o.head
 	if err != nil {
-		return Repaired{Before: o.head, IsLooked: isLooked}, NewFailure(manifest, err)
+		repaired.Err = NewFailure(manifest, err)
+		return repaired
 	}
-	change.StepID = StepOf(manifest)
-	repaired := Repaired{Change: change, Before: o.head, Now: o.head, IsLooked: true}
+	repaired.Now = o.head
 	if o.now != nil {
 		repaired.Now = objectmeta.Of(o.resource, o.now)
 		repaired.Lost = taken(o, repaired)
@@ -101,7 +97,7 @@ func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMeta
 	if repaired.Action == Configured && isSame && len(repaired.Lost)+len(o.added) == 0 {
 		repaired.Action = Unchanged // another client has written it, and none of our fields
 	}
-	return repaired, nil
+	return repaired
 }
 
 // look finds the object to repair, and its metadata if they are not known.
@@ -129,11 +125,9 @@ func (r *Repairer) NoteFinished(job *payload.Manifest) error {
 	if err != nil {
 		return err
 	}
-	object, err := a.cluster.In(resource, job.ID().Namespace).Get(a.requests, job.ID().Name, metav1.GetOptions{})
+	object, err := a.read(resource, job.ID())
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
+	case object == nil:
 		return err
 	case !ready.HasSucceeded(object) || object.GetLabels()[objectmeta.ReleaseLabel] != a.options.Release:
 		return nil

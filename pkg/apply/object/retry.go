@@ -57,12 +57,8 @@ const lastAnswers = 70 * time.Second
 func Requests(ctx context.Context, hold *lock.Hold) (context.Context, context.CancelFunc) {
 	requests, cut := hold.Requests(ctx) // after the loss of the lock, another applier writes
 	context.AfterFunc(ctx, func() {
-		timer := time.NewTimer(lastAnswers)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
+		if Pause(requests, lastAnswers) {
 			cut()
-		case <-requests.Done():
 		}
 	})
 	return requests, cut

@@ -1,7 +1,6 @@
 package object
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -10,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -21,11 +18,7 @@ import (
 // A scaling has the objects that autoscalers scale, those of the cluster and those of the payload. It requests the
 // autoscalers when an object first depends on them.
 type scaling struct {
-	requests context.Context
-	cluster  *cluster.Cluster
-	before   *inventory.Inventory
-	options  Options
-	warned   func(m *payload.Manifest, warnings []string)
+	*scope
 	validFor time.Duration // how long the autoscalers are cached; as long as the run if it is 0
 
 	mu        sync.Mutex             // held during the request, so that it is sent once
@@ -69,7 +62,7 @@ func (s *scaling) isScaled(m *payload.Manifest, live metav1.Object) (bool, error
 		return false, err
 	}
 	if forbidden != nil && !isScaled {
-		s.warned(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the manifest count: allow it to list horizontalpodautoscalers.autoscaling"})
+		s.handler.Warned(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the manifest count: allow it to list horizontalpodautoscalers.autoscaling"})
 	}
 	return isScaled, nil
 }
@@ -92,7 +85,7 @@ func (s *scaling) ask() error {
 	for _, m := range s.options.Manifests { // the payload may add or delete autoscalers
 		switch {
 		case m.IsTombstone() && s.options.Mode == graph.Update: // no other mode deletes
-			scaled.Remove(m.ID())
+			delete(scaled, m.ID())
 		case !m.IsTombstone():
 			scaled.Add(m.Object())
 		}
@@ -113,17 +106,14 @@ func (s *scaling) scale(o *liveObject, draft *unstructured.Unstructured) error {
 	if !o.exists || wasDeleted {
 		return nil
 	}
-	if !ownership.AreReplicasOurs(o.head.Object()) {
-		ownership.OmitReplicas(draft, nil)
-		return nil
+	live := o.live // as a preview has read it
+	if live == nil && ownership.AreReplicasOurs(o.head.Object()) {
+		var err error
+		if live, err = s.read(o.resource, o.ID()); err != nil {
+			return err
+		}
 	}
-	live, err := s.cluster.In(o.resource, draft.GetNamespace()).Get(s.requests, draft.GetName(), metav1.GetOptions{})
-	switch {
-	case err == nil:
-		ownership.OmitReplicas(draft, live)
-	case !apierrors.IsNotFound(err):
-		return err
-	}
+	ownership.OmitReplicas(draft, ownership.Adopted(live, s.options.AdoptFrom))
 	return nil
 }
 
@@ -132,11 +122,8 @@ func (s *scaling) keep(o *liveObject) error {
 	if !s.has(o.ID()) {
 		return nil
 	}
-	live, err := s.cluster.In(o.resource, o.ID().Namespace).Get(s.requests, o.ID().Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
+	live, err := s.read(o.resource, o.ID())
+	if live == nil {
 		return err
 	}
 	if count, found := ownership.Replicas(live); found {

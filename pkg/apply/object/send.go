@@ -1,7 +1,6 @@
 package object
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -12,27 +11,14 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/fields"
-	"github.com/runlevel/runlevel/internal/text/reason"
-	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A sender sends drafts of objects to the server, and corrects those that it refuses: it leaves out unknown fields, if that
-// is allowed, and fields that are left to other managers, and removes fields of the live object that exclude others.
-type sender struct {
-	requests     context.Context
-	cluster      *cluster.Cluster
-	release      string
-	dropsUnknown bool // see Options.DropUnknownFields
-	warned       func(m *payload.Manifest, warnings []string)
-	heads        *heads
-	served       *served
-	scaling      *scaling
-}
-
-// An attempt is how the draft of an object is sent, after what the server has refused before.
+// An attempt is how the draft of an object is sent, after what the server has refused before: without unknown fields, if
+// they may be left out, without fields that are left to other managers, and after fields of the live object that exclude
+// others were removed.
 type attempt struct {
 	*liveObject
-	draft       *unstructured.Unstructured
+	applier     *Applier
 	how         cluster.ApplyMode
 	isUnbound   bool                 // not bound to the version that was read: the object was written since, and is still this release's
 	hasSearched bool                 // fields of the live object that exclude others were searched
@@ -40,18 +26,27 @@ type attempt struct {
 	answer      *cluster.WriteResult // of a correction that was a dry run itself
 }
 
+// sendDraft sends the draft of an object.
+func (a *Applier) sendDraft(o *liveObject, how cluster.ApplyMode) (cluster.WriteResult, error) {
+	draft, err := a.draft(o)
+	if err != nil {
+		return cluster.WriteResult{}, err
+	}
+	return a.send(o, draft, how)
+}
+
 // send applies a draft, and tries again as long as the refusal shows how to correct the draft or the live object.
-func (s *sender) send(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
+func (a *Applier) send(o *liveObject, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	o.sent, o.lost, o.removed = draft, nil, nil
-	next := &attempt{liveObject: o, draft: draft, how: how}
+	next := &attempt{applier: a, liveObject: o, how: how}
 	for {
-		applied, err := s.cluster.Apply(s.requests, o.resource, next.body(), next.how)
+		applied, err := a.cluster.Apply(a.requests, o.resource, next.body(), next.how)
 		if err != nil {
-			err = s.correct(next, err)
+			err = next.correct(err)
 		}
 		switch {
 		case err != nil:
-			s.warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
+			a.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
 			return applied, err
 		case next.answer != nil:
 			applied = *next.answer
@@ -59,8 +54,8 @@ func (s *sender) send(o *liveObject, draft *unstructured.Unstructured, how clust
 			continue
 		}
 		o.lost = append(maskedLosses(o.Manifest, next.taken), o.removed...)
-		s.warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
-		s.warnOfAdmission(o, draft, applied.Object)
+		a.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
+		next.warnOfAdmission(applied.Object)
 		return applied, nil
 	}
 }
@@ -69,9 +64,9 @@ func (s *sender) send(o *liveObject, draft *unstructured.Unstructured, how clust
 // must not overwrite another release.
 func (n *attempt) body() *unstructured.Unstructured {
 	if n.isBound() {
-		return cluster.AtVersion(n.draft, n.head.UID, n.head.ResourceVersion)
+		return cluster.AtVersion(n.sent, n.head.UID, n.head.ResourceVersion)
 	}
-	return n.draft
+	return n.sent
 }
 
 func (n *attempt) isBound() bool {
@@ -82,17 +77,17 @@ func (n *attempt) isDryRun() bool { return n.how&cluster.DryRun != 0 }
 
 // correct changes an attempt, or the live object, so that the next try may not be refused for the same reason. It returns
 // the refusal if it can't, or why it could not.
-func (s *sender) correct(n *attempt, refused error) error {
+func (n *attempt) correct(refused error) error {
 	conflicts, unknown := ownership.Conflicts(refused), unknownFields(refused)
 	switch {
 	case len(conflicts) > 0:
-		return s.overrule(n, n.ofOthers(conflicts))
+		return n.overrule(n.ofOthers(conflicts))
 	case apierrors.IsConflict(refused) && n.isBound():
-		return s.unbind(n)
-	case len(unknown) > 0 && !n.keepsUnknown && !s.served.isNew(newFor, n.resource.Group):
-		return s.dropUnknown(n, unknown, refused)
+		return n.unbind()
+	case len(unknown) > 0 && !n.keepsUnknown && !n.applier.served.isNew(newFor, n.resource.Group):
+		return n.dropUnknown(unknown, refused)
 	case apierrors.IsInvalid(refused) && n.exists && !n.hasSearched:
-		return s.removeLeftovers(n, refused)
+		return n.removeLeftovers(refused)
 	default:
 		return refused
 	}
@@ -100,23 +95,34 @@ func (s *sender) correct(n *attempt, refused error) error {
 
 // unbind makes the next try independent of the version of the object, which was written since it was read, if it is still
 // this release's.
-func (s *sender) unbind(n *attempt) error {
-	now, exists, err := s.heads.get(n.resource, n.ID())
+func (n *attempt) unbind() error {
+	now, exists, err := n.applier.heads.get(n.resource, n.ID())
 	if err == nil && exists {
-		err = refuseOwned(now, s.release)
+		err = refuseOwned(now, n.applier.options.Release)
 	}
 	n.isUnbound = true
 	return err
 }
 
-// overrule leaves fields of other managers to them, or makes the next try overwrite them.
-func (s *sender) overrule(n *attempt, lost []ownership.Conflict) error {
-	hasYielded, err := s.yield(n, lost)
-	if err == nil && !hasYielded {
+// overrule removes the fields from the draft that are left to other managers. If it has none, the next try overwrites all.
+func (n *attempt) overrule(lost []ownership.Conflict) error {
+	isScaled, hasYielded := n.applier.scaling.has(n.ID()), false
+	for _, loss := range lost {
+		switch {
+		case ownership.IsShared(n.sent, loss):
+			if err := n.share(); err != nil {
+				return err
+			}
+			hasYielded = true
+		case ownership.Yields(n.sent, loss, isScaled) && fields.Remove(n.sent.Object, "."+loss.Field):
+			hasYielded = true
+		}
+	}
+	if !hasYielded {
 		n.how |= cluster.Force
 		n.taken = lost
 	}
-	return err
+	return nil
 }
 
 // ofOthers returns the conflicts that count as fields taken from another manager.
@@ -126,27 +132,10 @@ func (o *liveObject) ofOthers(lost []ownership.Conflict) []ownership.Conflict {
 	})
 }
 
-// yield removes the fields from a draft that are left to other managers, and reports whether the draft had any.
-func (s *sender) yield(n *attempt, lost []ownership.Conflict) (hasYielded bool, err error) {
-	isScaled := s.scaling.has(n.ID())
-	for _, loss := range lost {
-		switch {
-		case ownership.IsShared(n.draft, loss):
-			if err := s.share(n); err != nil {
-				return false, err
-			}
-			hasYielded = true
-		case ownership.Yields(n.draft, loss, isScaled) && fields.Remove(n.draft.Object, "."+loss.Field):
-			hasYielded = true
-		}
-	}
-	return hasYielded, nil
-}
-
 // share adds items to a list that other managers add to as well, and removes the list from the draft. A dry run adds
 // nothing.
-func (s *sender) share(n *attempt) error {
-	missing, err := ownership.Unshare(s.requests, s.cluster, n.resource, n.draft)
+func (n *attempt) share() error {
+	missing, err := ownership.Unshare(n.applier.requests, n.applier.cluster, n.resource, n.sent)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -154,31 +143,31 @@ func (s *sender) share(n *attempt) error {
 	if n.isDryRun() {
 		return nil
 	}
-	return ownership.Share(s.requests, s.cluster, n.resource, n.draft, missing)
+	return ownership.Share(n.applier.requests, n.applier.cluster, n.resource, n.sent, missing)
 }
 
 // dropUnknown removes the fields from a draft that the server does not know, if that is allowed.
-func (s *sender) dropUnknown(n *attempt, unknown []string, refused error) error {
-	if !s.dropsUnknown {
-		return &reason.Error{Option: reason.DropUnknownFields, Err: refusal{ResourceInvalid, "the cluster knows no field " +
-			strings.Join(s.allUnknown(n, unknown), ", ") + " of it: correct or remove it, or " + string(reason.DropUnknownFields)}}
+func (n *attempt) dropUnknown(unknown []string, refused error) error {
+	if !n.applier.options.DropUnknownFields {
+		return refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(n.allUnknown(unknown), ", ") +
+			" of it: correct or remove it, or drop unknown fields" + n.applier.options.DropHint}
 	}
-	if !removeFields(n.draft, unknown) {
+	if !removeFields(n.sent, unknown) {
 		return refused
 	}
 	n.isPartial = true
 	for _, path := range unknown {
-		s.warned(n.Manifest, []string{"the cluster knows no field " + path + ": left out"})
+		n.applier.handler.Warned(n.Manifest, []string{"the cluster knows no field " + path + ": left out"})
 	}
 	return nil
 }
 
 // allUnknown adds the unknown fields that the server reports only after the first ones are removed, since it does not look
 // below a mapping with unknown fields.
-func (s *sender) allUnknown(n *attempt, unknown []string) []string {
-	all, rest := slices.Clone(unknown), n.draft.DeepCopy()
+func (n *attempt) allUnknown(unknown []string) []string {
+	all, rest := slices.Clone(unknown), n.sent.DeepCopy()
 	for len(unknown) > 0 && removeFields(rest, unknown) {
-		_, err := s.cluster.Apply(s.requests, n.resource, rest, cluster.Force|cluster.DryRun)
+		_, err := n.applier.cluster.Apply(n.applier.requests, n.resource, rest, cluster.Force|cluster.DryRun)
 		unknown = unknownFields(err)
 		all = append(all, unknown...)
 	}

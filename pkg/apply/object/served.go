@@ -1,7 +1,6 @@
 package object
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"time"
@@ -17,9 +16,8 @@ import (
 // served finds the resources of kinds, and knows which definitions and APIServices the run has written: API servers serve
 // their kinds a moment later.
 type served struct {
-	requests context.Context
-	cluster  *cluster.Cluster
-	written  sync.Map // when a definition or APIService was written or became ready, by group
+	*scope
+	written sync.Map // when a definition or APIService was written or became ready, by group
 }
 
 // How long a failure may come from API servers that have not seen the run's latest writes yet, and how long if it is most

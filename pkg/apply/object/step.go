@@ -73,11 +73,11 @@ func (a *Applier) NewStep(m *payload.Manifest, needs []int) WalkStep {
 }
 
 func (s manifestStep) Do(context.Context) TryResult {
+	do := s.applier.Apply
 	if s.manifest.IsTombstone() {
-		change, err := s.applier.deleter.delete(s.manifest)
-		return s.applier.Result(s.manifest, change, err)
+		do = s.applier.deleter.delete
 	}
-	change, err := s.applier.Apply(s.manifest)
+	change, err := do(s.manifest)
 	return s.applier.Result(s.manifest, change, err)
 }
 

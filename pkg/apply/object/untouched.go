@@ -5,7 +5,6 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
-	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -14,13 +13,11 @@ import (
 
 // untouched finds out which objects have not been written since they were applied, by their fingerprints.
 type untouched struct {
-	options     Options
-	before      *inventory.Inventory
+	*scope
 	served      *served
 	definitions *definitions
 	scaling     *scaling
-	recorded    *fingerprint.Cache // of applies before the run
-	current     *fingerprint.Cache
+	recorded    *fingerprint.Cache // of applies before the run; those of this run are in Options
 }
 
 // begin notes the objects of the release.
@@ -29,9 +26,9 @@ func (u *untouched) begin() {
 		switch {
 		case m.IsTombstone():
 		case m.IsCreateOnly(): // its later state does not matter
-			u.current.AddExpected(u.current, m.ID())
+			u.options.Fingerprints.AddExpected(u.options.Fingerprints, m.ID())
 		default:
-			u.current.AddExpected(u.recorded, m.ID())
+			u.options.Fingerprints.AddExpected(u.recorded, m.ID())
 		}
 	}
 }
@@ -61,13 +58,13 @@ func (u *untouched) isApplied(head objectmeta.LiveMetadata) bool {
 // manifest, by fingerprints of then.
 func (u *untouched) isUntouched(m *payload.Manifest, head objectmeta.LiveMetadata, then *fingerprint.Cache) bool {
 	inputs, isKnown := u.inputs(m, head.Resource)
-	return isKnown && u.current.CarryOver(then, head, inputs, func() bool { return u.served.countsChanges(head.Resource) })
+	return isKnown && u.options.Fingerprints.CarryOver(then, head, inputs, func() bool { return u.served.countsChanges(head.Resource) })
 }
 
 // wasReady reports whether an object was ready and has not been written since.
 func (u *untouched) wasReady(m *payload.Manifest, head objectmeta.LiveMetadata) bool {
 	inputs, isKnown := u.inputs(m, head.Resource)
-	return isKnown && u.current.CarryOverReady(u.recorded, head, inputs, u.standard())
+	return isKnown && u.options.Fingerprints.CarryOverReady(u.recorded, head, inputs, u.standard())
 }
 
 // standard names the rules for readiness: the upstream standard has other rules for an install.

@@ -3,11 +3,9 @@ package object
 import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -20,28 +18,28 @@ type Workload struct {
 // Workload returns the Deployment of a manifest.
 func (a *Applier) Workload(m *payload.Manifest) Workload { return Workload{a, m} }
 
-// drafted returns the Deployment, and the draft of its apply.
-func (w Workload) drafted() (*liveObject, *unstructured.Unstructured, error) {
-	resource, err := w.applier.served.place(w.manifest)
-	if err != nil {
-		return nil, nil, err
-	}
-	o := &liveObject{Manifest: w.manifest, resource: resource}
-	draft, err := w.applier.draft(o)
-	return o, draft, err
+// look returns the Deployment. Nothing is known yet of its live object.
+func (w Workload) look() (o *liveObject, err error) {
+	o = &liveObject{Manifest: w.manifest}
+	o.resource, err = w.applier.served.place(w.manifest)
+	return o, err
 }
 
 // CreatePaused creates a paused Deployment: none of its pods starts before it is applied. An existing Deployment
 // stays as it is.
 func (w Workload) CreatePaused() error {
-	o, draft, err := w.drafted()
+	o, err := w.look()
+	if err != nil {
+		return err
+	}
+	draft, err := w.applier.draft(o)
 	if err != nil {
 		return err
 	}
 	if err := unstructured.SetNestedField(draft.Object, true, "spec", "paused"); err != nil {
 		return err
 	}
-	_, err = w.applier.sender.send(o, draft, cluster.CreateOnly|cluster.Force)
+	_, err = w.applier.send(o, draft, cluster.CreateOnly|cluster.Force)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -50,11 +48,11 @@ func (w Workload) CreatePaused() error {
 
 // Unpause applies a create-only Deployment that CreatePaused has created. No other apply changes it.
 func (w Workload) Unpause() (Change, error) {
-	o, draft, err := w.drafted()
+	o, err := w.look()
 	if err != nil {
 		return Change{}, err
 	}
-	applied, err := w.applier.sender.send(o, draft, cluster.Force)
+	applied, err := w.applier.sendDraft(o, cluster.Force)
 	if err != nil {
 		return Change{}, err
 	}
@@ -63,23 +61,18 @@ func (w Workload) Unpause() (Change, error) {
 
 // ChangesTemplate reports whether an apply changes the pod template of the Deployment.
 func (w Workload) ChangesTemplate() (bool, error) {
-	o, draft, err := w.drafted()
+	o, err := w.look()
 	if err != nil {
 		return false, err
 	}
-	live, err := w.applier.cluster.In(o.resource, o.ID().Namespace).Get(w.applier.requests, o.ID().Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return true, nil
+	if err := w.applier.readLive(o); err != nil || !o.exists {
+		return err == nil, err
 	}
+	would, err := w.applier.sendDraft(o, cluster.Force|cluster.DryRun)
 	if err != nil {
 		return false, err
 	}
-	o.head, o.exists = objectmeta.Of(o.resource, live), true
-	would, err := w.applier.sender.send(o, draft, cluster.Force|cluster.DryRun)
-	if err != nil {
-		return false, err
-	}
-	return !equality.Semantic.DeepEqual(templateOf(live), templateOf(would.Object)), nil
+	return !equality.Semantic.DeepEqual(templateOf(o.live), templateOf(would.Object)), nil
 }
 
 // templateOf returns the pod template of a workload.
@@ -90,15 +83,14 @@ func templateOf(workload *unstructured.Unstructured) any {
 
 // CheckOwner returns an error if another release owns the Deployment.
 func (w Workload) CheckOwner() error {
-	resource, err := w.applier.served.place(w.manifest)
+	o, err := w.look()
+	if err == nil {
+		o.head, _, err = w.applier.heads.get(o.resource, o.ID())
+	}
 	if err != nil {
 		return err
 	}
-	head, exists, err := w.applier.heads.get(resource, w.manifest.ID())
-	if err != nil || !exists {
-		return err
-	}
-	return refuseOwned(head, w.applier.options.Release)
+	return refuseOwned(o.head, w.applier.options.Release)
 }
 
 // Warn passes on a warning about the Deployment.

@@ -17,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
 // appliedAnnotation is on each set, and has a hash of the metadata that was last applied to it. Metadata that the deployment
@@ -50,17 +51,14 @@ func (s *deploymentSnapshot) desired(set *clusterv1.MachineSet, step rolloutplan
 	desired.Spec.Template.Labels = labels.Merge(spec.Template.Labels, unique)
 	desired.Spec.Template.Annotations = spec.Template.Annotations
 	desired.Spec.Template.Spec = *set.Spec.Template.Spec.DeepCopy()
-	setMutable(&desired.Spec.Template.Spec, spec.Template.Spec)
+	rolloutrules.SetMutable(&desired.Spec.Template.Spec, &spec.Template.Spec)
 	desired.Annotations[appliedAnnotation], _ = hashOf(desired.Labels, desired.Annotations, desired.Spec.Template.ObjectMeta) // maps of strings
 	return desired
 }
 
 // annotations returns the annotations of a set. A closed set does not replace machines that are deleted.
 func (s *deploymentSnapshot) annotations(step rolloutplan.SetStep, revision map[string]string, isClosed bool) map[string]string {
-	annotations := maps.Clone(s.deployment.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
+	annotations := labels.Merge(s.deployment.Annotations, nil)
 	for _, key := range ownAnnotations {
 		delete(annotations, key)
 	}

@@ -28,7 +28,10 @@ func (r *ClusterMachineDeploymentReconciler) decideInPlace(ctx context.Context, 
 		return err
 	}
 	for _, set := range seen.movable() {
-		reason, err := r.replacementReason(ctx, seen, set)
+		reason, err := rolloutrules.ReplacementReason(seen.deployment, set, seen.time), error(nil)
+		if reason == "" {
+			reason, err = r.ask(ctx, seen, set)
+		}
 		if err != nil {
 			return fmt.Errorf("decide whether machines of MachineSet %s can be updated in place: %w", set.Name, err)
 		}
@@ -48,19 +51,8 @@ func (s *deploymentSnapshot) movable() []*clusterv1.MachineSet {
 	})
 }
 
-// replacementReason returns why the machines of an old set are replaced; empty if they can be updated in place. The extension is
-// called last.
-func (r *ClusterMachineDeploymentReconciler) replacementReason(ctx context.Context, seen *deploymentSnapshot, set *clusterv1.MachineSet) (string, error) {
-	if reason := rolloutrules.ReplacementReason(seen.deployment, set, seen.time); reason != "" {
-		return reason, nil
-	}
-	if len(rolloutrules.Differences(set.Spec.Template.Spec, seen.deployment.Spec.Template.Spec)) == 0 {
-		return "MachineSet " + set.Name + " has the same template", nil
-	}
-	return r.ask(ctx, seen, set)
-}
-
-// ask calls the extension. A template that was deleted can't be compared.
+// ask calls the extension, and returns why the machines of an old set are replaced; empty if they can be updated in place. A
+// template that was deleted can't be compared.
 func (r *ClusterMachineDeploymentReconciler) ask(ctx context.Context, seen *deploymentSnapshot, set *clusterv1.MachineSet) (string, error) {
 	current, err := r.objectsOf(ctx, set)
 	if apierrors.IsNotFound(err) {

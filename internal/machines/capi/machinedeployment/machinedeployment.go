@@ -15,23 +15,17 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
-
-// A MachineDeployment that failed is retried after retrySoon, and then after twice as long each time, up to retrySeldom: an
-// administrator who creates a missing template does not wait longer.
-const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
 
 // concurrency is how many MachineDeployments are worked on at a time.
 const concurrency = 10
@@ -58,10 +52,9 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 	}
 	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), &clusterv1.MachineDeployment{},
 		handler.OnlyControllerOwner())
-	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retrySoon, retrySeldom)
 	return ctrl.NewControllerManagedBy(manager).
 		Named("cluster-api-machinedeployment").
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: backoff}).
+		WithOptions(queue.Backoff(concurrency, queue.RetrySoon)).
 		For(&clusterv1.MachineDeployment{}).
 		Watches(&clusterv1.MachineSet{}, owner).
 		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.deploymentsOfOrphan)).

@@ -2,8 +2,6 @@ package machinedeployment
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -29,7 +27,7 @@ type setChange struct {
 
 // plan returns the next changes. Sets that are being deleted are left alone, but their machines are counted.
 func (s *deploymentSnapshot) plan() rollout {
-	state := rolloutplan.RolloutState{Spec: s.spec()}
+	state := rolloutplan.RolloutState{Spec: s.spec(), Updating: rolloutplan.Updating(s.owned())}
 	current := s.current()
 	switch {
 	case current != nil:
@@ -41,49 +39,21 @@ func (s *deploymentSnapshot) plan() rollout {
 	for _, set := range old {
 		state.Old = append(state.Old, s.stateOf(set))
 	}
-	for _, machine := range s.owned() {
-		if rolloutrules.IsUpdating(machine) {
-			state.Updating = append(state.Updating, machine.Name)
-		}
-	}
 	return s.changes(rolloutplan.Make(state), current, old)
 }
 
 func (s *deploymentSnapshot) spec() rolloutplan.RolloutSpec {
-	spec := s.deployment.Spec
-	surge, unavailable, _ := rolloutrules.Limits(&spec) // validated before
-	return rolloutplan.RolloutSpec{
-		Replicas: int(*spec.Replicas), MaxSurge: surge, MaxUnavailable: unavailable,
-		IsOnDelete: rolloutrules.IsOnDelete(&spec), IsPaused: ptr.Deref(spec.Paused, false),
-	}
+	return rolloutplan.SpecOf(&s.deployment.Spec)
 }
 
-// stateOf returns the state of a set for the plan. Its machines are counted here, since the counts of its status lag
-// behind.
+// stateOf returns the state of a set for the plan.
 func (s *deploymentSnapshot) stateOf(set *clusterv1.MachineSet) rolloutplan.SetState {
-	state := rolloutplan.SetState{
-		Name: set.Name, Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Current: len(s.machines[set.UID]),
-		InPlace: s.inPlace[set.UID], Acknowledged: rolloutrules.Names(set.Annotations[clusterv1.AcknowledgedMoveAnnotation]),
-	}
-	living := 0
-	for _, machine := range s.machines[set.UID] {
-		if machine.DeletionTimestamp == nil {
-			living++
-		}
-		if rolloutrules.IsAvailable(machine) {
-			state.Available++
-		}
-		if rolloutrules.IsAvailable(machine) && len(rolloutrules.Differences(set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)) == 0 {
-			state.UpToDate++
-		}
-		if rolloutrules.IsArriving(machine) {
-			state.Arrived = append(state.Arrived, machine.Name)
-		}
-	}
-	if _, isMoving := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; isMoving {
-		state.Unmoved = max(0, living-state.Replicas)
-	}
-	return state
+	_, isMoving := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+	isCurrent := len(rolloutrules.Differences(set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)) == 0
+	return rolloutplan.SetState{
+		Name: set.Name, Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), InPlace: s.inPlace[set.UID],
+		Acknowledged: rolloutrules.Names(set.Annotations[clusterv1.AcknowledgedMoveAnnotation]),
+	}.WithMachines(s.machines[set.UID], isCurrent, isMoving)
 }
 
 // changes returns the sets that differ from the plan: the new one first.
@@ -131,12 +101,11 @@ func newRevision(current *clusterv1.MachineSet, old []*clusterv1.MachineSet) map
 
 // oldRevision returns the annotations of a set's revisions, unchanged.
 func oldRevision(set *clusterv1.MachineSet) map[string]string {
-	annotations := maps.Clone(set.Annotations)
-	maps.DeleteFunc(annotations, func(key, _ string) bool {
-		return !slices.Contains([]string{clusterv1.RevisionAnnotation, historyAnnotation}, key)
-	})
-	if annotations == nil {
-		annotations = map[string]string{}
+	annotations := map[string]string{}
+	for _, key := range []string{clusterv1.RevisionAnnotation, historyAnnotation} {
+		if value, has := set.Annotations[key]; has {
+			annotations[key] = value
+		}
 	}
 	return annotations
 }

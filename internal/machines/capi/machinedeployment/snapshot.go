@@ -1,11 +1,9 @@
 package machinedeployment
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,9 +112,7 @@ func (s *deploymentSnapshot) takeSets(all []clusterv1.MachineSet) {
 			s.orphans = append(s.orphans, set)
 		}
 	}
-	slices.SortFunc(s.sets, func(a, b *clusterv1.MachineSet) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
+	rolloutrules.SortSets(s.sets)
 }
 
 // adopts reports whether the deployment has to adopt a set: it belonged to a deployment, and no longer has a controller.
@@ -144,4 +140,31 @@ func (s *deploymentSnapshot) isIncomplete() bool {
 		return len(s.sets) == 0 // before the finalizer is removed
 	}
 	return len(s.orphans) > 0 || len(s.rollout.changes) > 0 || len(s.outdated()) > 0
+}
+
+// rolloutFields returns the fields of a template that reach machines only when they are recreated.
+func rolloutFields(template clusterv1.MachineSpec) clusterv1.MachineSpec {
+	return clusterv1.MachineSpec{
+		Version: template.Version, FailureDomain: template.FailureDomain,
+		Bootstrap: template.Bootstrap, InfrastructureRef: template.InfrastructureRef,
+	}
+}
+
+// untilRollout returns how long it is until spec.rollout.after, 0 if that has passed.
+func (s *deploymentSnapshot) untilRollout() time.Duration {
+	after := s.deployment.Spec.Rollout.After
+	if after.IsZero() {
+		return 0
+	}
+	return max(0, after.Sub(s.time))
+}
+
+// current returns the set with the deployment's template, or nil.
+func (s *deploymentSnapshot) current() *clusterv1.MachineSet {
+	return rolloutrules.Current(s.deployment, s.sets, s.time)
+}
+
+// old returns all sets except for the current one, the oldest first.
+func (s *deploymentSnapshot) old(current *clusterv1.MachineSet) []*clusterv1.MachineSet {
+	return slices.DeleteFunc(slices.Clone(s.sets), func(set *clusterv1.MachineSet) bool { return set == current })
 }

@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
 var noon = time.Date(2026, time.November, 23, 12, 0, 0, 0, time.UTC)
@@ -135,14 +136,14 @@ func TestPriorities(t *testing.T) {
 		"a marked updating":       {"": 80, newest: 80},
 	} {
 		for order, want := range want {
-			if got := priority(newMachine(text), order, noon); got != want {
+			if got := rolloutrules.DeletionPriority(newMachine(text), order, noon); got != want {
 				t.Errorf("%s, %q: %v, not %v", text, order, got, want)
 			}
 		}
 	}
 	old := newMachine("a")
 	old.CreationTimestamp = metav1.NewTime(noon.Add(-10 * 24 * time.Hour))
-	if got := priority(old, oldest, noon); got < 31.5 || got > 31.7 {
+	if got := rolloutrules.DeletionPriority(old, oldest, noon); got < 31.5 || got > 31.7 {
 		t.Errorf("after ten days: %v", got)
 	}
 }

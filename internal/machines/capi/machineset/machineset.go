@@ -17,23 +17,17 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/infra"
+	"github.com/runlevel/runlevel/internal/machines/queue"
 )
-
-// A MachineSet that failed is retried after retrySoon, and then after twice as long each time, up to retrySeldom: an
-// administrator who raises a quota does not wait longer.
-const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
 
 const (
 	concurrency = 10 // MachineSets that are worked on at a time
@@ -69,11 +63,9 @@ func SetupWithManager(manager ctrl.Manager, o ClusterMachineSetOptions) error {
 	}
 	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), &clusterv1.MachineSet{},
 		handler.OnlyControllerOwner())
-	soon := cmp.Or(o.RetrySoon, retrySoon)
-	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](soon, max(soon, retrySeldom))
 	templates.Controller, err = ctrl.NewControllerManagedBy(manager).
 		Named("cluster-api-machineset").
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: backoff}).
+		WithOptions(queue.Backoff(concurrency, cmp.Or(o.RetrySoon, queue.RetrySoon))).
 		For(&clusterv1.MachineSet{}).
 		Watches(&clusterv1.Machine{}, owner).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.setsOfOrphan)).

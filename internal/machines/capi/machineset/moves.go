@@ -35,10 +35,6 @@ func (s *clusterSetSnapshot) readTarget(ctx context.Context, reader client.Reade
 }
 
 // spare moves surplus machines to the set that the annotation names, or else deletes them.
-//
-// A machine whose own update in place has not ended is neither moved nor replaced by another one, which would be unavailable
-// as well. A machine without a Node can't be updated: it is deleted, as in a replacement. So is a machine that is marked as
-// unhealthy, even while it is updated: its update may never end.
 func (r *ClusterMachineSetReconciler) spare(ctx context.Context, seen *clusterSetSnapshot, names []string) error {
 	if _, isMoving := seen.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; !isMoving {
 		return replicas.Remove(ctx, r.scaler(seen), names, seen.machines)
@@ -49,15 +45,11 @@ func (r *ClusterMachineSetReconciler) spare(ctx context.Context, seen *clusterSe
 	var moved []*clusterv1.Machine
 	var deleted []string
 	for _, name := range names {
-		machine := seen.machines[name]
-		switch {
-		case rolloutrules.IsMarked(machine):
+		switch isMoved, isLeft := rolloutrules.Surplus(seen.machines[name]); {
+		case isMoved:
+			moved = append(moved, seen.machines[name])
+		case !isLeft:
 			deleted = append(deleted, name)
-		case rolloutrules.IsUpdating(machine):
-		case !machine.Status.NodeRef.IsDefined():
-			deleted = append(deleted, name)
-		default:
-			moved = append(moved, machine)
 		}
 	}
 	if err := r.move(ctx, seen, moved); err != nil || len(deleted) == 0 {

@@ -1,6 +1,7 @@
 package machineset
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
@@ -73,13 +75,8 @@ func isCurrent(set *clusterv1.MachineSet, machine *clusterv1.Machine) bool {
 // which other writers of Machines may have set.
 func setMutable(spec, template *clusterv1.MachineSpec) {
 	before := spec.Deletion.NodeDeletionTimeoutSeconds
-	spec.ReadinessGates = template.ReadinessGates
-	spec.Deletion = template.Deletion
-	if spec.Deletion.NodeDeletionTimeoutSeconds == nil {
-		spec.Deletion.NodeDeletionTimeoutSeconds = before
-	}
-	spec.MinReadySeconds = template.MinReadySeconds
-	spec.Taints = template.Taints
+	rolloutrules.SetMutable(spec, template)
+	spec.Deletion.NodeDeletionTimeoutSeconds = cmp.Or(spec.Deletion.NodeDeletionTimeoutSeconds, before)
 }
 
 // updateDeleting updates the fields that affect the deletion of a machine.

@@ -113,7 +113,7 @@ func (s *clusterSetSnapshot) plan(now time.Time) replicas.ReplicaPlan {
 	}
 	ranked := slices.DeleteFunc(slices.Clone(s.replicas), s.isUncounted)
 	for i := range ranked {
-		ranked[i].Priority = priority(s.machines[ranked[i].Name], s.set.Spec.Deletion.Order, now)
+		ranked[i].Priority = rolloutrules.DeletionPriority(s.machines[ranked[i].Name], s.set.Spec.Deletion.Order, now)
 	}
 	plan := replicas.Make(s.wanted(), ranked)
 	if s.set.Annotations[clusterv1.DisableMachineCreateAnnotation] == "true" || s.isAhead() {
@@ -128,12 +128,4 @@ func (s *clusterSetSnapshot) wanted() int {
 		return 0
 	}
 	return int(ptr.Deref(s.set.Spec.Replicas, 1))
-}
-
-// ageConstant is Cluster API's.
-const ageConstant = 10 * 24 * time.Hour
-
-// priority returns the priority of a machine in a scale down.
-func priority(m *clusterv1.Machine, order clusterv1.MachineSetDeletionOrder, now time.Time) float64 {
-	return rolloutrules.DeletionPriority(m, order, replicas.PriorityByAge(m.CreationTimestamp.Time, now, ageConstant))
 }

@@ -10,14 +10,18 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
 // SetDefaults sets the defaults of Cluster API's admission, which does not run here.
@@ -85,6 +89,12 @@ func notUpToDate(template clusterv1.ContractVersionedObjectReference) string {
 	return strings.TrimSuffix(template.Kind, clusterv1.TemplateSuffix) + " is not up-to-date"
 }
 
+// SetMutable sets the fields of a template that are updated on existing machines.
+func SetMutable(spec, template *clusterv1.MachineSpec) {
+	spec.ReadinessGates, spec.Deletion = template.ReadinessGates, template.Deletion
+	spec.MinReadySeconds, spec.Taints = template.MinReadySeconds, template.Taints
+}
+
 // IsExpired reports whether spec.rollout.after has passed, and the set is older.
 func IsExpired(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSet, now time.Time) bool {
 	after := deployment.Spec.Rollout.After
@@ -92,7 +102,7 @@ func IsExpired(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSe
 }
 
 // ReplacementReason returns why the machines of an old set are replaced without calling an extension: spec.rollout.after requires
-// new machines, or the kind of an object changes. It is empty if an extension has to be called.
+// new machines, the kind of an object changes, or the templates are equal. It is empty if an extension has to be called.
 func ReplacementReason(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSet, now time.Time) string {
 	const message = "spec.template.spec.%s changes from kind %s to %s"
 	has, wanted := set.Spec.Template.Spec, deployment.Spec.Template.Spec
@@ -104,6 +114,9 @@ func ReplacementReason(deployment *clusterv1.MachineDeployment, set *clusterv1.M
 	}
 	if before, after := has.Bootstrap.ConfigRef, wanted.Bootstrap.ConfigRef; before.GroupKind() != after.GroupKind() {
 		return fmt.Sprintf(message, "bootstrap.configRef", cmp.Or(before.Kind, "none"), cmp.Or(after.Kind, "none"))
+	}
+	if len(Differences(has, wanted)) == 0 {
+		return "MachineSet " + set.Name + " has the same template"
 	}
 	return ""
 }
@@ -124,14 +137,12 @@ func Current(deployment *clusterv1.MachineDeployment, sets []*clusterv1.MachineS
 
 // IsUpdating reports whether a machine is being updated in place, from its move to another set on.
 func IsUpdating(m *clusterv1.Machine) bool {
-	_, isUpdating := m.Annotations[clusterv1.UpdateInProgressAnnotation]
-	return isUpdating
+	return metav1.HasAnnotation(m.ObjectMeta, clusterv1.UpdateInProgressAnnotation)
 }
 
 // IsArriving reports whether a machine was moved to its set, and its update in place has not begun.
 func IsArriving(m *clusterv1.Machine) bool {
-	_, isArriving := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]
-	return isArriving
+	return metav1.HasAnnotation(m.ObjectMeta, clusterv1.PendingAcknowledgeMoveAnnotation)
 }
 
 // Names returns the names that an annotation lists, with commas between them.
@@ -150,6 +161,23 @@ func IsMarked(m *clusterv1.Machine) bool {
 		meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
 }
 
+// Surplus returns whether a surplus machine of a set that moves its machines is moved, or left alone; it is deleted otherwise.
+//
+// A machine whose own update in place has not ended is neither moved nor replaced by another one, which would be unavailable
+// as well. A machine without a Node can't be updated: it is deleted, as in a replacement. So is a machine that is marked as
+// unhealthy, even while it is updated: its update may never end.
+func Surplus(m *clusterv1.Machine) (isMoved, isLeft bool) {
+	isLeft = IsUpdating(m) && !IsMarked(m)
+	return !isLeft && !IsMarked(m) && m.Status.NodeRef.IsDefined(), isLeft
+}
+
+// SortSets sorts sets: the oldest first.
+func SortSets(sets []*clusterv1.MachineSet) {
+	slices.SortFunc(sets, func(a, b *clusterv1.MachineSet) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+}
+
 // The priorities of a machine; the highest is deleted first. The values are Cluster API's: tools that predict a scale down
 // calculate with them.
 const (
@@ -159,11 +187,14 @@ const (
 	priorityOther     = 20.0
 )
 
-// DeletionPriority returns the priority of a machine in a scale down. byAge grows with the age of the machine, from 0 to 50.
-func DeletionPriority(m *clusterv1.Machine, order clusterv1.MachineSetDeletionOrder, byAge float64) float64 {
-	_, isMarked := m.Annotations[clusterv1.DeleteMachineAnnotation]
+// ageConstant is Cluster API's.
+const ageConstant = 10 * 24 * time.Hour
+
+// DeletionPriority returns the priority of a machine in a scale down.
+func DeletionPriority(m *clusterv1.Machine, order clusterv1.MachineSetDeletionOrder, now time.Time) float64 {
+	byAge := replicas.PriorityByAge(m.CreationTimestamp.Time, now, ageConstant)
 	switch {
-	case isMarked:
+	case metav1.HasAnnotation(m.ObjectMeta, clusterv1.DeleteMachineAnnotation):
 		return priorityMarked
 	case IsUpdating(m):
 		return priorityUpdating

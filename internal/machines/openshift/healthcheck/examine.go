@@ -6,7 +6,11 @@ import (
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/runlevel/runlevel/internal/machines/conditions"
 )
 
 // ExternalRemediationAnnotation is the annotation of a Machine that requests remediation by a bare-metal controller.
@@ -35,7 +39,7 @@ type verdict struct {
 func examine(t checkedMachine, spec machinev1beta1.MachineHealthCheckSpec, now time.Time) verdict {
 	ref := t.machine.Status.NodeRef
 	switch {
-	case t.machine.Status.Phase != nil && *t.machine.Status.Phase == machinev1beta1.PhaseFailed:
+	case hasFailed(t.machine):
 		return verdict{unhealthy: "its phase is Failed"}
 	case ref == nil:
 		return examineStartup(t.machine, spec, now)
@@ -43,9 +47,13 @@ func examine(t checkedMachine, spec machinev1beta1.MachineHealthCheckSpec, now t
 		return verdict{unhealthy: fmt.Sprintf("its node %s is gone", ref.Name)}
 	}
 	found := examineNode(t.node, spec.UnhealthyConditions, now)
-	_, isRemediatedExternally := t.machine.Annotations[ExternalRemediationAnnotation]
-	found.isHealthy = found.unhealthy == "" && found.again == 0 && t.machine.DeletionTimestamp == nil && !isRemediatedExternally
+	found.isHealthy = found.unhealthy == "" && found.again == 0 && t.machine.DeletionTimestamp == nil &&
+		!metav1.HasAnnotation(t.machine.ObjectMeta, ExternalRemediationAnnotation)
 	return found
+}
+
+func hasFailed(m *machinev1beta1.Machine) bool {
+	return ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseFailed
 }
 
 // examineStartup examines a machine that has no node yet.
@@ -107,4 +115,35 @@ func maxUnhealthy(limit *intstr.IntOrString, machines int) (int, error) {
 		return 0, fmt.Errorf("read maxUnhealthy %q: %w", limit.String(), err)
 	}
 	return max(0, most), nil
+}
+
+// A census is how many machines a health check selects, and how many of them are healthy.
+type census struct {
+	machines, healthy, limit int
+}
+
+func (c census) unhealthy() int { return c.machines - c.healthy }
+
+// allowsRemediation is false if so many machines are unhealthy that the cause is probably elsewhere.
+func (c census) allowsRemediation() bool { return c.unhealthy() <= c.limit }
+
+// isRestricted reports whether the last census allowed no remediation.
+func isRestricted(status machinev1beta1.MachineHealthCheckStatus) bool {
+	return conditions.Find(status.Conditions, machinev1beta1.RemediationAllowedCondition).Status == corev1.ConditionFalse
+}
+
+// nextStatus returns the status of a health check after a census.
+func nextStatus(check *machinev1beta1.MachineHealthCheck, c census, now time.Time) machinev1beta1.MachineHealthCheckStatus {
+	next := *check.Status.DeepCopy()
+	next.ExpectedMachines, next.CurrentHealthy = &c.machines, &c.healthy
+	next.RemediationsAllowed = int32(max(0, c.limit-c.unhealthy()))
+	condition := machinev1beta1.Condition{Type: machinev1beta1.RemediationAllowedCondition, Status: corev1.ConditionTrue}
+	if !c.allowsRemediation() {
+		condition.Status, condition.Severity = corev1.ConditionFalse, machinev1beta1.ConditionSeverityWarning
+		condition.Reason = machinev1beta1.TooManyUnhealthyReason
+		condition.Message = fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines "+
+			"exceeds maxUnhealthy (total: %d, unhealthy: %d, maxUnhealthy: %v)", c.machines, c.unhealthy(), check.Spec.MaxUnhealthy)
+	}
+	next.Conditions = conditions.Set(next.Conditions, condition, now)
+	return next
 }

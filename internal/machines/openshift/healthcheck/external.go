@@ -60,20 +60,12 @@ func (r *MachineHealthCheckReconciler) endRemediations(ctx context.Context, requ
 	var problems []error
 	for _, t := range healthy {
 		made := requested[t.machine.Name]
-		if made != nil && made.GetDeletionTimestamp() == nil && isOwnedBy(made, t.machine) {
+		isOwner := func(owner metav1.OwnerReference) bool { return owner.UID == t.machine.UID }
+		if made != nil && made.GetDeletionTimestamp() == nil && slices.ContainsFunc(made.GetOwnerReferences(), isOwner) {
 			problems = append(problems, client.IgnoreNotFound(r.client.Delete(ctx, made)))
 		}
 	}
 	return errors.Join(problems...)
-}
-
-func isOwnedBy(object client.Object, machine *machinev1beta1.Machine) bool {
-	for _, owner := range object.GetOwnerReferences() {
-		if owner.UID == machine.UID {
-			return true
-		}
-	}
-	return false
 }
 
 // createRemediation creates the object that requests external remediation of a machine. It has the machine's name, so
@@ -92,9 +84,9 @@ func (r *MachineHealthCheckReconciler) createRemediation(
 	if err != nil || !found {
 		return &externalProblem{templates, machinev1beta1.ExternalRemediationTemplateNotFound, fmt.Errorf("read remediation template %s %s: it has no spec.template", ref.Kind, ref.Name)}
 	}
-	wanted := &unstructured.Unstructured{Object: map[string]any{"spec": content["spec"]}}
-	if content["spec"] == nil {
-		delete(wanted.Object, "spec")
+	wanted := &unstructured.Unstructured{Object: map[string]any{}}
+	if content["spec"] != nil {
+		wanted.Object["spec"] = content["spec"]
 	}
 	wanted.SetAPIVersion(ref.APIVersion)
 	wanted.SetKind(strings.TrimSuffix(ref.Kind, "Template"))

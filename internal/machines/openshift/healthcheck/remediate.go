@@ -2,15 +2,18 @@ package healthcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 // With this annotation of a MachineHealthCheck, a bare-metal controller remediates hosts, and only failed Machines are deleted.
@@ -27,8 +30,7 @@ func (r *MachineHealthCheckReconciler) remediate(
 	if check.Spec.RemediationTemplate != nil {
 		return r.createRemediation(ctx, check, machine)
 	}
-	hasFailed := machine.Status.Phase != nil && *machine.Status.Phase == machinev1beta1.PhaseFailed
-	if check.Annotations[strategyAnnotation] == externalStrategy && !hasFailed {
+	if check.Annotations[strategyAnnotation] == externalStrategy && !hasFailed(machine) {
 		return r.annotate(ctx, machine)
 	}
 	if metav1.GetControllerOf(machine) == nil {
@@ -65,4 +67,19 @@ func (r *MachineHealthCheckReconciler) annotate(ctx context.Context, machine *ma
 	r.recorder.Eventf(machine, nil, corev1.EventTypeNormal, "ExternalAnnotationAdded", "Remediate",
 		"Requesting external remediation of node associated with machine %s", machine.Name)
 	return nil
+}
+
+// remediations has the name of OpenShift's metric. Package manager has the metrics that are computed from the status of
+// health checks.
+var remediations = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "mapi_machinehealthcheck_remediation_success_total", Help: "How many Machines a MachineHealthCheck has deleted.",
+}, []string{"name", "namespace"})
+
+// registerMetrics registers the metric. Several managers of one process share it.
+func registerMetrics() error {
+	err := metrics.Registry.Register(remediations)
+	if errors.As(err, new(prometheus.AlreadyRegisteredError)) {
+		return nil
+	}
+	return err
 }

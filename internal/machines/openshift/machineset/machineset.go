@@ -10,23 +10,19 @@ package machineset
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-)
 
-// A MachineSet that failed is retried after retrySoon, and then after twice as long each time, up to retrySeldom: an
-// administrator who raises a quota does not wait longer.
-const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
+	"github.com/runlevel/runlevel/internal/machines/queue"
+)
 
 const (
 	concurrency = 10 // MachineSets that are reconciled at a time
@@ -39,8 +35,8 @@ type MachineSetReconciler struct {
 	live     client.Reader // reads from the API server
 	recorder events.EventRecorder
 	now      func() time.Time
-	// published are the selectors that are known to be in the status.
-	published publishedSelectors
+	// published has the resourceVersions at which the selectors of MachineSets were found in their status, by the sets' names.
+	published sync.Map
 }
 
 // SetupWithManager adds the controller of MachineSets to a manager.
@@ -54,10 +50,9 @@ func SetupWithManager(ctx context.Context, manager ctrl.Manager) error {
 	}
 	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), &machinev1beta1.MachineSet{},
 		handler.OnlyControllerOwner())
-	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retrySoon, retrySeldom)
 	return ctrl.NewControllerManagedBy(manager).
 		Named("machineset").
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: backoff}).
+		WithOptions(queue.Backoff(concurrency, queue.RetrySoon)).
 		For(&machinev1beta1.MachineSet{}).
 		Watches(&machinev1beta1.Machine{}, owner, builder.WithPredicates(machineChanges)).
 		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.setsOfOrphan), builder.WithPredicates(machineChanges)).
@@ -79,7 +74,7 @@ func (r *MachineSetReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 		return ctrl.Result{}, err
 	}
 	if !seen.isManaged() {
-		r.published.forget(request.NamespacedName)
+		r.published.Delete(request.NamespacedName)
 		return ctrl.Result{}, nil // the garbage collector deletes its machines, or releases them
 	}
 	problem := r.execute(ctx, seen, seen.plan(r.now()))

@@ -23,19 +23,19 @@ const (
 )
 
 // priority returns the priority of a machine that is not being deleted.
-func priority(m replica, policy deletePolicy, now time.Time) float64 {
+func priority(m *machinev1beta1.Machine, policy deletePolicy, now time.Time) float64 {
 	isByAge := policy == machinev1beta1.OldestMachineSetDeletePolicy || policy == machinev1beta1.NewestMachineSetDeletePolicy
 	switch {
-	case m.IsMarked || m.isFailed:
+	case isMarked(m):
 		if isByAge {
 			return highestPriority
 		}
 		return markedOrFailed
 	case policy == machinev1beta1.OldestMachineSetDeletePolicy:
-		return replicas.PriorityByAge(m.created, now, ageConstant)
+		return replicas.PriorityByAge(m.CreationTimestamp.Time, now, ageConstant)
 	case policy == machinev1beta1.NewestMachineSetDeletePolicy:
-		return highestPriority - replicas.PriorityByAge(m.created, now, ageConstant)
-	case !m.hasNode:
+		return highestPriority - replicas.PriorityByAge(m.CreationTimestamp.Time, now, ageConstant)
+	case m.Status.NodeRef == nil:
 		return withoutNode
 	default:
 		return withNode

@@ -27,7 +27,7 @@ const (
 type setSnapshot struct {
 	set      *machinev1beta1.MachineSet
 	machines map[string]*machinev1beta1.Machine // by name
-	replicas []replica
+	replicas []replicas.Replica
 	// invalid is the reason why the set is invalid, so that no machine is changed; empty if it is valid.
 	invalid string
 }
@@ -57,7 +57,7 @@ func readSnapshot(ctx context.Context, reader client.Reader, key types.Namespace
 	}
 	for i := range list.Items {
 		m := newReplica(set, selector, &list.Items[i])
-		if m.Owner == replicas.Ours || m.isCounted() {
+		if m.Owner == replicas.Ours || isCounted(m) {
 			seen.machines[m.Name] = &list.Items[i]
 			seen.replicas = append(seen.replicas, m)
 		}
@@ -65,19 +65,23 @@ func readSnapshot(ctx context.Context, reader client.Reader, key types.Namespace
 	return seen, nil
 }
 
-func newReplica(set *machinev1beta1.MachineSet, selector labels.Selector, m *machinev1beta1.Machine) replica {
-	return replica{
-		Replica: replicas.Replica{
-			Name: m.Name, Owner: replicas.OwnerOf(m, set.UID),
-			IsSelected: selector.Matches(labels.Set(m.Labels)),
-			IsDeleting: m.DeletionTimestamp != nil,
-			IsMarked:   m.Annotations[deleteAnnotation] != "" || m.Annotations[legacyDeleteAnnotation] != "",
-		},
-		created:  m.CreationTimestamp.Time,
-		isFailed: m.Status.ErrorReason != nil || m.Status.ErrorMessage != nil,
-		hasNode:  m.Status.NodeRef != nil,
+func newReplica(set *machinev1beta1.MachineSet, selector labels.Selector, m *machinev1beta1.Machine) replicas.Replica {
+	return replicas.Replica{
+		Name: m.Name, Owner: replicas.OwnerOf(m, set.UID), IsSelected: selector.Matches(labels.Set(m.Labels)),
+		IsDeleting: m.DeletionTimestamp != nil,
+		IsMarked:   isMarked(m), // before a machine of the same priority that was created at this moment
 	}
 }
+
+// isMarked reports whether a machine is deleted before others: it is annotated, or has failed.
+func isMarked(m *machinev1beta1.Machine) bool {
+	return m.Annotations[deleteAnnotation] != "" || m.Annotations[legacyDeleteAnnotation] != "" ||
+		m.Status.ErrorReason != nil || m.Status.ErrorMessage != nil
+}
+
+// isCounted reports whether a machine is one of the set's replicas. A machine that is being deleted is not, even while a
+// hook holds it: its replacement is created at once.
+func isCounted(m replicas.Replica) bool { return !m.IsDeleting && m.IsCounted() }
 
 // isManaged reports whether the set exists, and is not being deleted.
 func (s *setSnapshot) isManaged() bool { return s != nil && s.set.DeletionTimestamp == nil }
@@ -87,7 +91,9 @@ func (s *setSnapshot) plan(now time.Time) replicas.ReplicaPlan {
 	if s.invalid != "" {
 		return replicas.ReplicaPlan{}
 	}
-	return makePlan(s.wanted(), deletePolicy(s.set.Spec.DeletePolicy), s.replicas, now)
+	ranked := slices.DeleteFunc(slices.Clone(s.replicas), func(m replicas.Replica) bool { return m.IsDeleting })
+	for i := range ranked {
+		ranked[i].Priority = priority(s.machines[ranked[i].Name], deletePolicy(s.set.Spec.DeletePolicy), now)
+	}
+	return replicas.Make(int(ptr.Deref(s.set.Spec.Replicas, 1)), ranked)
 }
-
-func (s *setSnapshot) wanted() int { return int(ptr.Deref(s.set.Spec.Replicas, 1)) }

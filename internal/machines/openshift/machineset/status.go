@@ -2,6 +2,7 @@ package machineset
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,7 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,42 +36,36 @@ type member struct {
 	node           readiness
 }
 
-// A tally is how many machines a set has.
-type tally struct {
-	replicas, fullyLabeled, ready, available int32
-	// after is when the next machine becomes available; zero if there is none.
-	after time.Duration
-}
-
-// count counts members; a ready machine is available once it was ready for minReady.
-func count(members []member, minReady time.Duration, now time.Time) tally {
-	result := tally{replicas: int32(len(members))}
+// count sets the counts of a status. A ready machine is available once it was ready for minReady; after is when the next one
+// becomes available, or zero.
+func count(status *machinev1beta1.MachineSetStatus, members []member, minReady time.Duration, now time.Time) (after time.Duration) {
+	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas = int32(len(members)), 0, 0, 0
 	for _, m := range members {
 		if m.isFullyLabeled {
-			result.fullyLabeled++
+			status.FullyLabeledReplicas++
 		}
 		if !m.node.isReady {
 			continue
 		}
-		result.ready++
+		status.ReadyReplicas++
 		switch left := m.node.since.Add(minReady).Sub(now); {
 		case minReady == 0, left <= 0 && !m.node.since.IsZero():
-			result.available++
-		case !m.node.since.IsZero() && (result.after == 0 || left < result.after):
-			result.after = left
+			status.AvailableReplicas++
+		case !m.node.since.IsZero() && (after == 0 || left < after):
+			after = left
 		}
 	}
-	return result
+	return after
 }
 
 // report writes the status, and records an event of a problem that was not reported before.
 func (r *MachineSetReconciler) report(ctx context.Context, seen *setSnapshot, problem error) (ctrl.Result, error) {
-	counted, err := r.tallyOf(ctx, seen)
+	members, err := r.members(ctx, seen)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	changed := seen.set.DeepCopy()
-	changed.Status = newStatus(seen, counted, problem)
+	after := setStatus(&changed.Status, seen, members, problem, r.now())
 	if message := ptr.Deref(changed.Status.ErrorMessage, ""); message != "" && message != ptr.Deref(seen.set.Status.ErrorMessage, "") {
 		r.recorder.Eventf(seen.set, nil, corev1.EventTypeWarning, "ReconcileError", "Reconcile", "%s", message)
 	}
@@ -79,15 +77,15 @@ func (r *MachineSetReconciler) report(ctx context.Context, seen *setSnapshot, pr
 	if seen.invalid == "" {
 		problem = errors.Join(problem, r.publishSelector(ctx, changed))
 	}
-	return ctrl.Result{RequeueAfter: counted.after}, problem
+	return ctrl.Result{RequeueAfter: after}, problem
 }
 
-// tallyOf counts the machines of the snapshot, by the current state of their nodes.
-func (r *MachineSetReconciler) tallyOf(ctx context.Context, seen *setSnapshot) (tally, error) {
+// members returns the replicas of the snapshot, with the current state of their nodes.
+func (r *MachineSetReconciler) members(ctx context.Context, seen *setSnapshot) ([]member, error) {
 	template := labels.Set(seen.set.Spec.Template.Labels).AsSelectorPreValidated()
 	var members []member
 	for _, replica := range seen.replicas {
-		if !replica.isCounted() {
+		if !isCounted(replica) {
 			continue
 		}
 		machine := seen.machines[replica.Name]
@@ -96,31 +94,26 @@ func (r *MachineSetReconciler) tallyOf(ctx context.Context, seen *setSnapshot) (
 			var node corev1.Node
 			err := r.cached.Get(ctx, client.ObjectKey{Name: name}, &node, client.UnsafeDisableDeepCopy)
 			if client.IgnoreNotFound(err) != nil {
-				return tally{}, fmt.Errorf("read node %s: %w", name, err)
+				return nil, fmt.Errorf("read node %s: %w", name, err)
 			}
 			m.node = readinessOf(&node)
 		}
 		members = append(members, m)
 	}
-	return count(members, time.Duration(seen.set.Spec.MinReadySeconds)*time.Second, r.now()), nil
+	return members, nil
 }
 
-// newStatus returns the status of a set. An invalid set keeps its counts, since its machines are not known.
-func newStatus(seen *setSnapshot, counted tally, problem error) machinev1beta1.MachineSetStatus {
-	status := *seen.set.Status.DeepCopy()
-	status.ObservedGeneration = seen.set.Generation
-	status.ErrorReason, status.ErrorMessage = nil, nil
+// setStatus sets the status of a set. An invalid set keeps its counts, since its machines are not known.
+func setStatus(status *machinev1beta1.MachineSetStatus, seen *setSnapshot, members []member, problem error, now time.Time) (after time.Duration) {
+	status.ObservedGeneration, status.ErrorReason, status.ErrorMessage = seen.set.Generation, nil, nil
 	if seen.invalid != "" {
-		status.ErrorReason = ptr.To(machinev1beta1.InvalidConfigurationMachineSetError)
-		status.ErrorMessage = ptr.To(seen.invalid)
-		return status
+		status.ErrorReason, status.ErrorMessage = ptr.To(machinev1beta1.InvalidConfigurationMachineSetError), &seen.invalid
+		return 0
 	}
 	if message := messageOf(problem); message != "" {
-		status.ErrorMessage = ptr.To(message)
+		status.ErrorMessage = &message
 	}
-	status.Replicas, status.FullyLabeledReplicas = counted.replicas, counted.fullyLabeled
-	status.ReadyReplicas, status.AvailableReplicas = counted.ready, counted.available
-	return status
+	return count(status, members, time.Duration(seen.set.Spec.MinReadySeconds)*time.Second, now)
 }
 
 // messageOf returns the message of a problem, in the same words each time, though a refused machine gets another name
@@ -141,4 +134,38 @@ func readinessOf(node *corev1.Node) readiness {
 		}
 	}
 	return readiness{}
+}
+
+// publishSelector writes the selector of a set into status.labelSelector, which its scale subresource uses, if it is missing
+// there. The module's type has no such field, so neither has the cached set: the field is read from the API server, once for
+// each version of the set.
+func (r *MachineSetReconciler) publishSelector(ctx context.Context, set *machinev1beta1.MachineSet) error {
+	if seen, _ := r.published.Load(client.ObjectKeyFromObject(set)); seen == set.ResourceVersion {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.Selector)
+	if err != nil {
+		return fmt.Errorf("read the selector of MachineSet %s: %w", set.Name, err)
+	}
+	sets := unstructured.UnstructuredList{}
+	sets.SetGroupVersionKind(machinev1beta1.SchemeGroupVersion.WithKind("MachineSetList"))
+	named := client.MatchingFields{metav1.ObjectNameField: set.Name}
+	if err := r.live.List(ctx, &sets, client.InNamespace(set.Namespace), named); err != nil {
+		return fmt.Errorf("read the status of MachineSet %s: %w", set.Name, err)
+	}
+	if len(sets.Items) == 0 {
+		return nil // it was deleted meanwhile
+	}
+	live := &sets.Items[0]
+	if written, _, _ := unstructured.NestedString(live.Object, "status", "labelSelector"); written != selector.String() {
+		patch, err := json.Marshal(map[string]any{"status": map[string]any{"labelSelector": selector.String()}})
+		if err != nil {
+			return err
+		}
+		if err := r.cached.Status().Patch(ctx, live, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			return client.IgnoreNotFound(fmt.Errorf("write the selector of MachineSet %s: %w", set.Name, err))
+		}
+	}
+	r.published.Store(client.ObjectKeyFromObject(set), live.GetResourceVersion())
+	return nil
 }

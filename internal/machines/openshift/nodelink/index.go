@@ -2,6 +2,7 @@ package nodelink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,12 @@ import (
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/enqueue"
 )
 
 // Fields that Machines and nodes are found by, in the cache.
@@ -20,45 +26,19 @@ const (
 )
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, index := range []struct {
-		object  client.Object
-		field   string
-		extract client.IndexerFunc
-	}{
-		{&corev1.Node{}, byProviderID, func(o client.Object) []string { return nonEmpty(o.(*corev1.Node).Spec.ProviderID) }},
-		{&corev1.Node{}, byInternalIP, func(o client.Object) []string { return internalIPs(o.(*corev1.Node).Status.Addresses) }},
-		{&machinev1beta1.Machine{}, byProviderID, func(o client.Object) []string {
-			return nonEmpty(providerID(o.(*machinev1beta1.Machine)))
-		}},
-		{&machinev1beta1.Machine{}, byInternalIP, func(o client.Object) []string {
-			return internalIPs(o.(*machinev1beta1.Machine).Status.Addresses)
-		}},
-		{&machinev1beta1.Machine{}, byNode, func(o client.Object) []string {
-			if ref := o.(*machinev1beta1.Machine).Status.NodeRef; ref != nil {
-				return nonEmpty(string(ref.UID))
-			}
-			return nil
-		}},
-	} {
-		if err := indexer.IndexField(ctx, index.object, index.field, index.extract); err != nil {
-			return fmt.Errorf("%T by %s: %w", index.object, index.field, err)
-		}
-	}
-	return nil
-}
-
-func nonEmpty(value string) []string {
-	if value == "" {
-		return nil
-	}
-	return []string{value}
+	return errors.Join(
+		enqueue.AddIndex(ctx, indexer, byProviderID, func(n *corev1.Node) []string { return []string{n.Spec.ProviderID} }),
+		enqueue.AddIndex(ctx, indexer, byInternalIP, func(n *corev1.Node) []string { return internalIPs(n.Status.Addresses) }),
+		enqueue.AddIndex(ctx, indexer, byProviderID, func(m *machinev1beta1.Machine) []string { return []string{providerID(m)} }),
+		enqueue.AddIndex(ctx, indexer, byInternalIP, func(m *machinev1beta1.Machine) []string { return internalIPs(m.Status.Addresses) }),
+		enqueue.AddIndex(ctx, indexer, byNode, func(m *machinev1beta1.Machine) []string {
+			return []string{string(ptr.Deref(m.Status.NodeRef, corev1.ObjectReference{}).UID)}
+		}),
+	)
 }
 
 func providerID(machine *machinev1beta1.Machine) string {
-	if machine.Spec.ProviderID == nil {
-		return ""
-	}
-	return *machine.Spec.ProviderID
+	return ptr.Deref(machine.Spec.ProviderID, "")
 }
 
 // internalIPs returns the internal addresses in order, each once.
@@ -86,7 +66,7 @@ func (r *NodeLinkReconciler) gatherCandidates(ctx context.Context, node *corev1.
 	if seen.nodes, err = r.nodes(ctx, machine); err != nil {
 		return seen, err
 	}
-	if seen.owners, err = r.machinesBy(ctx, byNode, string(node.UID)); err != nil {
+	if seen.owners, err = r.owners(ctx, node); err != nil {
 		return seen, err
 	}
 	ref := machine.Status.NodeRef
@@ -105,72 +85,56 @@ func (r *NodeLinkReconciler) gatherCandidates(ctx context.Context, node *corev1.
 
 // machines returns the Machines that share a providerID or an internal IP with a node.
 func (r *NodeLinkReconciler) machines(ctx context.Context, node *corev1.Node) ([]*machinev1beta1.Machine, error) {
-	found, err := r.machinesBy(ctx, byProviderID, node.Spec.ProviderID)
-	if err != nil {
-		return nil, err
-	}
-	for _, ip := range internalIPs(node.Status.Addresses) {
-		more, err := r.machinesBy(ctx, byInternalIP, ip)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, more...)
-	}
-	return unique(found), nil
+	return sharing[*machinev1beta1.Machine, machinev1beta1.MachineList](ctx, r.client, "machines", node.Spec.ProviderID, node.Status.Addresses)
 }
 
 // nodes returns the nodes that share a providerID or an internal IP with a Machine.
 func (r *NodeLinkReconciler) nodes(ctx context.Context, machine *machinev1beta1.Machine) ([]*corev1.Node, error) {
-	found, err := r.nodesBy(ctx, byProviderID, providerID(machine))
-	if err != nil {
-		return nil, err
-	}
-	for _, ip := range internalIPs(machine.Status.Addresses) {
-		more, err := r.nodesBy(ctx, byInternalIP, ip)
+	return sharing[*corev1.Node, corev1.NodeList](ctx, r.client, "nodes", providerID(machine), machine.Status.Addresses)
+}
+
+// owners returns the Machines whose nodeRef has the UID of a node.
+func (r *NodeLinkReconciler) owners(ctx context.Context, node *corev1.Node) ([]*machinev1beta1.Machine, error) {
+	return listBy[*machinev1beta1.Machine, machinev1beta1.MachineList](ctx, r.client, "machines", byNode, string(node.UID))
+}
+
+// An objectList is a pointer to a list L of objects.
+type objectList[L any] interface {
+	*L
+	client.ObjectList
+}
+
+// sharing returns the objects that have a providerID or one of some internal IPs, each once, in the order of their names.
+func sharing[T client.Object, L any, P objectList[L]](ctx context.Context, reader client.Reader, what, providerID string, addresses []corev1.NodeAddress) ([]T, error) {
+	found, err := listBy[T, L, P](ctx, reader, what, byProviderID, providerID)
+	for _, ip := range internalIPs(addresses) {
 		if err != nil {
 			return nil, err
 		}
+		var more []T
+		more, err = listBy[T, L, P](ctx, reader, what, byInternalIP, ip)
 		found = append(found, more...)
 	}
-	return unique(found), nil
-}
-
-func (r *NodeLinkReconciler) machinesBy(ctx context.Context, field, value string) ([]*machinev1beta1.Machine, error) {
-	var list machinev1beta1.MachineList
-	if err := r.listBy(ctx, &list, field, value); err != nil {
-		return nil, fmt.Errorf("find machines by %s: %w", field, err)
-	}
-	return pointers(list.Items), nil
-}
-
-func (r *NodeLinkReconciler) nodesBy(ctx context.Context, field, value string) ([]*corev1.Node, error) {
-	var list corev1.NodeList
-	if err := r.listBy(ctx, &list, field, value); err != nil {
-		return nil, fmt.Errorf("find nodes by %s: %w", field, err)
-	}
-	return pointers(list.Items), nil
-}
-
-func (r *NodeLinkReconciler) listBy(ctx context.Context, list client.ObjectList, field, value string) error {
-	if value == "" {
-		return nil
-	}
-	return r.client.List(ctx, list, client.MatchingFields{field: value}, client.UnsafeDisableDeepCopy)
-}
-
-func pointers[T any](items []T) []*T {
-	var all []*T
-	for i := range items {
-		all = append(all, &items[i])
-	}
-	return all
-}
-
-// unique returns each object once, in the order of their names.
-func unique[T client.Object](objects []T) []T {
 	byName := func(a, b T) int {
 		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
 	}
-	slices.SortFunc(objects, byName)
-	return slices.CompactFunc(objects, func(a, b T) bool { return byName(a, b) == 0 })
+	slices.SortFunc(found, byName)
+	return slices.CompactFunc(found, func(a, b T) bool { return byName(a, b) == 0 }), err
+}
+
+// listBy returns the objects with a value in an index, which belong to the cache.
+func listBy[T client.Object, L any, P objectList[L]](ctx context.Context, reader client.Reader, what, field, value string) ([]T, error) {
+	if value == "" {
+		return nil, nil
+	}
+	list := P(new(L))
+	if err := reader.List(ctx, list, client.MatchingFields{field: value}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("find %s by %s: %w", what, field, err)
+	}
+	var found []T
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		found = append(found, item.(T))
+		return nil
+	})
+	return found, err
 }

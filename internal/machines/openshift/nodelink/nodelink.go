@@ -39,13 +39,13 @@ const concurrency = 10
 type NodeLinkReconciler struct {
 	client   client.Client
 	recorder events.EventRecorder
-	reported problems
+	reported sync.Map // the last problem of each node, so that each is reported once
 }
 
 // SetupWithManager adds the controller and the indexes that it needs to a manager.
 func (r *NodeLinkReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
-		return fmt.Errorf("index nodes and machines: %w", err)
+		return err
 	}
 	r.client, r.recorder = mgr.GetClient(), mgr.GetEventRecorder("nodelink-controller")
 	return ctrl.NewControllerManagedBy(mgr).Named("nodelink").
@@ -60,7 +60,7 @@ func (r *NodeLinkReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	node := &corev1.Node{}
 	if err := r.client.Get(ctx, request.NamespacedName, node); err != nil {
 		if apierrors.IsNotFound(err) { // its Machine keeps the nodeRef, which shows that it has lost its node
-			r.reported.forget(request.Name)
+			r.reported.Delete(request.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -77,7 +77,7 @@ func (r *NodeLinkReconciler) Reconcile(ctx context.Context, request ctrl.Request
 		r.reportProblem(ctx, seen, problem)
 		return ctrl.Result{}, nil
 	case machine == nil:
-		r.reported.forget(node.Name)
+		r.reported.Delete(node.Name)
 		return ctrl.Result{}, nil
 	}
 	return r.link(ctx, node, machine)
@@ -98,7 +98,7 @@ func (r *NodeLinkReconciler) link(ctx context.Context, node *corev1.Node, machin
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil // one of both is gone
 	case err == nil:
-		r.reported.forget(node.Name)
+		r.reported.Delete(node.Name)
 	}
 	return ctrl.Result{}, err
 }
@@ -142,30 +142,4 @@ func (r *NodeLinkReconciler) patchNode(ctx context.Context, node *corev1.Node, m
 		return fmt.Errorf("patch node %s with the labels, annotations and taints of Machine %s: %w", node.Name, name(machine), err)
 	}
 	return nil
-}
-
-// problems are the last problems of each node, so that each is reported once.
-type problems struct {
-	mu     sync.Mutex
-	byNode map[string]string
-}
-
-// isNew records a problem, and reports whether it differs from the last one.
-func (p *problems) isNew(node, problem string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.byNode[node] == problem {
-		return false
-	}
-	if p.byNode == nil {
-		p.byNode = map[string]string{}
-	}
-	p.byNode[node] = problem
-	return true
-}
-
-func (p *problems) forget(node string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.byNode, node)
 }

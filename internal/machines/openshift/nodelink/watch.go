@@ -46,7 +46,7 @@ func (r *NodeLinkReconciler) nodesOfNode(ctx context.Context, object client.Obje
 	node := object.(*corev1.Node)
 	requests := []reconcile.Request{{NamespacedName: types.NamespacedName{Name: node.Name}}}
 	machines, err := r.machines(ctx, node)
-	owners, ownersErr := r.machinesBy(ctx, byNode, string(node.UID))
+	owners, ownersErr := r.owners(ctx, node)
 	if err := errors.Join(err, ownersErr); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "find the Machines of a node", "node", node.Name)
 	}
@@ -79,7 +79,7 @@ const maxNote = 1024
 
 // reportProblem reports a problem of a node once, in the log and in events of its Machines.
 func (r *NodeLinkReconciler) reportProblem(ctx context.Context, seen candidates, problem string) {
-	if !r.reported.isNew(seen.node.Name, problem) {
+	if before, _ := r.reported.Swap(seen.node.Name, problem); before == problem {
 		return
 	}
 	ctrl.LoggerFrom(ctx).Info("node not linked", "problem", problem)

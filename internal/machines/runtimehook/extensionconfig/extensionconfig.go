@@ -17,23 +17,17 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/runlevel/runlevel/internal/machines/patch"
+	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
-
-// A failed discovery is retried after retrySoon, and then after twice as long each time, up to
-// retrySeldom.
-const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
 
 // concurrency is how many extensions are called at a time: a slow one does not block the others.
 const concurrency = 5
@@ -57,10 +51,9 @@ func SetupWithManager(manager ctrl.Manager, o DiscoveryOptions) error {
 		cached: manager.GetClient(), live: manager.GetAPIReader(), interval: cmp.Or(o.Interval, time.Minute),
 	}
 	changes := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
-	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retrySoon, retrySeldom)
 	return ctrl.NewControllerManagedBy(manager).
 		Named("extensionconfig").
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: backoff}).
+		WithOptions(queue.Backoff(concurrency, queue.RetrySoon)).
 		For(&runtimev1.ExtensionConfig{}, builder.WithPredicates(changes)).
 		Complete(r)
 }
@@ -82,7 +75,7 @@ func (r *ExtensionConfigReconciler) Reconcile(ctx context.Context, request ctrl.
 		problem = errors.Join(problem, r.write(ctx, config, newStatus(config, found, problem)))
 	}
 	if apierrors.IsConflict(problem) { // the cache is outdated
-		return ctrl.Result{RequeueAfter: retrySoon}, nil
+		return ctrl.Result{RequeueAfter: queue.RetrySoon}, nil
 	}
 	return ctrl.Result{RequeueAfter: r.interval}, problem
 }

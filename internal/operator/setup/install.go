@@ -1,0 +1,266 @@
+// Package setup installs the operator on a cluster, and uninstalls it.
+//
+// It applies the manifests of package install with the operator's image and settings in them. It knows nothing of the
+// release that the operator applies afterwards, beyond its name, and prints nothing: an Installer reports each change.
+//
+// Installer.Install is the call to start from.
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/runlevel/runlevel/install"
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+)
+
+var (
+	clusterVersions = kinds.ClusterVersion.WithVersion("v1")
+	deployments     = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	definitions     = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+)
+
+// theOperator is the operator's Deployment.
+var theOperator = kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "runlevel-system", Name: "runlevel-operator"}
+
+// rightsForReleases is the ClusterRole that an administrator may restrict. An install does not revert that.
+var rightsForReleases = kinds.ID{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "runlevel-operator-apply"}
+
+// theVersion is the ClusterVersion that the operator follows.
+var theVersion = kinds.ID{Group: clusterVersions.Group, Kind: clusterVersions.Kind, Name: kinds.ClusterVersionName}
+
+// An OperatorChange is the change of one object by an install or uninstall.
+type OperatorChange struct {
+	Object  kinds.ID      `json:"object"`
+	Action  object.Action `json:"action"`
+	Message string        `json:"message,omitempty"`
+}
+
+// An Installer installs or uninstalls the operator.
+type Installer struct {
+	Cluster   *cluster.Cluster
+	IsDryRun  bool
+	OnChange  func(OperatorChange)    // is called for each object, once it is changed or left
+	OnWarning func(warnings []string) // is called with the warnings of the API server
+}
+
+// note reports the change of an object.
+func (i *Installer) note(id kinds.ID, action object.Action, message string) {
+	i.OnChange(OperatorChange{id, action, message})
+}
+
+// Install applies the manifests with the program in them, and creates the ClusterVersion if there is none.
+func (i *Installer) Install(ctx context.Context, program OperatorProgram) error {
+	if err := i.checkAlone(ctx); err != nil {
+		return err
+	}
+	for _, object := range install.Objects() {
+		if object.GroupVersionKind() == deployments {
+			if err := i.ensureVersion(ctx); err != nil {
+				return err
+			}
+			text, err := i.applySettings(ctx, program.Settings)
+			if err == nil {
+				err = errors.Join(program.setIn(object), setSettings(object, text))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := i.apply(ctx, object); err != nil {
+			return err
+		}
+	}
+	monitoring, err := i.monitoring(ctx)
+	if err != nil {
+		return err
+	}
+	for _, object := range monitoring {
+		if err := i.apply(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// monitoring returns the objects that have Prometheus watch the operator, if all of their kinds are served.
+func (i *Installer) monitoring(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	objects := install.Monitoring()
+	for _, object := range objects {
+		_, err := i.Cluster.Find(ctx, object.GroupVersionKind())
+		if errors.Is(err, cluster.ErrNotServed) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return objects, nil
+}
+
+// apply applies an object, unless it belongs to a release. It waits until a definition is established.
+func (i *Installer) apply(ctx context.Context, wanted *unstructured.Unstructured) error {
+	id := idOf(wanted)
+	in, err := i.Cluster.Find(ctx, wanted.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	before, err := i.Cluster.In(in, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("get %s: %w", id, err)
+	}
+	exists := err == nil
+	if exists && before.GetLabels()[objectmeta.ReleaseLabel] != "" {
+		i.note(id, object.Left, "release "+before.GetLabels()[objectmeta.ReleaseLabel]+" has it")
+		return nil
+	}
+	mode := cluster.Force
+	if id == rightsForReleases {
+		mode = cluster.NoForce
+	}
+	if i.IsDryRun {
+		mode |= cluster.DryRun
+	}
+	result, err := i.Cluster.Apply(ctx, in, wanted, mode)
+	switch {
+	case i.IsDryRun && apierrors.IsNotFound(err): // the namespace does not exist yet
+		i.note(id, object.Created, "")
+		return nil
+	case id == rightsForReleases && apierrors.IsConflict(err):
+		i.note(id, object.Left, "it was given other rules")
+		return nil
+	case err != nil:
+		return fmt.Errorf("apply %s: %w", id, err)
+	}
+	i.OnWarning(result.Warnings)
+	i.note(id, actionOf(before, exists, result.Object), "")
+	if wanted.GroupVersionKind() == definitions && !i.IsDryRun {
+		return i.establish(ctx, in, id.Name)
+	}
+	return nil
+}
+
+// actionOf returns the action of an apply on an object.
+func actionOf(before *unstructured.Unstructured, exists bool, after *unstructured.Unstructured) object.Action {
+	content := func(o *unstructured.Unstructured) map[string]any {
+		o = o.DeepCopy()
+		o.SetManagedFields(nil)
+		o.SetResourceVersion("")
+		o.SetGeneration(0)
+		unstructured.RemoveNestedField(o.Object, "status")
+		return o.Object
+	}
+	switch {
+	case !exists:
+		return object.Created
+	case equality.Semantic.DeepEqual(content(before), content(after)):
+		return object.Unchanged
+	default:
+		return object.Configured
+	}
+}
+
+// establishTimeout is how long the API server may take to serve a kind.
+const establishTimeout = 30 * time.Second
+
+// establish waits until the API server serves the kind of a definition.
+func (i *Installer) establish(ctx context.Context, in cluster.Resource, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, establishTimeout, fmt.Errorf("it is not established after %s", establishTimeout))
+	defer cancel()
+	definition, err := objectwatch.Await(ctx, i.Cluster.In(in, ""), name, objectwatch.HasCondition("Established"))
+	if err != nil {
+		return fmt.Errorf("CustomResourceDefinition %w", err)
+	}
+	i.Cluster.Learn(definition)
+	return nil
+}
+
+// ensureVersion creates the ClusterVersion, if there is none.
+func (i *Installer) ensureVersion(ctx context.Context) error {
+	in, err := i.Cluster.Find(ctx, clusterVersions)
+	if i.IsDryRun && errors.Is(err, cluster.ErrNotServed) {
+		i.note(theVersion, object.Created, "")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	version := &unstructured.Unstructured{}
+	version.SetGroupVersionKind(clusterVersions)
+	version.SetName(theVersion.Name)
+	version.Object["spec"] = map[string]any{"clusterID": string(uuid.NewUUID())}
+	how := cluster.NoForce
+	if i.IsDryRun {
+		how = cluster.DryRun
+	}
+	_, err = i.Cluster.Create(ctx, in, version, how)
+	if apierrors.IsAlreadyExists(err) {
+		return i.noteVersion(ctx, in)
+	}
+	if err != nil {
+		return fmt.Errorf("create %s: %w", theVersion, err)
+	}
+	i.note(theVersion, object.Created, "")
+	return nil
+}
+
+// noteVersion reports an existing ClusterVersion and its desired update, which takes precedence over --release.
+func (i *Installer) noteVersion(ctx context.Context, in cluster.Resource) error {
+	version, err := i.Cluster.In(in, "").Get(ctx, theVersion.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get %s: %w", theVersion, err)
+	}
+	message := ""
+	if image, _, _ := unstructured.NestedString(version.Object, "spec", "desiredUpdate", "image"); image != "" {
+		message = "it requests " + image + ", which the operator applies"
+	}
+	i.note(theVersion, object.Unchanged, message)
+	return nil
+}
+
+// AwaitOperator waits until the operator's Deployment is rolled out.
+func (i *Installer) AwaitOperator(ctx context.Context, timeout time.Duration) error {
+	in, err := i.Cluster.Find(ctx, deployments)
+	if err != nil {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var verdict ready.Verdict
+	_, err = objectwatch.Await(waiting, i.Cluster.In(in, theOperator.Namespace), theOperator.Name, func(seen *unstructured.Unstructured) bool {
+		verdict = ready.Check(seen, ready.Full, ready.Related{})
+		return verdict.State != ready.Waiting
+	})
+	ask := fmt.Sprintf("\"runlevel why deployment/%s -n %s\" shows why", theOperator.Name, theOperator.Namespace)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case waiting.Err() != nil:
+		return fmt.Errorf("%s is not available after %s: %s: %s", theOperator, timeout, verdict.Message, ask)
+	case err != nil:
+		return err
+	case verdict.State == ready.Failed:
+		return fmt.Errorf("%s is not available: %s: %s", theOperator, verdict.Message, ask)
+	}
+	return nil
+}
+
+// idOf returns the name of an object.
+func idOf(object *unstructured.Unstructured) kinds.ID {
+	gvk := object.GroupVersionKind()
+	return kinds.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+}

@@ -1,0 +1,51 @@
+package why
+
+import (
+	"context"
+	"slices"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// Explain returns the states of objects, and why. If the query names a release that is not being applied, the gate is asked
+// what would stop it.
+func Explain(ctx context.Context, c *cluster.Cluster, q ObjectQuery, objects []NamedObject) ([]*Answer, error) {
+	var facts []*ObjectFacts
+	for _, object := range objects {
+		facts = append(facts, Gather(ctx, c, q, object))
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	gate, unasked := q.gate(ctx, c, facts)
+	answers := []*Answer{}
+	for _, f := range facts {
+		f.Gate, f.IsUnread = gate, q.Unread != ""
+		for _, what := range []string{q.Unread, unasked} {
+			if what != "" {
+				f.Unknown = append(f.Unknown, what)
+			}
+		}
+		answers = append(answers, Judge(f))
+	}
+	explainMachines(ctx, c, answers)
+	return answers, nil
+}
+
+// gate returns the findings that would block the release, if it is not being applied, or why they are not known.
+func (q ObjectQuery) gate(ctx context.Context, c *cluster.Cluster, facts []*ObjectFacts) ([]precondition.CheckFinding, string) {
+	isOpen := func(f *ObjectFacts) bool {
+		return !Judge(f).Done && (f.Held == nil || f.Held.IsDead(f.Now))
+	}
+	if q.Release == nil || q.Release.Name == "" || !slices.ContainsFunc(facts, isOpen) {
+		return nil, ""
+	}
+	outcome := session.Inspect(ctx, c, q.Release, session.Options{Namespace: q.Namespace})
+	if outcome.Err != nil {
+		return nil, "what would stop the release: " + printable.Line(outcome.Err.Error())
+	}
+	return precondition.Blocking(outcome.Findings), ""
+}

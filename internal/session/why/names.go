@@ -1,0 +1,211 @@
+package why
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A NamedObject is an object that a user has named.
+type NamedObject struct {
+	kinds.ID
+	Deletes bool // the manifest is a tombstone
+}
+
+// A Resolver finds the objects that a user names.
+type Resolver struct {
+	Cluster   *cluster.Cluster
+	Query     ObjectQuery // which knows objects of releases
+	Namespace string      // that the user has named apart from the object; "" if there is none
+	Default   string      // the namespace of objects for which the user has named none
+}
+
+// A NameError is returned for a name that means no object, or several.
+type NameError struct{ error }
+
+// Unwrap returns the error.
+func (e NameError) Unwrap() error { return e.error }
+
+func nameErrorf(format string, values ...any) error { return NameError{fmt.Errorf(format, values...)} }
+
+// File returns the objects in a file of the release, or in one that an apply knows which is not done.
+func (r *Resolver) File(name string) ([]NamedObject, error) {
+	var objects []NamedObject
+	for _, known := range r.Query.knownObjects() {
+		if object := (NamedObject{ID: known.id}); (path.Base(known.file) == name || known.file == name) && !slices.Contains(objects, object) {
+			objects = append(objects, object)
+		}
+	}
+	if len(objects) == 0 {
+		return nil, nameErrorf("there is no file %s, and neither SOURCE nor an apply that is not done knows one of that name", name)
+	}
+	return objects, nil
+}
+
+// A knownObject is one that a release is known to have.
+type knownObject struct {
+	id   kinds.ID
+	file string
+}
+
+// knownObjects returns the objects of the release and of the records.
+func (q *ObjectQuery) knownObjects() []knownObject {
+	var known []knownObject
+	if q.Release != nil {
+		for _, manifest := range q.Release.Manifests {
+			known = append(known, knownObject{manifest.ID(), manifest.Path})
+		}
+	}
+	for _, item := range q.Records {
+		for _, requested := range item.Tombstones {
+			known = append(known, knownObject{id: requested.ID})
+		}
+		for _, step := range apply.StateOf(item.Run).Steps() {
+			known = append(known, knownObject{step.ID, step.File})
+		}
+	}
+	return known
+}
+
+// Object returns the object that a text names, as KIND[.GROUP]/[NAMESPACE/]NAME, whose parts are in meant.
+func (r *Resolver) Object(ctx context.Context, text string, meant kinds.ID) (NamedObject, error) {
+	if meant.Namespace != "" && r.Namespace != "" && meant.Namespace != r.Namespace {
+		return NamedObject{}, nameErrorf("%s is in namespace %s, and --namespace is %s: leave one of them out", text, meant.Namespace, r.Namespace)
+	}
+	meant.Namespace = cmp.Or(meant.Namespace, r.Namespace)
+	known := r.Query.knownObjects()
+	kind, err := r.kindOf(ctx, meant, known)
+	if err != nil {
+		return NamedObject{}, err
+	}
+	if kind == nil {
+		return unserved(meant, known)
+	}
+	if !kind.Namespaced && strings.Count(text, "/") > 1 {
+		return NamedObject{}, nameErrorf("%s: objects of kind %s are in no namespace: leave it out", text, kind.Kind)
+	}
+	return NamedObject{ID: r.idOf(*kind, meant)}, nil
+}
+
+// kindOf returns the kind of a name; nil if the cluster has none. Of several, it prefers the kind of Kubernetes' own API,
+// then the only kind that has such an object, then the kind of which a release is known to have such an object.
+func (r *Resolver) kindOf(ctx context.Context, meant kinds.ID, known []knownObject) (*cluster.Resource, error) {
+	var group *string
+	if meant.Group != "" {
+		group = &meant.Group
+	}
+	found, err := r.Cluster.FindByName(ctx, meant.Kind, group)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	isOwn := func(r cluster.Resource) bool { return kinds.ScopeOf(r.GroupKind()) != kinds.Unknown }
+	if at := slices.IndexFunc(found, isOwn); at >= 0 {
+		return &found[at], nil
+	}
+	if len(found) == 1 {
+		return &found[0], nil
+	}
+	var names []string
+	for _, resource := range found {
+		names = append(names, resource.GroupKind().String())
+	}
+	with, err := r.thoseWith(ctx, found, meant)
+	if err == nil && len(with) == 0 {
+		isUnknown := func(kind cluster.Resource) bool {
+			return !slices.ContainsFunc(known, func(object knownObject) bool { return object.id == r.idOf(kind, meant) })
+		}
+		if with = slices.DeleteFunc(slices.Clone(found), isUnknown); len(with) == 0 {
+			return nil, r.notFound(found, meant, names)
+		}
+	}
+	if err != nil || len(with) > 1 {
+		return nil, nameErrorf("%q is ambiguous: write one of %s", meant.Kind, strings.Join(names, ", "))
+	}
+	return &with[0], nil
+}
+
+// notFound returns the error for a name that no object of several kinds has.
+func (r *Resolver) notFound(several []cluster.Resource, meant kinds.ID, names []string) error {
+	where := ""
+	if !slices.ContainsFunc(several, func(r cluster.Resource) bool { return !r.Namespaced }) {
+		where = " in namespace " + r.idOf(several[0], meant).Namespace
+	}
+	return fmt.Errorf("there is no object of the name %s%s: neither %s", meant.Name, where, strings.Join(names, " nor "))
+}
+
+// thoseWith returns those of several kinds that have an object of a name.
+func (r *Resolver) thoseWith(ctx context.Context, several []cluster.Resource, meant kinds.ID) ([]cluster.Resource, error) {
+	var with []cluster.Resource
+	for _, kind := range several {
+		_, err := r.Cluster.Get(ctx, r.idOf(kind, meant))
+		switch {
+		case err == nil:
+			with = append(with, kind)
+		case !apierrors.IsNotFound(err):
+			return nil, err
+		}
+	}
+	return with, nil
+}
+
+// idOf returns the object that is meant, if it is of a kind.
+func (r *Resolver) idOf(kind cluster.Resource, meant kinds.ID) kinds.ID {
+	id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Name: meant.Name}
+	if kind.Namespaced {
+		id.Namespace = cmp.Or(meant.Namespace, r.Default)
+	}
+	return id
+}
+
+// unserved returns an object of a kind that the cluster does not serve: a known object, or the
+// argument as it is, if it can be the name of a kind.
+func unserved(meant kinds.ID, known []knownObject) (NamedObject, error) {
+	for _, object := range known {
+		id := object.id
+		isKind := strings.EqualFold(id.Kind, meant.Kind) || strings.EqualFold(id.Kind+"s", meant.Kind)
+		if isKind && id.Name == meant.Name && (meant.Group == "" || id.Group == meant.Group) && (meant.Namespace == "" || id.Namespace == meant.Namespace) {
+			return NamedObject{ID: id}, nil
+		}
+	}
+	if first := meant.Kind[0]; first < 'A' || first > 'Z' {
+		return NamedObject{}, nameErrorf("the cluster has no kind %q, and no release is known to have one: write it as Kind.group/[NAMESPACE/]NAME", meant.Kind)
+	}
+	return NamedObject{ID: meant}, nil
+}
+
+// Manifest returns the objects in the text of a manifest that is not of the release.
+func (r *Resolver) Manifest(ctx context.Context, name string, text []byte) ([]NamedObject, error) {
+	documents, err := payload.Documents(text)
+	if err != nil {
+		return nil, nameErrorf("%s: %w", name, err)
+	}
+	var objects []NamedObject
+	for _, document := range documents {
+		value, _ := document.Value.(map[string]any)
+		object := &unstructured.Unstructured{Object: value}
+		if object.GetKind() == "" || object.GetAPIVersion() == "" || object.GetName() == "" {
+			return nil, nameErrorf("%s, document %d: it is no object: apiVersion, kind and metadata.name are needed", name, document.Number)
+		}
+		kind := object.GroupVersionKind().GroupKind()
+		id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+		if in, err := r.Cluster.FindKind(ctx, kind); err == nil && in.Namespaced {
+			id.Namespace = cmp.Or(id.Namespace, r.Namespace, r.Default)
+		}
+		objects = append(objects, NamedObject{id, object.GetAnnotations()[payload.DeleteAnnotation] == "true"})
+	}
+	if len(objects) == 0 {
+		return nil, nameErrorf("%s: there is no object in it", name)
+	}
+	return objects, nil
+}
