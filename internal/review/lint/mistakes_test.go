@@ -1,17 +1,23 @@
 package lint_test
 
 import (
+	"fmt"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/review/mistakes"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestMistakes lints each mistake, and prints which it finds. A finding is useful if it mentions what is wrong.
+// TestMistakes lints each mistake, and compares what it finds of them with testdata/mistakes.txt: a finding is useful if
+// it mentions what is wrong, and otherwise misleading.
 func TestMistakes(t *testing.T) {
 	all, err := mistakes.All()
 	if err != nil {
@@ -24,34 +30,61 @@ func TestMistakes(t *testing.T) {
 	if found := lintFiles(t, shop, nil); len(found) > 0 {
 		t.Fatalf("the release has mistakes of its own: %q", found)
 	}
+	var table strings.Builder
 	counts := map[mistakes.Group]map[string]int{}
 	for _, m := range all {
-		release, _, err := m.Release()
-		if err != nil {
-			t.Fatal(err)
-		}
-		previous := shop
-		if m.Group == mistakes.Create {
-			previous = nil
-		}
-		found := lintFiles(t, release, previous)
-		outcome := "missed"
-		switch isUseful := slices.ContainsFunc(found, func(text string) bool { return strings.Contains(text, m.Says) }); {
-		case len(found) > 0 && m.Group == mistakes.Fine:
-			outcome = "false"
-		case len(found) > 0 && isUseful:
-			outcome = "found"
-		case len(found) > 0:
-			outcome = "misleading"
-		}
+		outcome := outcomeOf(t, m, shop)
 		if counts[m.Group] == nil {
 			counts[m.Group] = map[string]int{}
 		}
 		counts[m.Group][outcome]++
-		t.Logf("%-7s %-10s %s %s", m.Group, outcome, m.Name, strings.Join(found, "\n\t\t"))
+		fmt.Fprintf(&table, "%-6s %-10s %s\n", m.Group, outcome, m.Name)
 	}
-	for _, group := range []mistakes.Group{mistakes.Create, mistakes.Update, mistakes.Outage, mistakes.Fine} {
-		t.Logf("%-7s found %d, misleading %d, missed %d, false %d", group, counts[group]["found"], counts[group]["misleading"], counts[group]["missed"], counts[group]["false"])
+	for _, group := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(&table, "%s:", group)
+		for _, outcome := range slices.Sorted(maps.Keys(counts[group])) {
+			fmt.Fprintf(&table, " %s %d", outcome, counts[group][outcome])
+		}
+		table.WriteString("\n")
+	}
+	const golden = "testdata/mistakes.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(table.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), table.String()); diff != "" {
+		t.Errorf("other mistakes are found (-want +got):\n%s", diff)
+	}
+}
+
+// outcomeOf lints a mistake, as an update of the release unless it is one of a first creation.
+func outcomeOf(t *testing.T, m mistakes.Mistake, shop fstest.MapFS) string {
+	t.Helper()
+	release, _, err := m.Release()
+	if err != nil {
+		t.Fatal(err)
+	}
+	previous := shop
+	if m.Group == mistakes.Create {
+		previous = nil
+	}
+	found := lintFiles(t, release, previous)
+	switch {
+	case m.Group == mistakes.Fine && len(found) > 0:
+		return "false"
+	case m.Group == mistakes.Fine:
+		return "quiet"
+	case len(found) == 0:
+		return "missed"
+	case slices.ContainsFunc(found, func(text string) bool { return strings.Contains(text, m.Says) }):
+		return "found"
+	default:
+		return "misleading"
 	}
 }
 

@@ -3,10 +3,12 @@ package mistakes_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"testing/fstest"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
@@ -146,4 +149,41 @@ func objects(t *testing.T, release fstest.MapFS, name string) (found []*unstruct
 		found = append(found, object)
 	}
 	return found
+}
+
+// TestPages asks the API server about the examples of lint's rules for what it refuses: those that a rule finds, and
+// those that it does not.
+func TestPages(t *testing.T) {
+	server := sandboxtest.Connect(t, controlPlane.Sandbox(t).Config)
+	pages, err := filepath.Glob("../lint/rules/invalid-*.txtar")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("there are no pages: %v", err)
+	}
+	for _, page := range pages {
+		archive, err := txtar.ParseFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		isFound := map[string]bool{}
+		for _, file := range archive.Files {
+			name, isWant := strings.CutSuffix(file.Name, ".want")
+			isFound[name] = isWant
+			if file.Name == "want" {
+				isFound["bad"] = true
+			}
+		}
+		for _, file := range archive.Files {
+			name, path, isManifest := strings.Cut(file.Name, "/")
+			if !isManifest {
+				continue
+			}
+			var refused error
+			for _, object := range objects(t, fstest.MapFS{path: {Data: file.Data}}, path) {
+				refused = errors.Join(refused, apply(t.Context(), server, object, cluster.Force|cluster.DryRun))
+			}
+			if isFound[name] != (refused != nil) {
+				t.Errorf("%s: lint finds %s: %v, and the API server says: %v", filepath.Base(page), name, isFound[name], refused)
+			}
+		}
+	}
 }
