@@ -68,7 +68,7 @@ type Applier struct {
 	scaling     *scaling
 	untouched   *untouched
 	deleter     *deleter
-	write       func(*liveObject) (Change, error)      // creates or updates an object, or finds out what that would do
+	write       func(*liveObject) (Change, error)      // createOrUpdate; compareLive in a Previewer
 	coming      map[schema.GroupKind]*comingDefinition // by the kinds that they define; of previews only
 	isRepairing bool                                   // it is a Repairer's, which lives long
 }
