@@ -113,14 +113,6 @@ func (a *Applier) reconcile(o *liveObject) (Change, error) {
 	}
 }
 
-// createOrUpdate is what an apply does with an object that may have to be written.
-func (a *Applier) createOrUpdate(o *liveObject) (Change, error) {
-	if o.Manifest.IsCreateOnly() {
-		return a.createOnce(o)
-	}
-	return a.update(o)
-}
-
 // facts returns the facts about an object. An object is never untouched if its definition is about to change.
 func (a *Applier) facts(o *liveObject) facts {
 	if owner, isOthers := o.head.OtherOwner(a.options.Release); isOthers {
@@ -191,6 +183,9 @@ func (a *Applier) create(o *liveObject, how cluster.ApplyMode) (*unstructured.Un
 // update creates or applies an object. If another client has created it meanwhile, it is applied as an object that was
 // there.
 func (a *Applier) update(o *liveObject) (Change, error) {
+	if o.Manifest.IsCreateOnly() {
+		return a.createOnce(o)
+	}
 	began, how := a.cluster.Now(), cluster.CreateOnly|cluster.Force
 	if o.exists {
 		how = cluster.NoForce
@@ -198,7 +193,11 @@ func (a *Applier) update(o *liveObject) (Change, error) {
 			return Change{}, err
 		}
 	}
-	applied, err := a.sendDraft(o, how)
+	draft, err := a.draft(o)
+	if err != nil {
+		return Change{}, err
+	}
+	applied, err := a.send(o, draft, how)
 	if how != cluster.NoForce && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) {
 		if err := a.findMade(o, err); err != nil {
 			return Change{}, err
