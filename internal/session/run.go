@@ -343,3 +343,29 @@ func (r *run) findMode() graph.Mode {
 		return graph.Update
 	}
 }
+
+// apply applies a payload once, under the lock.
+func (s *Session) apply(ctx context.Context, release *payload.Payload, options Options) *Outcome {
+	r := newRun(s.cluster, release, options)
+	if r.outcome.Err = context.Cause(ctx); r.outcome.Err != nil {
+		return r.outcome
+	}
+	if r.outcome.Err = s.ensureHold(ctx); r.outcome.Err != nil {
+		return r.outcome
+	}
+	hold, wasLost := s.held(), false
+	s.set(func() { wasLost = s.wasLost })
+	if wasLost {
+		r.options = r.options.afterOutage()
+	}
+	held, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(hold.Context(), func() { end(context.Cause(hold.Context())) })()
+	r.onKeep = func(keeper *keep.Keeper) { s.set(func() { s.keeper = keeper }) }
+	r.outcome.Err = r.applyUnder(held, hold)
+	s.set(func() { s.keeper, s.wasLost = nil, s.wasLost && !r.outcome.IsSame })
+	if lost := hold.Check(context.WithoutCancel(ctx)); lost != nil {
+		r.outcome.Err = s.lose(r.outcome.Err)
+	}
+	return r.outcome
+}

@@ -76,18 +76,3 @@ func (i *inbox) take() []event {
 	i.events = nil
 	return events
 }
-
-// handler returns the Handler of an Applier whose findings come as events.
-func (i *inbox) handler(readiness object.Readiness) object.Handler {
-	return object.Handler{
-		Readiness: readiness,
-		Warned: func(m *payload.Manifest, warnings []string) {
-			if len(warnings) > 0 {
-				i.put(event{found: &found{manifest: m, warnings: warnings}})
-			}
-		},
-		Adopted: func(m *payload.Manifest, managers []string) {
-			i.put(event{found: &found{manifest: m, adopted: managers}})
-		},
-	}
-}

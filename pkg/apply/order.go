@@ -180,14 +180,3 @@ func (o *order) inPayload(changes []object.Change) []object.Change {
 
 // nodeOf names the level and the component of a step; "" if its file names none.
 func (o *order) nodeOf(step int) string { return graph.ParseName(o.tasks[o.taskOf[step]].file).Words() }
-
-// parts returns the ends of the parts of a node: a part is a run of steps with one level and component.
-func (o *order) parts(steps []int) []int {
-	var ends []int
-	for i := range steps {
-		if i+1 == len(steps) || o.nodeOf(steps[i]) != o.nodeOf(steps[i+1]) {
-			ends = append(ends, i+1)
-		}
-	}
-	return ends
-}

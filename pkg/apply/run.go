@@ -186,3 +186,32 @@ func (r *run) finished(job *payload.Manifest, uid types.UID) {
 		}
 	})
 }
+
+// A stepMaker appends the steps of a task, in their order. One of them is about the object itself. Needs are the tasks that
+// the first step needs.
+type stepMaker func(steps []object.WalkStep, task int, m *payload.Manifest, needs []int) []object.WalkStep
+
+// stepsWithHooks returns the stepMaker of a release whose Deployments may have hooks.
+func stepsWithHooks(applier *object.Applier, hooks hook.Settings) stepMaker {
+	return func(steps []object.WalkStep, task int, m *payload.Manifest, needs []int) []object.WalkStep {
+		if ofHooks := hooks.Steps(task, m, needs); ofHooks != nil {
+			return append(steps, ofHooks...)
+		}
+		return append(steps, applier.NewStep(m, needs))
+	}
+}
+
+// handler returns the Handler of an Applier whose findings come as events.
+func (i *inbox) handler(readiness object.Readiness) object.Handler {
+	return object.Handler{
+		Readiness: readiness,
+		Warned: func(m *payload.Manifest, warnings []string) {
+			if len(warnings) > 0 {
+				i.put(event{found: &found{manifest: m, warnings: warnings}})
+			}
+		},
+		Adopted: func(m *payload.Manifest, managers []string) {
+			i.put(event{found: &found{manifest: m, adopted: managers}})
+		},
+	}
+}

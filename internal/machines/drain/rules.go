@@ -28,35 +28,6 @@ const (
 // PodRules return the rule of a pod.
 type PodRules func(ctx context.Context, pod *corev1.Pod) (PodRule, error)
 
-// Evict evicts the pods of a node, once, each by its rule, and returns the remaining ones. The pods with the lowest order are
-// evicted, the others wait for their turn; without rules, all are. An error concerns all pods: a permission is missing, or the
-// API server does not answer; some may have been evicted nevertheless.
-func Evict(ctx context.Context, client kubernetes.Interface, node *corev1.Node, rules PodRules) ([]HeldPod, error) {
-	p := newPass(client, node)
-	leaving, _, err := p.ruledPods(ctx, rules)
-	if err != nil {
-		return nil, err
-	}
-	turn := firstTurn(leaving)
-	var now []corev1.Pod
-	var waiting []HeldPod
-	for _, pod := range leaving {
-		isNow := pod.rule.Order == turn
-		switch {
-		case pod.rule.Behavior == WaitCompleted && isNow:
-			waiting = append(waiting, held(&pod.Pod, Completion, "is waited for until it has completed"))
-		case pod.rule.Behavior == WaitCompleted:
-			waiting = append(waiting, held(&pod.Pod, CompletionLater, "is to be waited for when others are gone"))
-		case isNow, pod.DeletionTimestamp != nil:
-			now = append(now, pod.Pod)
-		default:
-			waiting = append(waiting, held(&pod.Pod, Later, "is to be evicted when others are gone"))
-		}
-	}
-	left, err := p.evictAll(ctx, now)
-	return append(left, waiting...), err
-}
-
 // StayingPods returns the pods of a node that draining leaves alone.
 func StayingPods(ctx context.Context, client kubernetes.Interface, node *corev1.Node, rules PodRules) ([]corev1.Pod, error) {
 	_, staying, err := newPass(client, node).ruledPods(ctx, rules)
@@ -91,15 +62,4 @@ func (p *pass) ruledPods(ctx context.Context, rules PodRules) (leaving []ruledPo
 		leaving = append(leaving, ruledPod{Pod: pod, rule: rule})
 	}
 	return leaving, staying, nil
-}
-
-// firstTurn returns the lowest order of the pods.
-func firstTurn(pods []ruledPod) int32 {
-	var first int32
-	for i, pod := range pods {
-		if i == 0 || pod.rule.Order < first {
-			first = pod.rule.Order
-		}
-	}
-	return first
 }

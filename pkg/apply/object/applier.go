@@ -68,7 +68,7 @@ type Applier struct {
 	scaling     *scaling
 	untouched   *untouched
 	deleter     *deleter
-	write       func(*liveObject) (Change, error)      // creates or updates an object, or finds out what that would do
+	write       func(*liveObject) (Change, error)      // update; compareLive in a Previewer
 	coming      map[schema.GroupKind]*comingDefinition // by the kinds that they define; of previews only
 	isRepairing bool                                   // it is a Repairer's, which lives long
 }
@@ -79,7 +79,7 @@ func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, o
 	a := &Applier{scope: s, heads: &heads{scope: s}, served: &served{scope: s}, scaling: &scaling{scope: s}, deleter: &deleter{s}}
 	a.definitions = &definitions{scope: s, known: map[string]definition{}}
 	a.untouched = &untouched{scope: s, served: a.served, definitions: a.definitions, scaling: a.scaling, recorded: options.Journal.fingerprints()}
-	a.write = a.createOrUpdate
+	a.write = a.update
 	return a
 }
 

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"context"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -112,14 +113,6 @@ func (a *Applier) reconcile(o *liveObject) (Change, error) {
 	}
 }
 
-// createOrUpdate is what an apply does with an object that may have to be written.
-func (a *Applier) createOrUpdate(o *liveObject) (Change, error) {
-	if o.Manifest.IsCreateOnly() {
-		return a.createOnce(o)
-	}
-	return a.update(o)
-}
-
 // facts returns the facts about an object. An object is never untouched if its definition is about to change.
 func (a *Applier) facts(o *liveObject) facts {
 	if owner, isOthers := o.head.OtherOwner(a.options.Release); isOthers {
@@ -190,6 +183,9 @@ func (a *Applier) create(o *liveObject, how cluster.ApplyMode) (*unstructured.Un
 // update creates or applies an object. If another client has created it meanwhile, it is applied as an object that was
 // there.
 func (a *Applier) update(o *liveObject) (Change, error) {
+	if o.Manifest.IsCreateOnly() {
+		return a.createOnce(o)
+	}
 	began, how := a.cluster.Now(), cluster.CreateOnly|cluster.Force
 	if o.exists {
 		how = cluster.NoForce
@@ -197,7 +193,11 @@ func (a *Applier) update(o *liveObject) (Change, error) {
 			return Change{}, err
 		}
 	}
-	applied, err := a.sendDraft(o, how)
+	draft, err := a.draft(o)
+	if err != nil {
+		return Change{}, err
+	}
+	applied, err := a.send(o, draft, how)
 	if how != cluster.NoForce && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) {
 		if err := a.findMade(o, err); err != nil {
 			return Change{}, err
@@ -329,4 +329,37 @@ func refuseOwned(head objectmeta.LiveMetadata, release string) error {
 
 func ownedBy(owner string) error {
 	return refusal{ResourceConflict, "it is of release " + owner + ": only one release may have an object"}
+}
+
+// A manifestStep applies the manifest of an object, or deletes the object of a tombstone.
+type manifestStep struct {
+	StepBase
+	applier  *Applier
+	manifest *payload.Manifest
+}
+
+// NewStep returns the step of a manifest.
+func (a *Applier) NewStep(m *payload.Manifest, needs []int) WalkStep {
+	return manifestStep{StepBase{StepOf(m), needs}, a, m}
+}
+
+func (s manifestStep) Do(context.Context) TryResult {
+	do := s.applier.Apply
+	if s.manifest.IsTombstone() {
+		do = s.applier.deleter.delete
+	}
+	change, err := do(s.manifest)
+	return s.applier.Result(s.manifest, change, err)
+}
+
+func (s manifestStep) Preview(p *Previewer) (Change, error) { return p.Preview(s.manifest) }
+
+// Result returns the result of an action on a manifest.
+func (a *Applier) Result(m *payload.Manifest, change Change, err error) TryResult {
+	change.StepID = StepOf(m)
+	if err == nil {
+		return TryResult{Change: change}
+	}
+	change.Action, change.Err = Failed, NewFailure(m, err)
+	return TryResult{Change: change, IsRetryable: a.IsRetryable(m, err), Pause: WantedPause(err)}
 }
