@@ -15,6 +15,8 @@ func Rules() []Rule {
 		updatingRules(),
 		namingRules(),
 		objectRules(),
+		referenceRules(),
+		selectingRules(),
 		hookRules(),
 		schemaRules(),
 		refusingRules(),

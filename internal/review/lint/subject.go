@@ -160,6 +160,8 @@ type subject struct {
 	bindings map[kinds.ID][]*manifest      // see bindingsOf
 	uses     map[kinds.ID][]use            // see usesOf
 	refusals func() [][]validation.Refusal // of each normal manifest, see findRefusals
+	missing  func() []missing              // see findMissing
+	pods     func() map[string][]podSet    // see findPods
 	profiles bool                          // whether any manifest names a cluster profile
 }
 
@@ -178,7 +180,7 @@ func newSubject(ctx context.Context, input Input) *subject {
 		s.previous = newIndex(input.Previous, true)
 		s.update = plan.Compare(input.Previous, input.Payload)
 	}
-	s.refusals = sync.OnceValue(s.findRefusals)
+	s.refusals, s.missing, s.pods = sync.OnceValue(s.findRefusals), sync.OnceValue(s.findMissing), sync.OnceValue(s.findPods)
 	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}
 	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)
 	return s
