@@ -81,7 +81,7 @@ func outcomeOf(t *testing.T, m mistakes.Mistake, shop fstest.MapFS) string {
 		return "quiet"
 	case len(found) == 0:
 		return "missed"
-	case slices.ContainsFunc(found, func(text string) bool { return strings.Contains(text, m.Says) }):
+	case slices.ContainsFunc(found, func(text string) bool { return strings.Contains(text, m.Mentions) }):
 		return "found"
 	default:
 		return "misleading"

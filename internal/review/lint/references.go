@@ -31,7 +31,7 @@ type missing struct {
 
 // findMissing returns the references to objects that are neither in the payload nor in every cluster. Objects of the previous
 // payload are left out: other rules report that they are dropped, renamed or deleted.
-func (s *subject) findMissing() []missing {
+func findMissing(s *subject) []missing {
 	made := map[kinds.ID]bool{}
 	for _, m := range s.normal {
 		for _, id := range references.Made(m.Object()) {
@@ -43,8 +43,8 @@ func (s *subject) findMissing() []missing {
 	for _, m := range s.normal {
 		for _, reference := range references.Of(m.Object()) {
 			id := reference.To
-			isKnown := len(s.byID[id]) > 0 || s.excluded[id] != nil || made[id] || references.IsBuiltIn(id) || s.isKnownObject(id)
-			if isKnown || s.hadPreviously(id) || id.Namespace == "" && kinds.ScopeOf(id.GroupKind()) == kinds.Namespaced {
+			isKnown := len(s.byID[id]) > 0 || s.excluded[id] != nil || made[id] || references.IsBuiltIn(id) || isKnownObject(s, id)
+			if isKnown || hadPreviously(s, id) || id.Namespace == "" && kinds.ScopeOf(id.GroupKind()) == kinds.Namespaced {
 				continue
 			}
 			found = append(found, missing{m, reference, makers.of(id)})
@@ -53,12 +53,12 @@ func (s *subject) findMissing() []missing {
 	return found
 }
 
-// isKnownObject reports whether the configuration says that others make an object.
-func (s *subject) isKnownObject(id kinds.ID) bool {
+// isKnownObject reports whether others make an object, by the configuration.
+func isKnownObject(s *subject, id kinds.ID) bool {
 	return slices.Contains(s.config.Known.Objects, id.String())
 }
 
-func (s *subject) hadPreviously(id kinds.ID) bool {
+func hadPreviously(s *subject, id kinds.ID) bool {
 	return s.previous != nil && len(s.previous.byID[id]) > 0
 }
 

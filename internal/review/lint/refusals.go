@@ -15,7 +15,7 @@ import (
 )
 
 // These rules are about what an API server refuses of Kubernetes' own kinds. Its own code validates each object once;
-// what it says belongs to the first rule that matches.
+// each refusal belongs to the first rule that matches.
 
 // A refusalRule is a rule for the refusals that it matches: those of some kinds, or below some fields.
 type refusalRule struct {
@@ -54,13 +54,13 @@ var refusalRules = []refusalRule{
 func refusingRules() []Rule {
 	var rules []Rule
 	for _, rule := range refusalRules {
-		rules = append(rules, Rule{rule.id, Error, rule.summary, nothing, func(s *subject, r *reporter) { s.reportRefusals(rule.id, r) }})
+		rules = append(rules, Rule{rule.id, Error, rule.summary, nothing, func(s *subject, r *reporter) { reportRefusals(s, rule.id, r) }})
 	}
 	return append(rules, Rule{"invalid-webhook", Error, "An admission webhook is invalid.", nothing, checkInvalidWebhook})
 }
 
 // matches reports whether a refusal belongs to the rule.
-func (rule refusalRule) matches(kind schema.GroupKind, refusal validation.Refusal) bool {
+func (rule refusalRule) matches(kind schema.GroupKind, refusal validation.FieldRefusal) bool {
 	isAny := len(rule.kinds)+len(rule.fields)+len(rule.texts) == 0
 	return isAny || slices.Contains(rule.kinds, kind.Kind) ||
 		slices.ContainsFunc(rule.fields, func(key string) bool { return slices.Contains(refusal.Path, key) }) ||
@@ -68,7 +68,7 @@ func (rule refusalRule) matches(kind schema.GroupKind, refusal validation.Refusa
 }
 
 // reportRefusals reports the refusals that belong to a rule.
-func (s *subject) reportRefusals(id string, r *reporter) {
+func reportRefusals(s *subject, id string, r *reporter) {
 	for i, refusals := range s.refusals() {
 		m := s.normal[i]
 		for _, refusal := range refusals {
@@ -81,15 +81,15 @@ func (s *subject) reportRefusals(id string, r *reporter) {
 }
 
 // findRefusals returns why an API server refuses to create each normal manifest.
-func (s *subject) findRefusals() [][]validation.Refusal {
-	found := make([][]validation.Refusal, len(s.normal))
+func findRefusals(s *subject) [][]validation.FieldRefusal {
+	found := make([][]validation.FieldRefusal, len(s.normal))
 	group, ctx := errgroup.WithContext(s.ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, m := range s.normal {
 		group.Go(func() error {
 			found[i] = validation.Check(ctx, m.Object())
-			if s.isImageless(m) {
-				found[i] = slices.DeleteFunc(found[i], validation.Refusal.IsMissingImage)
+			if isImageless(s, m) {
+				found[i] = slices.DeleteFunc(found[i], validation.FieldRefusal.IsMissingImage)
 			}
 			return ctx.Err()
 		})
@@ -99,7 +99,7 @@ func (s *subject) findRefusals() [][]validation.Refusal {
 }
 
 // isImageless reports whether a manifest is of a template with the release's own image, which is not known here.
-func (s *subject) isImageless(m *manifest) bool {
+func isImageless(s *subject, m *manifest) bool {
 	return slices.ContainsFunc(s.problems, func(p payload.Problem) bool { return p.Cause == payload.Imageless && p.File == m.Path })
 }
 

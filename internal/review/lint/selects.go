@@ -33,7 +33,7 @@ type podSet struct {
 }
 
 // findPods returns the pods of the payload's workloads, by namespace.
-func (s *subject) findPods() map[string][]podSet {
+func findPods(s *subject) map[string][]podSet {
 	found := map[string][]podSet{}
 	for _, m := range s.normal {
 		path := references.PodSpec(m.groupKind())
@@ -107,7 +107,7 @@ func selectorOf(m *manifest) labels.Selector {
 }
 
 // selected returns the pods that an object selects, and whether it is certain that no others exist.
-func (s *subject) selected(m *manifest) (found []podSet, selector labels.Selector, areAll bool) {
+func selected(s *subject, m *manifest) (found []podSet, selector labels.Selector, areAll bool) {
 	selector = selectorOf(m)
 	if selector == nil {
 		return nil, nil, false
@@ -117,12 +117,12 @@ func (s *subject) selected(m *manifest) (found []podSet, selector labels.Selecto
 			found = append(found, pods)
 		}
 	}
-	return found, selector, !s.othersMakePods(m.id.Namespace)
+	return found, selector, !othersMakePods(s, m.id.Namespace)
 }
 
 // othersMakePods reports whether pods in a namespace may be of others than the payload: the namespace is not the payload's, a
 // program of the payload may create workloads in it, or it has custom resources, of which a controller may make pods.
-func (s *subject) othersMakePods(namespace string) bool {
+func othersMakePods(s *subject, namespace string) bool {
 	makers := newMakers(s)
 	for _, kind := range []schema.GroupKind{{Kind: "Pod"}, {Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "StatefulSet"}} {
 		if makers.of(kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: namespace}) != "" {
@@ -139,7 +139,7 @@ func checkSelectsNoPod(s *subject, r *reporter) {
 		if selectors[m.groupKind()] == nil {
 			continue
 		}
-		if pods, selector, areAll := s.selected(m); selector != nil && areAll && len(pods) == 0 {
+		if pods, selector, areAll := selected(s, m); selector != nil && areAll && len(pods) == 0 {
 			r.field(m, selectors[m.groupKind()], "it selects no pod of the payload: no template in %s has the labels %s", m.id.Namespace, selector)
 		}
 	}
@@ -147,7 +147,7 @@ func checkSelectsNoPod(s *subject, r *reporter) {
 
 func checkMissingPort(s *subject, r *reporter) {
 	for _, m := range s.byKind[serviceKind] {
-		s.checkTargetPorts(m, r)
+		checkTargetPorts(s, m, r)
 	}
 	for _, sets := range s.pods() {
 		for _, pods := range sets {
@@ -156,14 +156,14 @@ func checkMissingPort(s *subject, r *reporter) {
 	}
 	for _, m := range s.normal {
 		for _, called := range calledPorts(m) {
-			s.checkBackendPort(m, called, r)
+			checkBackendPort(s, m, called, r)
 		}
 	}
 }
 
 // checkTargetPorts looks for ports of a Service that no selected pod has by that name.
-func (s *subject) checkTargetPorts(m *manifest, r *reporter) {
-	pods, _, areAll := s.selected(m)
+func checkTargetPorts(s *subject, m *manifest, r *reporter) {
+	pods, _, areAll := selected(s, m)
 	if m.isTombstone || !areAll || len(pods) == 0 {
 		return
 	}
@@ -248,7 +248,7 @@ func fieldAt(value any, path []string) any {
 }
 
 // checkBackendPort looks for a port that no Service of that name in the payload has.
-func (s *subject) checkBackendPort(m *manifest, to calledPort, r *reporter) {
+func checkBackendPort(s *subject, m *manifest, to calledPort, r *reporter) {
 	services := slices.DeleteFunc(slices.Clone(s.byID[to.service]), func(other *manifest) bool { return other.isTombstone || !s.shareCluster(m, other) })
 	if len(services) == 0 || slices.ContainsFunc(services, func(service *manifest) bool { return service.servesPort(to.port) }) {
 		return

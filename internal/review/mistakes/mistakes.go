@@ -1,5 +1,8 @@
-// Package mistakes has mistakes that people make in manifests, for the tests of what foresees them: edits of the release
-// in shop/, with what a real API server says to each. mistakes.yaml has the table, server.txt the answers of the server.
+// Package mistakes has mistakes that people make in manifests, for tests of what finds them before an API server or a user
+// does. Each is an edit of the release in shop/. mistakes.yaml has the table, and server.txt the answers of a real API
+// server, which a test compares.
+//
+// It is no part of the programs: only tests import it.
 //
 // All is the call to start from.
 package mistakes
@@ -16,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed shop mistakes.yaml server.txt
+//go:embed shop mistakes.yaml
 var files embed.FS
 
 // A Group is what an API server makes of a mistake.
@@ -32,12 +35,12 @@ const (
 
 // A Mistake is an edit of the release.
 type Mistake struct {
-	Name    string `json:"name"`
-	Group   Group  `json:"group"`
-	In      string `json:"in"`
-	Edits   []Edit `json:"edits"`
-	Says    string `json:"says"`
-	Because string `json:"because"`
+	Name     string `json:"name"`
+	Group    Group  `json:"group"`
+	In       string `json:"in"`
+	Edits    []Edit `json:"edits"`
+	Mentions string `json:"mentions"`
+	Because  string `json:"because"`
 }
 
 // An Edit replaces a text of a file, by default of the mistake's.
@@ -55,20 +58,6 @@ func All() ([]Mistake, error) {
 	}
 	var all []Mistake
 	return all, yaml.UnmarshalStrict(text, &all)
-}
-
-// Answers returns what an API server says to each mistake, by name; an empty text if it accepts the mistake.
-func Answers() (map[string]string, error) {
-	text, err := files.ReadFile("server.txt")
-	if err != nil {
-		return nil, err
-	}
-	answers := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		name, answer, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		answers[name] = strings.TrimPrefix(answer, "accepted")
-	}
-	return answers, nil
 }
 
 // Shop returns the release without mistakes.

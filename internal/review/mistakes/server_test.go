@@ -29,7 +29,7 @@ import (
 
 var (
 	controlPlane = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes})
-	update       = flag.Bool("update", false, "write what the API server says")
+	update       = flag.Bool("update", false, "write the answers of the API server")
 )
 
 func TestMain(m *testing.M) { os.Exit(controlPlane.Run(m)) }
