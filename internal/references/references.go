@@ -110,8 +110,11 @@ func (r rule) target(object *unstructured.Unstructured, within map[string]any) k
 	}
 	if kinds.ScopeOf(schema.GroupKind{Group: to.Group, Kind: to.Kind}) != kinds.Cluster {
 		to.Namespace = object.GetNamespace()
-		if named, _ := within["namespace"].(string); r.hasNamespace {
-			to.Namespace = named
+		if r.hasNamespace {
+			to.Namespace, _ = within["namespace"].(string)
+		}
+		if to.Namespace == "" {
+			return kinds.ID{}
 		}
 	}
 	return to
