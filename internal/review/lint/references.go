@@ -19,6 +19,7 @@ func referenceRules() []Rule {
 		{"missing-reference", Error, "An object refers to one that neither the payload nor a controller makes.", nothing, checkMissingReference},
 		{"foreign-reference", Info, "An object refers to one that is not in the payload, and that others may make.", nothing, checkForeignReference},
 		{"missing-key", Error, "An object refers to a key that a ConfigMap or a Secret of the payload does not have.", nothing, checkMissingKey},
+		{"unread-change", Warning, "A ConfigMap or a Secret has changed, and running pods do not get the new values.", needsPrevious, checkUnreadChange},
 	}
 }
 
@@ -96,7 +97,7 @@ func checkMissingKey(s *subject, r *reporter) {
 
 // hasKey reports whether a ConfigMap or a Secret has a key.
 func (m *manifest) hasKey(key string) bool {
-	for _, field := range []string{"data", "stringData", "binaryData"} {
+	for _, field := range dataFields {
 		values, _ := m.get(field).(map[string]any)
 		if _, hasKey := values[key]; hasKey {
 			return true
