@@ -23,6 +23,9 @@ import (
 type Reference struct {
 	Path []string // to the field: keys of mappings, and indexes of lists
 	To   kinds.ID
+	Keys []string // of a ConfigMap or a Secret, if only these are needed
+	// IsGrant is true if the object does not fail without the other: a binding gives an account its rights.
+	IsGrant bool
 }
 
 // Field returns the path for people, such as spec.tls[0].secretName.
@@ -80,8 +83,23 @@ func (r rule) find(object *unstructured.Unstructured, at []string, value any, pa
 	instead, _ := within[r.unless].(string)
 	if to := r.target(object, within); name != r.made && name != "" && instead == "" && !isOptional && to.Kind != "" {
 		to.Name = name
-		*found = append(*found, Reference{Path: append(slices.Clone(at), path[0]), To: to})
+		*found = append(*found, Reference{Path: append(slices.Clone(at), path[0]), To: to, Keys: keysOf(within), IsGrant: r.isGrant})
 	}
+}
+
+// keysOf returns the keys of a ConfigMap or a Secret that a reference needs: the one of a variable, or the items of a volume.
+func keysOf(within map[string]any) (keys []string) {
+	if key, isOne := within["key"].(string); isOne {
+		keys = append(keys, key)
+	}
+	items, _ := within["items"].([]any)
+	for _, item := range items {
+		fields, _ := item.(map[string]any)
+		if key, hasKey := fields["key"].(string); hasKey {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // target returns the object that a rule's field refers to, without its name; empty if the rule is for another kind.
@@ -92,8 +110,11 @@ func (r rule) target(object *unstructured.Unstructured, within map[string]any) k
 	}
 	if kinds.ScopeOf(schema.GroupKind{Group: to.Group, Kind: to.Kind}) != kinds.Cluster {
 		to.Namespace = object.GetNamespace()
-		if named, _ := within["namespace"].(string); r.hasNamespace {
-			to.Namespace = named
+		if r.hasNamespace {
+			to.Namespace, _ = within["namespace"].(string)
+		}
+		if to.Namespace == "" {
+			return kinds.ID{}
 		}
 	}
 	return to
@@ -129,6 +150,9 @@ func Uses[M Referrer](manifests []M) map[kinds.ID][]Use[M] {
 			continue
 		}
 		for _, reference := range Of(m.Object()) {
+			if reference.IsGrant {
+				continue
+			}
 			found[reference.To] = append(found[reference.To], Use[M]{m, reference})
 		}
 	}

@@ -60,7 +60,7 @@ func TestOf(t *testing.T) {
 		"{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {storageClassName: fast, csi: {nodeStageSecretRef: {name: a, namespace: vault}}}}":                 "spec.storageClassName: StorageClass fast\nspec.csi.nodeStageSecretRef.name: Secret vault/a\n",
 		"{apiVersion: networking.k8s.io/v1, kind: Ingress, METADATA, spec: {ingressClassName: c, defaultBackend: {service: {name: a}}, rules: [{host: x}, {http: {paths: [{backend: {service: {name: b}}}, {backend: {resource: {name: r}}}]}}], tls: [{secretName: t}]}}": "spec.ingressClassName: IngressClass c\nspec.defaultBackend.service.name: Service shop/a\nspec.rules[1].http.paths[0].backend.service.name: Service shop/b\nspec.tls[0].secretName: Secret shop/t\n",
 		"{apiVersion: route.openshift.io/v1, kind: Route, METADATA, spec: {to: {kind: Service, name: a}, alternateBackends: [{kind: Service, name: b}]}}":                                                                                                                  "spec.to.name: Service shop/a\nspec.alternateBackends[0].name: Service shop/b\n",
-		"{" + rbac + "kind: RoleBinding, METADATA, roleRef: {kind: Role, name: a}, subjects: [{kind: ServiceAccount, name: s}]}":                                                                                                                                           "roleRef.name: Role shop/a\n",
+		"{" + rbac + "kind: RoleBinding, METADATA, roleRef: {kind: Role, name: a}, subjects: [{kind: ServiceAccount, name: s, namespace: other}, {kind: ServiceAccount, name: none}, {kind: User, name: u}]}":                                                              "roleRef.name: Role shop/a\nsubjects[0].name: ServiceAccount other/s\n",
 		"{" + rbac + "kind: RoleBinding, METADATA, roleRef: {kind: ClusterRole, name: a}}":                                                                                                                                                                                 "roleRef.name: ClusterRole a\n",
 		"{" + rbac + "kind: ClusterRoleBinding, metadata: {name: it}, roleRef: {kind: ClusterRole, name: a}}":                                                                                                                                                              "roleRef.name: ClusterRole a\n",
 		"{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, METADATA, spec: {scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: a}}}":                                                                                                                 "spec.scaleTargetRef.name: StatefulSet shop/a\n",
@@ -92,6 +92,42 @@ func textOf(t *testing.T, text string) string {
 		}
 	}
 	return lines.String()
+}
+
+func TestKeys(t *testing.T) {
+	object := &unstructured.Unstructured{}
+	text := "{apiVersion: v1, kind: Pod, metadata: {name: it, namespace: shop}, spec: {volumes: [{configMap: {name: a, items: [{key: x, path: x}, {key: w, path: w}]}}, {secret: {secretName: b}}], containers: [{env: [{valueFrom: {secretKeyRef: {name: b, key: z}}}]}]}}"
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, reference := range references.Of(object) {
+		got = append(got, reference.To.Name+" "+strings.Join(reference.Keys, ","))
+	}
+	if diff := cmp.Diff([]string{"b ", "a x,w", "b z"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMade(t *testing.T) {
+	for text, want := range map[string]string{
+		"{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop, annotations: {service.beta.openshift.io/serving-cert-secret-name: tls}}}":                 "Secret shop/tls",
+		"{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: a, namespace: shop}, spec: {secretName: tls}}":                                            "Secret shop/tls",
+		"{apiVersion: cloudcredential.openshift.io/v1, kind: CredentialsRequest, metadata: {name: a, namespace: x}, spec: {secretRef: {name: cloud, namespace: shop}}}": "Secret shop/cloud",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}}":                                                                                       "",
+	} {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, id := range references.Made(object) {
+			got += id.String()
+		}
+		if got != want {
+			t.Errorf("%s: %q is made, want %q", text, got, want)
+		}
+	}
 }
 
 // A manifest is one for tests.

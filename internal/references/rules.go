@@ -1,6 +1,10 @@
 package references
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // A rule is a field that refers to an object. Its path may lead through lists.
 type rule struct {
@@ -12,6 +16,8 @@ type rule struct {
 
 	unless string // another field beside it, which has precedence if it is set
 	made   string // the name of the object that Kubernetes creates itself
+
+	isGrant bool // see Reference
 }
 
 var (
@@ -66,6 +72,9 @@ var ofPods = []rule{
 	{path: "containers.env.valueFrom.configMapKeyRef.name", to: configMap},
 }
 
+// subjects are the accounts of a binding.
+var subjects = rule{path: "subjects.name", to: serviceAccount, hasNamespace: true, isKindNamed: true, isGrant: true, made: "default"}
+
 // rules are the fields of other kinds, and those beside the pods of a workload.
 var rules = map[schema.GroupKind][]rule{
 	{Group: "apps", Kind: "StatefulSet"}: {
@@ -97,8 +106,9 @@ var rules = map[schema.GroupKind][]rule{
 	{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}: {
 		{path: "roleRef.name", to: role, isKindNamed: true},
 		{path: "roleRef.name", to: clusterRole, isKindNamed: true},
+		subjects,
 	},
-	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}:                  {{path: "roleRef.name", to: clusterRole}},
+	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}:                  {{path: "roleRef.name", to: clusterRole}, subjects},
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}: {{path: "spec.policyName", to: policy}},
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: {
 		{path: "webhooks.clientConfig.service.name", to: service, hasNamespace: true},
@@ -110,4 +120,13 @@ var rules = map[schema.GroupKind][]rule{
 	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: {
 		{path: "spec.conversion.webhook.clientConfig.service.name", to: service, hasNamespace: true},
 	},
+}
+
+// PodSpec returns the path of the spec of a kind's pods; nil if it has none.
+func PodSpec(kind schema.GroupKind) []string {
+	prefix, hasPods := podSpecs[kind]
+	if !hasPods {
+		return nil
+	}
+	return strings.Split(prefix, ".")
 }

@@ -70,13 +70,13 @@ func TestJUnit(t *testing.T) {
 		args                     []string
 		failed, skipped, hasText int
 	}{
-		{[]string{"good", "--config", "none"}, 0, 13, 0},
-		{[]string{"good", "--config", "none", "--off", "dropped,duplicate"}, 0, 12, 0},
-		{[]string{"odd", "--config", "none"}, 2, 13, 0},
-		{[]string{"bad"}, 2, 13, 2},
-		{[]string{"bad", "--fail-on", "warning"}, 4, 13, 0},
-		{[]string{"bad", "--fail-on", "never"}, 0, 13, 4},
-		{[]string{"bad", "--previous", filepath.Join(stories, "autoscaler/old")}, 3, 2, 2},
+		{[]string{"good", "--config", "none"}, 0, 14, 0},
+		{[]string{"good", "--config", "none", "--off", "dropped,duplicate"}, 0, 13, 0},
+		{[]string{"odd", "--config", "none"}, 3, 14, 0},
+		{[]string{"bad"}, 3, 14, 2},
+		{[]string{"bad", "--fail-on", "warning"}, 5, 14, 0},
+		{[]string{"bad", "--fail-on", "never"}, 0, 14, 5},
+		{[]string{"bad", "--previous", filepath.Join(stories, "autoscaler/old")}, 4, 2, 2},
 	} {
 		report := lintJUnit(t, test.args)
 		if wrong := junit.validate(report); len(wrong) > 0 {
@@ -122,7 +122,7 @@ func TestGitHubCommands(t *testing.T) {
 	write(t, "odd/0000_50_web_01 a:b,c%d\n::error::e.yaml", "apiVersion: v1\nkind: \"Config\\eMap\"\n")
 	write(t, "odd/0000_50_web_02.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"100%25\\n::warning::x\"}\n")
 	var out, problems bytes.Buffer
-	cli.Run(context.Background(), []string{"lint", "odd", "-o", "github"}, core.Streams{Out: &out, Err: &problems})
+	cli.Run(context.Background(), []string{"lint", "odd", "-o", "github", "--off", "invalid-name"}, core.Streams{Out: &out, Err: &problems})
 	commands := []string{
 		`::error file=odd/0000_50_web_01 a%3Ab%2Cc%25d%0A%3A%3Aerror%3A%3Ae.yaml,line=1,col=1,title=not-a-manifest::Config\x1bMap: metadata.name is missing`,
 		`::error file=odd/0000_50_web_02.yaml,line=3,col=1,title=no-namespace::ConfigMap 100%2525\n::warning::x: ConfigMap is a namespaced kind, and this object has no namespace: write metadata.namespace`,

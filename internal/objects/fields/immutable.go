@@ -96,6 +96,16 @@ func isMarkedImmutable(before, _ map[string]any) bool { return before["immutable
 // have none.
 func hasAddress(before, _ map[string]any) bool { return at(before, typeOfService) != "ExternalName" }
 
+// requestsLessStorage reports whether a claim gets smaller.
+func requestsLessStorage(before, after map[string]any) bool {
+	size := func(claim map[string]any) (resource.Quantity, error) {
+		return resource.ParseQuantity(fmt.Sprint(at(claim, []string{"spec", "resources", "requests", "storage"})))
+	}
+	was, wasErr := size(before)
+	is, isErr := size(after)
+	return wasErr == nil && isErr == nil && is.Cmp(was) < 0
+}
+
 // staysLoadBalancer reports whether a Service is a LoadBalancer before and after.
 func staysLoadBalancer(before, after map[string]any) bool {
 	return at(before, typeOfService) == "LoadBalancer" && at(after, typeOfService) == "LoadBalancer"
@@ -133,6 +143,7 @@ var immutables = map[schema.GroupKind][]immutable{
 	},
 	kindOf("PersistentVolumeClaim"): {
 		{field: "spec", except: []string{"resources", "volumeAttributesClassName"}, defaults: map[string]any{"volumeMode": "Filesystem"}},
+		{field: "spec.resources.requests.storage", when: requestsLessStorage},
 	},
 	kindOf("PersistentVolume"): {
 		{field: "spec.csi"}, {field: "spec.hostPath"}, {field: "spec.local"}, {field: "spec.nfs"},

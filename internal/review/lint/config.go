@@ -48,6 +48,7 @@ type Known struct {
 	Capabilities []string `yaml:"capabilities"`
 	FeatureSets  []string `yaml:"featureSets"`
 	FeatureGates []string `yaml:"featureGates"`
+	Objects      []string `yaml:"objects"` // that others make, as in Secret shop/certificate
 }
 
 // UnmarshalYAML records the line, for the finding about an Ignore that no longer ignores anything.

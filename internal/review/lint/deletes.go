@@ -96,7 +96,7 @@ func checkDeleteNever(s *subject, r *reporter) {
 		switch {
 		case !s.shareCluster(m, m):
 			r.field(m, annotation(payload.DeleteAnnotation), "its annotations leave it out of every cluster, so it deletes nothing: fix those for the profile, feature set or feature gate")
-		case s.profiles && !m.hasProfile() && s.isForProfiles(m):
+		case s.profiles && !m.hasProfile() && isForProfiles(s, m):
 			r.field(m, annotation(payload.DeleteAnnotation), "it is for no cluster profile, and the release has profiles, so it deletes nothing: give it the %sPROFILE annotations of the manifest that created it", payload.IncludePrefix)
 		}
 	}
@@ -110,7 +110,7 @@ func checkDeleteNever(s *subject, r *reporter) {
 
 // isForProfiles reports whether the object of a tombstone was applied by profile: by the previous payload, or, if that does
 // not have the object, in a payload whose manifests all have profiles. Manifests without profiles are for clusters without one.
-func (s *subject) isForProfiles(tombstone *manifest) bool {
+func isForProfiles(s *subject, tombstone *manifest) bool {
 	if s.previous != nil && len(s.previous.byID[tombstone.id]) > 0 {
 		return slices.ContainsFunc(s.previous.byID[tombstone.id], (*manifest).hasProfile)
 	}

@@ -48,7 +48,7 @@ func checkDeletedInUse(s *subject, r *reporter) {
 		}
 		where, _ := s.sharedCluster(t, uses[0].By)
 		todo := "drop the tombstone, or that reference"
-		if next := s.successorOf(t); next != nil {
+		if next := successorOf(s, t); next != nil {
 			todo = fmt.Sprintf("name %s there, or drop the tombstone", next.id)
 		}
 		r.field(t, annotation(payload.DeleteAnnotation), "%s%s, and fails without it: %s", describe(uses), onCluster(where), todo)
@@ -63,7 +63,7 @@ func (s *subject) isCreatedToo(t *manifest) bool {
 
 // successorOf returns the new object of the same kind in the file where the previous payload had the object; nil if there is none,
 // or more than one.
-func (s *subject) successorOf(t *manifest) *manifest {
+func successorOf(s *subject, t *manifest) *manifest {
 	if s.previous == nil || len(s.previous.byID[t.id]) == 0 {
 		return nil
 	}

@@ -15,8 +15,11 @@ func Rules() []Rule {
 		updatingRules(),
 		namingRules(),
 		objectRules(),
+		referenceRules(),
+		selectingRules(),
 		hookRules(),
 		schemaRules(),
+		refusingRules(),
 		ignoringRules(),
 	)
 }

@@ -5,11 +5,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/validation"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -155,9 +157,12 @@ type subject struct {
 	outages  *outageFinder
 	update   *plan.Plan // from the previous payload; nil if there is none
 	overlaps map[[2]string]overlap
-	bindings map[kinds.ID][]*manifest // see bindingsOf
-	uses     map[kinds.ID][]use       // see usesOf
-	profiles bool                     // whether any manifest names a cluster profile
+	bindings map[kinds.ID][]*manifest           // see bindingsOf
+	uses     map[kinds.ID][]use                 // see usesOf
+	refusals func() [][]validation.FieldRefusal // of each normal manifest, see findRefusals
+	missing  func() []missing                   // see findMissing
+	pods     func() map[string][]podSet         // see findPods
+	profiles bool                               // whether any manifest names a cluster profile
 }
 
 // An overlap is a cluster that two sets of annotations have in common, if there is one.
@@ -175,6 +180,7 @@ func newSubject(ctx context.Context, input Input) *subject {
 		s.previous = newIndex(input.Previous, true)
 		s.update = plan.Compare(input.Previous, input.Payload)
 	}
+	s.refusals, s.missing, s.pods = sync.OnceValue(func() [][]validation.FieldRefusal { return findRefusals(s) }), sync.OnceValue(func() []missing { return findMissing(s) }), sync.OnceValue(func() map[string][]podSet { return findPods(s) })
 	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}
 	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)
 	return s

@@ -98,7 +98,7 @@ func checkNarrowed(s *subject, r *reporter) {
 		if len(now) == 0 || slices.ContainsFunc(now, func(m *manifest) bool { return m.chosenBy() == old.chosenBy() }) {
 			continue
 		}
-		others := slices.Concat(now, s.deletedNamespaces(old), s.deletedDefinitions(old))
+		others := slices.Concat(now, s.deletedNamespaces(old), deletedDefinitions(s, old))
 		if where, found := s.clusterWithout(old, others); found {
 			r.at(now[0], "%s:%d had it%s, and no manifest has it there now, %s", old.where(), old.Line, onCluster(where), adviseNarrowed(s.usesWithout(old, others)))
 		}
@@ -119,7 +119,7 @@ func adviseNarrowed(uses []use) string {
 }
 
 // deletedDefinitions returns the tombstones of an object's CustomResourceDefinition.
-func (s *subject) deletedDefinitions(m *manifest) []*manifest {
+func deletedDefinitions(s *subject, m *manifest) []*manifest {
 	id := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: kinds.DefinitionName(m.groupKind())}
 	return tombstonesOf(slices.Concat(s.defines[m.groupKind()], s.byID[id]))
 }
@@ -146,7 +146,7 @@ func checkDeleteOfNothing(s *subject, r *reporter) {
 		hint := ""
 		if len(r.findings) >= maxHints {
 			// no hint
-		} else if near := s.nearest(t); near != nil {
+		} else if near := nearest(s, t); near != nil {
 			hint = fmt.Sprintf(": did you mean %s (%s:%d)?", near.id, near.where(), near.Line)
 		}
 		r.at(t, "the previous payload has no such object%s", hint)
@@ -155,7 +155,7 @@ func checkDeleteOfNothing(s *subject, r *reporter) {
 
 // nearest returns the object of the previous payload with the most similar name, of the same kind, that this payload no
 // longer has; nil if there is none.
-func (s *subject) nearest(m *manifest) *manifest {
+func nearest(s *subject, m *manifest) *manifest {
 	var best *manifest
 	closest := 4 // one more than the letters that may be wrong
 	for _, other := range s.previous.byKind[m.groupKind()] {

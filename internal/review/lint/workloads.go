@@ -47,7 +47,7 @@ func checkRBACDeletedFirst(s *subject, r *reporter) {
 	if len(allowing) == 0 {
 		return
 	}
-	deleted := s.deletedWorkloads()
+	deleted := deletedWorkloads(s)
 	for _, t := range allowing {
 		reported := false
 		for _, allowed := range s.allowedBy(t) {
@@ -72,7 +72,7 @@ type deletedWorkload struct {
 
 // deletedWorkloads returns the deleted workloads by their ServiceAccounts: those with a tombstone, and
 // those of the previous payload in a deleted Namespace.
-func (s *subject) deletedWorkloads() map[kinds.ID][]deletedWorkload {
+func deletedWorkloads(s *subject) map[kinds.ID][]deletedWorkload {
 	found := map[kinds.ID][]deletedWorkload{}
 	add := func(m, last *manifest) {
 		found[account(m)] = append(found[account(m)], deletedWorkload{m, last})

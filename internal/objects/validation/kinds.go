@@ -1,0 +1,162 @@
+package validation
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/api/pod"
+	"k8s.io/kubernetes/pkg/apis/apps"
+	_ "k8s.io/kubernetes/pkg/apis/apps/install" // registers the versions of a group, with their defaults
+	appsvalidation "k8s.io/kubernetes/pkg/apis/apps/validation"
+	_ "k8s.io/kubernetes/pkg/apis/autoscaling/install"
+	"k8s.io/kubernetes/pkg/apis/batch"
+	_ "k8s.io/kubernetes/pkg/apis/batch/install"
+	batchvalidation "k8s.io/kubernetes/pkg/apis/batch/validation"
+	"k8s.io/kubernetes/pkg/apis/core"
+	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
+	_ "k8s.io/kubernetes/pkg/apis/networking/install"
+	_ "k8s.io/kubernetes/pkg/apis/node/install"
+	_ "k8s.io/kubernetes/pkg/apis/policy/install"
+	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
+	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
+	_ "k8s.io/kubernetes/pkg/apis/storage/install"
+	"k8s.io/kubernetes/pkg/registry/apps/daemonset"
+	"k8s.io/kubernetes/pkg/registry/apps/deployment"
+	"k8s.io/kubernetes/pkg/registry/apps/statefulset"
+	"k8s.io/kubernetes/pkg/registry/autoscaling/horizontalpodautoscaler"
+	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
+	"k8s.io/kubernetes/pkg/registry/core/limitrange"
+	"k8s.io/kubernetes/pkg/registry/core/resourcequota"
+	"k8s.io/kubernetes/pkg/registry/networking/ingress"
+	"k8s.io/kubernetes/pkg/registry/networking/ingressclass"
+	"k8s.io/kubernetes/pkg/registry/networking/networkpolicy"
+	"k8s.io/kubernetes/pkg/registry/node/runtimeclass"
+	"k8s.io/kubernetes/pkg/registry/policy/poddisruptionbudget"
+	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
+	"k8s.io/kubernetes/pkg/registry/rbac/clusterrolebinding"
+	"k8s.io/kubernetes/pkg/registry/rbac/role"
+	"k8s.io/kubernetes/pkg/registry/rbac/rolebinding"
+	"k8s.io/kubernetes/pkg/registry/scheduling/priorityclass"
+	"k8s.io/kubernetes/pkg/registry/storage/csidriver"
+	"k8s.io/kubernetes/pkg/registry/storage/storageclass"
+)
+
+// A validation returns what is wrong with an object, in its internal version.
+type validation func(context.Context, runtime.Object) field.ErrorList
+
+// validations are those of the kinds that releases have. They are the strategies of the API server where these need
+// nothing else of it, and the functions that strategies call where they do.
+var validations = map[schema.GroupKind]validation{
+	kindOf("ConfigMap"):             of(corevalidation.ValidateConfigMap),
+	kindOf("LimitRange"):            by(limitrange.Strategy),
+	kindOf("Namespace"):             of(corevalidation.ValidateNamespace),
+	kindOf("PersistentVolume"):      of(validateVolume),
+	kindOf("PersistentVolumeClaim"): of(validateClaim),
+	kindOf("Pod"):                   of(validatePod),
+	kindOf("ReplicationController"): of(validateReplicationController),
+	kindOf("ResourceQuota"):         by(resourcequota.Strategy),
+	kindOf("Secret"):                of(corevalidation.ValidateSecret),
+	kindOf("Service"):               of(validateService),
+	kindOf("ServiceAccount"):        of(corevalidation.ValidateServiceAccount),
+
+	kindOf("DaemonSet.apps"):   by(daemonset.Strategy),
+	kindOf("Deployment.apps"):  by(deployment.Strategy),
+	kindOf("ReplicaSet.apps"):  of(validateReplicaSet),
+	kindOf("StatefulSet.apps"): by(statefulset.Strategy),
+	kindOf("CronJob.batch"):    by(cronjob.Strategy),
+	kindOf("Job.batch"):        of(validateJob),
+
+	kindOf("HorizontalPodAutoscaler.autoscaling"): by(horizontalpodautoscaler.Strategy),
+	kindOf("PodDisruptionBudget.policy"):          by(poddisruptionbudget.Strategy),
+	kindOf("PriorityClass.scheduling.k8s.io"):     by(priorityclass.Strategy),
+	kindOf("RuntimeClass.node.k8s.io"):            by(runtimeclass.Strategy),
+	kindOf("CSIDriver.storage.k8s.io"):            by(csidriver.Strategy),
+	kindOf("StorageClass.storage.k8s.io"):         by(storageclass.Strategy),
+
+	kindOf("Ingress.networking.k8s.io"):       by(ingress.Strategy),
+	kindOf("IngressClass.networking.k8s.io"):  by(ingressclass.Strategy),
+	kindOf("NetworkPolicy.networking.k8s.io"): by(networkpolicy.Strategy),
+
+	kindOf("ClusterRole.rbac.authorization.k8s.io"):        by(clusterrole.Strategy),
+	kindOf("ClusterRoleBinding.rbac.authorization.k8s.io"): by(clusterrolebinding.Strategy),
+	kindOf("Role.rbac.authorization.k8s.io"):               by(role.Strategy),
+	kindOf("RoleBinding.rbac.authorization.k8s.io"):        by(rolebinding.Strategy),
+}
+
+// kindOf parses KIND.GROUP.
+func kindOf(text string) schema.GroupKind {
+	kind, group, _ := strings.Cut(text, ".")
+	return schema.GroupKind{Group: group, Kind: kind}
+}
+
+// by returns the validation of a strategy.
+func by(strategy rest.RESTCreateStrategy) validation {
+	return func(ctx context.Context, object runtime.Object) field.ErrorList {
+		strategy.PrepareForCreate(ctx, object)
+		return strategy.Validate(ctx, object)
+	}
+}
+
+// of returns the validation of a function for one type.
+func of[T runtime.Object](validate func(T) field.ErrorList) validation {
+	return func(_ context.Context, object runtime.Object) field.ErrorList {
+		typed, isOfType := object.(T)
+		if !isOfType {
+			return nil
+		}
+		return validate(typed)
+	}
+}
+
+func validateVolume(volume *core.PersistentVolume) field.ErrorList {
+	return corevalidation.ValidatePersistentVolume(volume, corevalidation.ValidationOptionsForPersistentVolume(volume, nil))
+}
+
+func validateClaim(claim *core.PersistentVolumeClaim) field.ErrorList {
+	return corevalidation.ValidatePersistentVolumeClaim(claim, corevalidation.ValidationOptionsForPersistentVolumeClaim(claim, nil))
+}
+
+func validatePod(p *core.Pod) field.ErrorList {
+	return corevalidation.ValidatePodCreate(p, pod.GetValidationOptionsFromPodSpecAndMeta(&p.Spec, nil, &p.ObjectMeta, nil))
+}
+
+func validateReplicationController(controller *core.ReplicationController) field.ErrorList {
+	return corevalidation.ValidateReplicationController(controller, pod.GetValidationOptionsFromPodTemplate(controller.Spec.Template, nil))
+}
+
+func validateReplicaSet(set *apps.ReplicaSet) field.ErrorList {
+	return appsvalidation.ValidateReplicaSet(set, pod.GetValidationOptionsFromPodTemplate(&set.Spec.Template, nil))
+}
+
+// validateService leaves out what is missing of a Service's addresses, which the API server allocates.
+func validateService(service *core.Service) field.ErrorList {
+	return slices.DeleteFunc(corevalidation.ValidateServiceCreate(service), func(problem *field.Error) bool {
+		return problem.Field == "spec.clusterIPs" && problem.Type == field.ErrorTypeRequired
+	})
+}
+
+// validateJob gives a Job the labels and the selector that the API server generates.
+func validateJob(job *batch.Job) field.ErrorList {
+	if job.Spec.ManualSelector == nil || !*job.Spec.ManualSelector {
+		generated := map[string]string{
+			batch.LegacyJobNameLabel: job.Name, batch.JobNameLabel: job.Name,
+			batch.LegacyControllerUidLabel: string(job.UID), batch.ControllerUidLabel: string(job.UID),
+		}
+		maps.Copy(generated, job.Spec.Template.Labels)
+		job.Spec.Template.Labels = generated
+		if job.Spec.Selector == nil {
+			job.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{batch.ControllerUidLabel: string(job.UID)}}
+		}
+	}
+	return batchvalidation.ValidateJob(job, batchvalidation.JobValidationOptions{
+		PodValidationOptions: pod.GetValidationOptionsFromPodTemplate(&job.Spec.Template, nil), RequirePrefixedLabels: true,
+	})
+}

@@ -1,0 +1,56 @@
+package references
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// IsBuiltIn reports whether a cluster has an object by itself.
+func IsBuiltIn(id kinds.ID) bool {
+	switch id.GroupKind() {
+	case configMap:
+		return slices.Contains([]string{"kube-root-ca.crt", "openshift-service-ca.crt"}, id.Name)
+	case serviceAccount:
+		return slices.Contains([]string{"default", "builder", "deployer"}, id.Name)
+	case priorityClass:
+		return strings.HasPrefix(id.Name, "system-")
+	case clusterRole:
+		return strings.HasPrefix(id.Name, "system:") || slices.Contains([]string{"cluster-admin", "admin", "edit", "view"}, id.Name)
+	default:
+		return false
+	}
+}
+
+// servingCert are the annotations of a Service for which a controller makes a Secret with a certificate.
+var servingCert = []string{"service.beta.openshift.io/serving-cert-secret-name", "service.alpha.openshift.io/serving-cert-secret-name"}
+
+// makers are the fields of custom resources with the names of the objects that well-known controllers make of them.
+var makers = map[schema.GroupKind]rule{
+	{Group: "cert-manager.io", Kind: "Certificate"}:                     {path: "spec.secretName", to: secret},
+	{Group: "external-secrets.io", Kind: "ExternalSecret"}:              {path: "spec.target.name", to: secret},
+	{Group: "bitnami.com", Kind: "SealedSecret"}:                        {path: "metadata.name", to: secret},
+	{Group: "cloudcredential.openshift.io", Kind: "CredentialsRequest"}: {path: "spec.secretRef.name", to: secret, hasNamespace: true},
+}
+
+// Made returns the objects that a controller makes of an object, by the custom resources and annotations of well-known ones.
+func Made(object *unstructured.Unstructured) []kinds.ID {
+	var made []kinds.ID
+	for _, key := range servingCert {
+		if name := object.GetAnnotations()[key]; name != "" {
+			made = append(made, kinds.ID{Kind: secret.Kind, Namespace: object.GetNamespace(), Name: name})
+		}
+	}
+	if maker, isKnown := makers[object.GroupVersionKind().GroupKind()]; isKnown {
+		var found []Reference
+		maker.find(object, nil, object.Object, strings.Split(maker.path, "."), &found)
+		for _, reference := range found {
+			made = append(made, reference.To)
+		}
+	}
+	return made
+}

@@ -1,0 +1,115 @@
+package lint_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/review/mistakes"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// TestMistakes lints each mistake, and compares what it finds of them with testdata/mistakes.txt: a finding is useful if
+// it mentions what is wrong, and otherwise misleading.
+func TestMistakes(t *testing.T) {
+	all, err := mistakes.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shop, err := mistakes.Shop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := lintFiles(t, shop, nil); len(found) > 0 {
+		t.Fatalf("the release has mistakes of its own: %q", found)
+	}
+	var table strings.Builder
+	counts := map[mistakes.Group]map[string]int{}
+	for _, m := range all {
+		outcome := outcomeOf(t, m, shop)
+		if counts[m.Group] == nil {
+			counts[m.Group] = map[string]int{}
+		}
+		counts[m.Group][outcome]++
+		fmt.Fprintf(&table, "%-6s %-10s %s\n", m.Group, outcome, m.Name)
+	}
+	for _, group := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(&table, "%s:", group)
+		for _, outcome := range slices.Sorted(maps.Keys(counts[group])) {
+			fmt.Fprintf(&table, " %s %d", outcome, counts[group][outcome])
+		}
+		table.WriteString("\n")
+	}
+	const golden = "testdata/mistakes.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(table.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), table.String()); diff != "" {
+		t.Errorf("other mistakes are found (-want +got):\n%s", diff)
+	}
+}
+
+// outcomeOf lints a mistake, as an update of the release unless it is one of a first creation.
+func outcomeOf(t *testing.T, m mistakes.Mistake, shop fstest.MapFS) string {
+	t.Helper()
+	release, _, err := m.Release()
+	if err != nil {
+		t.Fatal(err)
+	}
+	previous := shop
+	if m.Group == mistakes.Create {
+		previous = nil
+	}
+	found := lintFiles(t, release, previous)
+	switch {
+	case m.Group == mistakes.Fine && len(found) > 0:
+		return "false"
+	case m.Group == mistakes.Fine:
+		return "quiet"
+	case len(found) == 0:
+		return "missed"
+	case slices.ContainsFunc(found, func(text string) bool { return strings.Contains(text, m.Mentions) }):
+		return "found"
+	default:
+		return "misleading"
+	}
+}
+
+// lintFiles returns the errors and warnings of a release, compared with the one before if there is one.
+func lintFiles(t *testing.T, release, previous fstest.MapFS) (found []string) {
+	t.Helper()
+	o := payload.Options{KeepText: true}
+	input := lint.Input{}
+	var err error
+	if input.Payload, input.Problems, err = payload.Load(t.Context(), release, o); input.Payload == nil {
+		return []string{err.Error()}
+	}
+	if previous != nil {
+		if input.Previous, _, err = payload.Load(t.Context(), previous, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result, err := lint.Run(t.Context(), input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, finding := range result.Findings {
+		if finding.Severity.AtLeast(lint.Warning) {
+			found = append(found, finding.String())
+		}
+	}
+	return found
+}

@@ -1,0 +1,167 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/references"
+)
+
+// These rules are about references to objects and keys that the payload does not have.
+
+// referenceRules are about what manifests refer to.
+func referenceRules() []Rule {
+	return []Rule{
+		{"missing-reference", Error, "An object refers to one that neither the payload nor a controller makes.", nothing, checkMissingReference},
+		{"foreign-reference", Info, "An object refers to one that is not in the payload, and that others may make.", nothing, checkForeignReference},
+		{"missing-key", Error, "An object refers to a key that a ConfigMap or a Secret of the payload does not have.", nothing, checkMissingKey},
+		{"unread-change", Warning, "A ConfigMap or a Secret has changed, and running pods do not get the new values.", needsPrevious, checkUnreadChange},
+	}
+}
+
+// A missing is a reference to an object that the payload does not have.
+type missing struct {
+	by *manifest
+	references.Reference
+	maker string // who may make it: "" if nobody may
+}
+
+// findMissing returns the references to objects that are neither in the payload nor in every cluster. Objects of the previous
+// payload are left out: other rules report that they are dropped, renamed or deleted.
+func findMissing(s *subject) []missing {
+	made := map[kinds.ID]bool{}
+	for _, m := range s.normal {
+		for _, id := range references.Made(m.Object()) {
+			made[id] = true
+		}
+	}
+	makers := newMakers(s)
+	var found []missing
+	for _, m := range s.normal {
+		for _, reference := range references.Of(m.Object()) {
+			id := reference.To
+			isKnown := len(s.byID[id]) > 0 || s.excluded[id] != nil || made[id] || references.IsBuiltIn(id) || isKnownObject(s, id)
+			if isKnown || hadPreviously(s, id) || id.Namespace == "" && kinds.ScopeOf(id.GroupKind()) == kinds.Namespaced {
+				continue
+			}
+			found = append(found, missing{m, reference, makers.of(id)})
+		}
+	}
+	return found
+}
+
+// isKnownObject reports whether others make an object, by the configuration.
+func isKnownObject(s *subject, id kinds.ID) bool {
+	return slices.Contains(s.config.Known.Objects, id.String())
+}
+
+func hadPreviously(s *subject, id kinds.ID) bool {
+	return s.previous != nil && len(s.previous.byID[id]) > 0
+}
+
+func checkMissingReference(s *subject, r *reporter) {
+	for _, gap := range s.missing() {
+		if gap.maker == "" {
+			r.field(gap.by, gap.Path, "%s refers to %s, which nothing in the payload makes: correct the name, add it, or list it as known in the configuration", gap.Field(), gap.To)
+		}
+	}
+}
+
+func checkForeignReference(s *subject, r *reporter) {
+	for _, gap := range s.missing() {
+		if gap.maker != "" {
+			r.field(gap.by, gap.Path, "%s refers to %s, which is not in the payload: %s", gap.Field(), gap.To, gap.maker)
+		}
+	}
+}
+
+// checkMissingKey looks for keys of ConfigMaps and Secrets of the payload that they do not have. They may get keys from
+// others only if something may write them.
+func checkMissingKey(s *subject, r *reporter) {
+	makers := newMakers(s)
+	for _, m := range s.normal {
+		for _, reference := range references.Of(m.Object()) {
+			for _, key := range reference.Keys {
+				to := slices.DeleteFunc(slices.Clone(s.byID[reference.To]), func(other *manifest) bool { return other.isTombstone || !s.shareCluster(m, other) })
+				if len(to) > 0 && !slices.ContainsFunc(to, func(other *manifest) bool { return other.hasKey(key) }) && makers.ofRights(reference.To, "update", "patch") == "" {
+					r.field(m, reference.Path, "%s refers to the key %s of %s (%s:%d), which does not have it", reference.Field(), key, reference.To, to[0].Path, to[0].Line)
+				}
+			}
+		}
+	}
+}
+
+// hasKey reports whether a ConfigMap or a Secret has a key.
+func (m *manifest) hasKey(key string) bool {
+	for _, field := range dataFields {
+		values, _ := m.get(field).(map[string]any)
+		if _, hasKey := values[key]; hasKey {
+			return true
+		}
+	}
+	return false
+}
+
+// makers knows who may make objects that are not in the payload.
+type makers struct {
+	*subject
+	roles []*manifest
+}
+
+func newMakers(s *subject) makers {
+	found := makers{subject: s}
+	for _, m := range s.normal {
+		if isRole(m) || isBinding(m) {
+			found.roles = append(found.roles, m)
+		}
+	}
+	return found
+}
+
+// of returns who may make an object, as the end of a sentence: somebody else, if it is not in a namespace or of a kind of
+// this payload, or a program of the payload that has the right.
+func (k makers) of(id kinds.ID) string {
+	namespace := kinds.ID{Kind: "Namespace", Name: id.Namespace}
+	switch {
+	case id.Namespace != "" && !slices.ContainsFunc(k.byID[namespace], func(m *manifest) bool { return !m.isTombstone }):
+		return "others make it in the namespace " + id.Namespace
+	case id.Namespace == "" && len(k.byKind[id.GroupKind()]) == 0:
+		return fmt.Sprintf("others make each %s of the cluster", id.Kind)
+	default:
+		return k.ofRights(id, "create")
+	}
+}
+
+// ofRights returns which role gives a right to write an object; "" if none does.
+func (k makers) ofRights(id kinds.ID, verbs ...string) string {
+	for _, m := range k.roles {
+		if m.id.Namespace != "" && m.id.Namespace != id.Namespace {
+			continue
+		}
+		if isBinding(m) && slices.Contains([]string{"cluster-admin", "admin", "edit"}, m.text("roleRef", "name")) || m.allows(id.GroupKind(), verbs) {
+			return fmt.Sprintf("%s (%s:%d) lets a program make it", m.id, m.Path, m.Line)
+		}
+	}
+	return ""
+}
+
+// allows reports whether a role gives one of some rights to objects of a kind.
+func (m *manifest) allows(kind schema.GroupKind, verbs []string) bool {
+	resource, _ := meta.UnsafeGuessKindToResource(kind.WithVersion("v1"))
+	rules, _ := m.get("rules").([]any)
+	return slices.ContainsFunc(rules, func(rule any) bool {
+		fields, _ := rule.(map[string]any)
+		has := func(field string, wanted ...string) bool {
+			values, _ := fields[field].([]any)
+			return slices.ContainsFunc(values, func(value any) bool {
+				text, _ := value.(string)
+				return text == "*" || slices.Contains(wanted, text)
+			})
+		}
+		return has("apiGroups", kind.Group) && has("resources", resource.Resource) && has("verbs", verbs...) && fields["resourceNames"] == nil
+	})
+}

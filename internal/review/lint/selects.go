@@ -1,0 +1,266 @@
+package lint
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/references"
+)
+
+// These rules are about pods of the payload: which objects select them, and which ports they have.
+
+// selectingRules are about objects that select pods, and the ports by which pods are reached.
+func selectingRules() []Rule {
+	return []Rule{
+		{"selects-no-pod", Warning, "A Service, a budget or a policy selects no pod of the payload.", nothing, checkSelectsNoPod},
+		{"missing-port", Error, "A port is named or numbered that a Service or a pod of the payload does not have.", nothing, checkMissingPort},
+	}
+}
+
+// A podSet is the pods of a workload.
+type podSet struct {
+	by     *manifest
+	labels labels.Set
+	path   []string // of the spec
+	spec   map[string]any
+}
+
+// findPods returns the pods of the payload's workloads, by namespace.
+func findPods(s *subject) map[string][]podSet {
+	found := map[string][]podSet{}
+	for _, m := range s.normal {
+		path := references.PodSpec(m.groupKind())
+		spec, hasPods := m.get(path...).(map[string]any)
+		if path == nil || !hasPods {
+			continue
+		}
+		keys, _ := m.get(append(slices.Clone(path[:len(path)-1]), "metadata", "labels")...).(map[string]any)
+		set := labels.Set{}
+		for key, value := range keys {
+			set[key], _ = value.(string)
+		}
+		found[m.id.Namespace] = append(found[m.id.Namespace], podSet{m, set, path, spec})
+	}
+	return found
+}
+
+// containers returns the containers of pods, with their paths.
+func (p podSet) containers(lists ...string) (containers []map[string]any, paths [][]string) {
+	for _, list := range lists {
+		items, _ := p.spec[list].([]any)
+		for i, item := range items {
+			if container, isMapping := item.(map[string]any); isMapping {
+				containers = append(containers, container)
+				paths = append(paths, append(slices.Clone(p.path), list, strconv.Itoa(i)))
+			}
+		}
+	}
+	return containers, paths
+}
+
+// hasPort reports whether a container has a port of a name.
+func hasPort(container map[string]any, name string) bool {
+	ports, _ := container["ports"].([]any)
+	return slices.ContainsFunc(ports, func(port any) bool {
+		fields, _ := port.(map[string]any)
+		return fields["name"] == name
+	})
+}
+
+// hasPort reports whether any container of pods has a port of a name.
+func (p podSet) hasPort(name string) bool {
+	containers, _ := p.containers("containers", "initContainers")
+	return slices.ContainsFunc(containers, func(container map[string]any) bool { return hasPort(container, name) })
+}
+
+var serviceKind = schema.GroupKind{Kind: "Service"}
+
+// selectors are the fields with the selectors of pods, by kind.
+var selectors = map[schema.GroupKind][]string{
+	serviceKind: {"spec", "selector"},
+	{Group: "policy", Kind: "PodDisruptionBudget"}:      {"spec", "selector"},
+	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: {"spec", "podSelector"},
+}
+
+// selectorOf returns the selector of an object; nil if it has none, or selects all pods.
+func selectorOf(m *manifest) labels.Selector {
+	field, _ := m.get(selectors[m.groupKind()]...).(map[string]any)
+	if m.groupKind() == serviceKind {
+		field = map[string]any{"matchLabels": field}
+	}
+	var of metav1.LabelSelector
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(field, &of) != nil {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&of)
+	if err != nil || selector.Empty() {
+		return nil
+	}
+	return selector
+}
+
+// selected returns the pods that an object selects, and whether it is certain that no others exist.
+func selected(s *subject, m *manifest) (found []podSet, selector labels.Selector, areAll bool) {
+	selector = selectorOf(m)
+	if selector == nil {
+		return nil, nil, false
+	}
+	for _, pods := range s.pods()[m.id.Namespace] {
+		if selector.Matches(pods.labels) && s.shareCluster(m, pods.by) {
+			found = append(found, pods)
+		}
+	}
+	return found, selector, !othersMakePods(s, m.id.Namespace)
+}
+
+// othersMakePods reports whether pods in a namespace may be of others than the payload: the namespace is not the payload's, a
+// program of the payload may create workloads in it, or it has custom resources, of which a controller may make pods.
+func othersMakePods(s *subject, namespace string) bool {
+	makers := newMakers(s)
+	for _, kind := range []schema.GroupKind{{Kind: "Pod"}, {Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "StatefulSet"}} {
+		if makers.of(kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: namespace}) != "" {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.inside[namespace], func(m *manifest) bool {
+		return !kinds.Scheme().Recognizes(m.kind) && len(s.defines[m.groupKind()]) == 0
+	})
+}
+
+func checkSelectsNoPod(s *subject, r *reporter) {
+	for _, m := range s.normal {
+		if selectors[m.groupKind()] == nil {
+			continue
+		}
+		if pods, selector, areAll := selected(s, m); selector != nil && areAll && len(pods) == 0 {
+			r.field(m, selectors[m.groupKind()], "it selects no pod of the payload: no template in %s has the labels %s", m.id.Namespace, selector)
+		}
+	}
+}
+
+func checkMissingPort(s *subject, r *reporter) {
+	for _, m := range s.byKind[serviceKind] {
+		checkTargetPorts(s, m, r)
+	}
+	for _, sets := range s.pods() {
+		for _, pods := range sets {
+			checkProbePorts(pods, r)
+		}
+	}
+	for _, m := range s.normal {
+		for _, called := range calledPorts(m) {
+			checkBackendPort(s, m, called, r)
+		}
+	}
+}
+
+// checkTargetPorts looks for ports of a Service that no selected pod has by that name.
+func checkTargetPorts(s *subject, m *manifest, r *reporter) {
+	pods, _, areAll := selected(s, m)
+	if m.isTombstone || !areAll || len(pods) == 0 {
+		return
+	}
+	ports, _ := m.get("spec", "ports").([]any)
+	for i, port := range ports {
+		fields, _ := port.(map[string]any)
+		name, isName := fields["targetPort"].(string)
+		if isName && !slices.ContainsFunc(pods, func(p podSet) bool { return p.hasPort(name) }) {
+			r.field(m, []string{"spec", "ports", strconv.Itoa(i), "targetPort"}, "no container of %s (%s:%d) has a port that is called %s", pods[0].by.id, pods[0].by.Path, pods[0].by.Line, name)
+		}
+	}
+}
+
+// checkProbePorts looks for probes and handlers of containers that name a port which the container does not have.
+func checkProbePorts(pods podSet, r *reporter) {
+	containers, paths := pods.containers("containers", "initContainers")
+	for i, container := range containers {
+		for _, where := range []string{"readinessProbe.httpGet", "readinessProbe.tcpSocket", "livenessProbe.httpGet", "livenessProbe.tcpSocket",
+			"startupProbe.httpGet", "startupProbe.tcpSocket", "lifecycle.postStart.httpGet", "lifecycle.preStop.httpGet"} {
+			keys := strings.Split(where, ".")
+			fields := container
+			for _, key := range keys {
+				fields, _ = fields[key].(map[string]any)
+			}
+			if name, isName := fields["port"].(string); isName && !hasPort(container, name) {
+				r.field(pods.by, slices.Concat(paths[i], keys, []string{"port"}), "the container %s has no port that is called %s", container["name"], name)
+			}
+		}
+	}
+}
+
+// A calledPort is a port of a Service to which an object sends requests.
+type calledPort struct {
+	path    []string
+	service kinds.ID
+	port    any // its name or number
+}
+
+// calledPorts returns the ports of Services that an Ingress, a webhook, a definition or an APIService sends requests to.
+func calledPorts(m *manifest) (found []calledPort) {
+	for _, reference := range references.Of(m.Object()) {
+		if reference.To.GroupKind() != serviceKind || len(reference.Path) < 2 {
+			continue
+		}
+		path := reference.Path[:len(reference.Path)-1]
+		fields, _ := fieldAt(m.Object().Object, path).(map[string]any)
+		switch {
+		case m.kind.Kind == "Ingress":
+			port, _ := fields["port"].(map[string]any)
+			for _, key := range []string{"name", "number"} {
+				if port[key] != nil {
+					found = append(found, calledPort{append(slices.Clone(path), "port"), reference.To, port[key]})
+				}
+			}
+		case m.kind.Kind == "StatefulSet" || m.kind.Kind == "Route":
+		case fields["port"] != nil:
+			found = append(found, calledPort{append(slices.Clone(path), "port"), reference.To, fields["port"]})
+		default:
+			found = append(found, calledPort{path, reference.To, int64(443)})
+		}
+	}
+	return found
+}
+
+// fieldAt returns the value at a path of keys and indexes; nil if there is none.
+func fieldAt(value any, path []string) any {
+	for _, key := range path {
+		switch at := value.(type) {
+		case map[string]any:
+			value = at[key]
+		case []any:
+			i, err := strconv.Atoi(key)
+			if err != nil || i >= len(at) {
+				return nil
+			}
+			value = at[i]
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
+// checkBackendPort looks for a port that no Service of that name in the payload has.
+func checkBackendPort(s *subject, m *manifest, to calledPort, r *reporter) {
+	services := slices.DeleteFunc(slices.Clone(s.byID[to.service]), func(other *manifest) bool { return other.isTombstone || !s.shareCluster(m, other) })
+	if len(services) == 0 || slices.ContainsFunc(services, func(service *manifest) bool { return service.servesPort(to.port) }) {
+		return
+	}
+	r.field(m, to.path, "%s (%s:%d) has no port %v", to.service, services[0].Path, services[0].Line, to.port)
+}
+
+// servesPort reports whether a Service has a port of a name or number, or is the name of something else.
+func (m *manifest) servesPort(port any) bool {
+	ports, _ := m.get("spec", "ports").([]any)
+	return m.text("spec", "type") == "ExternalName" || slices.ContainsFunc(ports, func(item any) bool {
+		fields, _ := item.(map[string]any)
+		return fields["name"] == port || fields["port"] == port
+	})
+}
