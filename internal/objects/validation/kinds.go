@@ -136,10 +136,16 @@ func validateReplicaSet(set *apps.ReplicaSet) field.ErrorList {
 	return appsvalidation.ValidateReplicaSet(set, pod.GetValidationOptionsFromPodTemplate(&set.Spec.Template, nil))
 }
 
-// validateService leaves out what is missing of a Service's addresses, which the API server allocates.
+// allocated are the fields of a Service that the API server fills in.
+var allocated = []string{"spec.clusterIPs", "spec.healthCheckNodePort"}
+
+// validateService leaves out what is missing of a Service's addresses and ports, which the API server allocates.
 func validateService(service *core.Service) field.ErrorList {
+	if address := service.Spec.ClusterIP; address != "" && len(service.Spec.ClusterIPs) == 0 {
+		service.Spec.ClusterIPs = []string{address}
+	}
 	return slices.DeleteFunc(corevalidation.ValidateServiceCreate(service), func(problem *field.Error) bool {
-		return problem.Field == "spec.clusterIPs" && problem.Type == field.ErrorTypeRequired
+		return slices.Contains(allocated, problem.Field) && problem.Type == field.ErrorTypeRequired
 	})
 }
 

@@ -1,6 +1,7 @@
 package validation_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -10,6 +11,26 @@ import (
 
 	"github.com/runlevel/runlevel/internal/objects/validation"
 )
+
+// TestValid checks objects that look odd and are valid. A test of internal/review/mistakes asks an API server about them.
+func TestValid(t *testing.T) {
+	text, err := os.ReadFile("testdata/valid.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		for _, refusal := range validation.Check(t.Context(), object) {
+			t.Errorf("%s %s: %s", object.GetKind(), object.GetName(), refusal.Message)
+		}
+		if !validation.Knows(object) {
+			t.Errorf("%s is no kind that is checked", object.GetKind())
+		}
+	}
+}
 
 // TestCheck has objects with the refusals of each: a field's path, and what is wrong. Lint's pages have more, which a test
 // compares with a real API server.

@@ -151,6 +151,20 @@ func objects(t *testing.T, release fstest.MapFS, name string) (found []*unstruct
 	return found
 }
 
+// TestValid asks the API server about objects that look odd, of which package validation refuses none.
+func TestValid(t *testing.T) {
+	server := sandboxtest.Connect(t, controlPlane.Sandbox(t).Config)
+	text, err := os.ReadFile("../../objects/validation/testdata/valid.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects(t, fstest.MapFS{"valid.yaml": {Data: text}}, "valid.yaml") {
+		if err := apply(t.Context(), server, object, cluster.Force|cluster.DryRun); err != nil {
+			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+}
+
 // TestPages asks the API server about the examples of lint's rules for what it refuses: those that a rule finds, and
 // those that it does not.
 func TestPages(t *testing.T) {
