@@ -48,13 +48,13 @@ type Cluster struct {
 // Connect makes a connection. It sends no request yet.
 func Connect(config *rest.Config) (*Cluster, error) {
 	c := &Cluster{clock: &clock{}}
-	client, err := c.connect(config)
+	client, err := connect(c, config)
 	c.kinds = &catalog{config: c.config, client: client, learnt: map[schema.GroupKind][]Resource{}}
 	return c, err
 }
 
 // connect makes the clients, and returns their HTTP client.
-func (c *Cluster) connect(base *rest.Config) (*http.Client, error) {
+func connect(c *Cluster, base *rest.Config) (*http.Client, error) {
 	server, _, err := rest.DefaultServerUrlFor(base)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
@@ -188,7 +188,7 @@ func deletion(uid types.UID) metav1.DeleteOptions {
 // Patch changes an object by a JSON patch, and returns the metadata of the result.
 func (c *Cluster) Patch(ctx context.Context, in Resource, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error) {
 	ctx, seen := observed(ctx)
-	head, err := c.metadataOf(in, namespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	head, err := metadataOf(c, in, namespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
 	return head, seen.complete(err)
 }
 
@@ -201,11 +201,11 @@ func (c *Cluster) DryRunPatch(ctx context.Context, in Resource, namespace, name 
 
 // GetMetadata reads the metadata of an object.
 func (c *Cluster) GetMetadata(ctx context.Context, in Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
-	return c.metadataOf(in, namespace).Get(ctx, name, metav1.GetOptions{})
+	return metadataOf(c, in, namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // metadataOf returns the metadata client of a resource.
-func (c *Cluster) metadataOf(in Resource, namespace string) metadata.ResourceInterface {
+func metadataOf(c *Cluster, in Resource, namespace string) metadata.ResourceInterface {
 	resource := c.Metadata.Resource(in.GroupVersionResource)
 	if in.Namespaced {
 		return resource.Namespace(namespace)

@@ -35,7 +35,7 @@ func (c *Cluster) IsCustom(ctx context.Context, in Resource) (bool, error) {
 		}
 	}
 	if k.custom == nil && k.customErr == nil {
-		custom, err := c.customVersions(ctx)
+		custom, err := customVersions(ctx, c)
 		if err == nil || apierrors.IsForbidden(err) { // other errors are retried
 			k.custom, k.customErr = custom, err
 		} else {
@@ -55,7 +55,7 @@ func customError(in Resource, err error) error {
 // customVersions returns the group versions of definitions. The label alone is not proof: a user may
 // have set it on an APIService of an aggregated API, and no controller corrects it on those of built-in
 // groups.
-func (c *Cluster) customVersions(ctx context.Context) (map[schema.GroupVersion]bool, error) {
+func customVersions(ctx context.Context, c *Cluster) (map[schema.GroupVersion]bool, error) {
 	list, err := c.Objects.Resource(apiServices).List(ctx, metav1.ListOptions{LabelSelector: madeForDefinitions})
 	if err != nil {
 		return nil, err

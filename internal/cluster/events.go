@@ -25,7 +25,7 @@ type ObjectEvent struct {
 const longestMessage = 1024
 
 // RecordEvent writes an event. The server refuses it where the object's namespace is being deleted.
-func (c *Cluster) RecordEvent(ctx context.Context, event ObjectEvent) error {
+func RecordEvent(ctx context.Context, c *Cluster, event ObjectEvent) error {
 	reference := corev1.ObjectReference{Kind: event.ID.Kind, Namespace: event.ID.Namespace, Name: event.ID.Name, UID: event.UID}
 	if resource, err := c.FindKind(ctx, event.ID.GroupKind()); err == nil { // on an error, the kind is gone as well
 		reference.APIVersion = resource.GroupVersion().String()

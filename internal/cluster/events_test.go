@@ -21,7 +21,7 @@ func TestAnnounceCutsLongNews(t *testing.T) {
 	}
 	namespace := testbed.Namespace(t)
 	for _, message := range []string{"short", strings.Repeat("long… ", 500)} {
-		err := c.RecordEvent(t.Context(), cluster.ObjectEvent{
+		err := cluster.RecordEvent(t.Context(), c, cluster.ObjectEvent{
 			ID: kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "web"}, UID: "1", Reason: "Tested", IsWarning: true, Message: message,
 		})
 		if err != nil {

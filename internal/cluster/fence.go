@@ -12,7 +12,7 @@ import (
 // request with its error.
 func (c *Cluster) Fenced(check func(context.Context) error) (*Cluster, error) {
 	fenced := *c
-	_, err := fenced.connect(Fence(c.base, check))
+	_, err := connect(&fenced, Fence(c.base, check))
 	return &fenced, err
 }
 

@@ -58,7 +58,7 @@ func (a *announcer) write(ctx context.Context, news clusterversion.Event) {
 		return
 	}
 	a.recent.Set(event, nil, repeats)
-	if err := a.cluster.RecordEvent(ctx, event); err != nil {
+	if err := cluster.RecordEvent(ctx, a.cluster, event); err != nil {
 		ctrl.LoggerFrom(ctx).Info("event not written", "reason", err.Error())
 	}
 }

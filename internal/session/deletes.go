@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
@@ -45,18 +46,18 @@ func (r *run) deletesToRecord(ctx context.Context, tombstones []kinds.ID, now me
 // not over then.
 func (r *run) hasUnsentDeletes() bool {
 	return slices.ContainsFunc(r.outcome.Deletes, func(item precondition.Delete) bool {
-		return item.Seen.State == tombstone.Present && r.hasManifest(item.ID, true)
+		return item.Seen.State == tombstone.Present && hasManifest(r, item.ID, true)
 	})
 }
 
 // isFinished reports whether a delete is finished: the object is gone, or it exists, is not terminating, and the
 // payload has it again.
-func (r *run) isFinished(item precondition.Delete) bool {
+func isFinished(r *run, item precondition.Delete) bool {
 	switch item.Seen.State {
 	case tombstone.Absent:
 		return true
 	case tombstone.Reappeared, tombstone.Present:
-		return r.hasManifest(item.ID, false)
+		return hasManifest(r, item.ID, false)
 	default:
 		return false
 	}
@@ -65,11 +66,11 @@ func (r *run) isFinished(item precondition.Delete) bool {
 // isNotPending reports whether a delete is not to be reported as pending: it is finished, or this apply was to send it
 // and has not reached it.
 func (r *run) isNotPending(item precondition.Delete) bool {
-	return r.isFinished(item) || !item.WasSent() && r.hasManifest(item.ID, true)
+	return isFinished(r, item) || !item.WasSent() && hasManifest(r, item.ID, true)
 }
 
 // hasManifest reports whether the payload has an object, or its tombstone.
-func (r *run) hasManifest(id kinds.ID, isTombstone bool) bool {
+func hasManifest(r *run, id kinds.ID, isTombstone bool) bool {
 	return slices.ContainsFunc(r.payload.Manifests, func(m *payload.Manifest) bool {
 		return m.IsTombstone() == isTombstone && m.ID() == id
 	})
@@ -78,10 +79,10 @@ func (r *run) hasManifest(id kinds.ID, isTombstone bool) bool {
 // recordGone writes a Kubernetes event for each object that is gone by now, whatever version has deleted it.
 func (r *run) recordGone(ctx context.Context) {
 	for _, item := range r.outcome.Deletes {
-		if !r.isFinished(item) || item.UID == "" || item.Seen.State == tombstone.Present {
+		if !isFinished(r, item) || item.UID == "" || item.Seen.State == tombstone.Present {
 			continue // it was never seen, or was never gone
 		}
-		if err := r.cluster.RecordEvent(ctx, tombstone.Event(item.ID, item.UID, tombstone.ReasonDeleted, "it is gone")); err != nil {
+		if err := cluster.RecordEvent(ctx, r.cluster, tombstone.Event(item.ID, item.UID, tombstone.ReasonDeleted, "it is gone")); err != nil {
 			klog.FromContext(ctx).V(1).Info("an event could not be written", "object", item.ID.String(), "err", err)
 		}
 	}
@@ -90,7 +91,7 @@ func (r *run) recordGone(ctx context.Context) {
 // forgetFinished removes finished deletes from the record.
 func (r *run) forgetFinished(known *record.Record) {
 	for _, item := range r.outcome.Deletes {
-		if r.isFinished(item) {
+		if isFinished(r, item) {
 			known.ForgetDelete(item.ID, item.UID)
 		}
 	}

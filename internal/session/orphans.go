@@ -43,7 +43,7 @@ func scalar(text string) string {
 // orphans returns the objects of the release that still exist, and that the payload neither has nor deletes. An object
 // that goes with its Namespace or definition is no orphan.
 func (r *run) orphans(ctx context.Context) []Orphan {
-	inPayload, deleted := r.inPayload(ctx), r.deleted()
+	inPayload, deleted := objectsOf(ctx, r), deletedBy(r)
 	var dropped []objectmeta.LiveMetadata
 	for _, head := range r.before.Of(r.payload.Name) {
 		isGoing := slices.ContainsFunc(objectmeta.Containers(head.ID, head.Resource), func(id kinds.ID) bool { return deleted[id] })
@@ -54,7 +54,7 @@ func (r *run) orphans(ctx context.Context) []Orphan {
 	listed := r.listAgain(ctx, dropped)
 	var orphans []Orphan
 	for _, head := range dropped {
-		if r.isLeft(ctx, listed, head) {
+		if isLeft(ctx, r, listed, head) {
 			orphans = append(orphans, Orphan{head})
 		}
 	}
@@ -80,8 +80,8 @@ func (r *run) listAgain(ctx context.Context, heads []objectmeta.LiveMetadata) *i
 	return listed
 }
 
-// inPayload returns the objects that the payload has, or has tombstones of, and those that it leaves unmanaged.
-func (r *run) inPayload(ctx context.Context) map[kinds.ID]bool {
+// objectsOf returns the objects that the payload has, or has tombstones of, and those that it leaves unmanaged.
+func objectsOf(ctx context.Context, r *run) map[kinds.ID]bool {
 	manifests := slices.Clone(r.payload.Manifests)
 	for _, exclusion := range r.payload.Excluded {
 		if exclusion.Filter == payload.ByOverrides {
@@ -99,9 +99,9 @@ func (r *run) inPayload(ctx context.Context) map[kinds.ID]bool {
 	return all
 }
 
-// deleted returns the objects that the payload deletes, and those that are terminating since an earlier payload
+// deletedBy returns the objects that the payload deletes, and those that are terminating since an earlier payload
 // deleted them.
-func (r *run) deleted() map[kinds.ID]bool {
+func deletedBy(r *run) map[kinds.ID]bool {
 	all := map[kinds.ID]bool{}
 	for _, manifest := range r.payload.Manifests {
 		all[manifest.ID()] = manifest.IsTombstone()
@@ -115,7 +115,7 @@ func (r *run) deleted() map[kinds.ID]bool {
 }
 
 // isLeft reports whether an object still exists, and is the same one and the release's. If it can't be read, it is assumed to.
-func (r *run) isLeft(ctx context.Context, listed *inventory.Inventory, head objectmeta.LiveMetadata) bool {
+func isLeft(ctx context.Context, r *run, listed *inventory.Inventory, head objectmeta.LiveMetadata) bool {
 	var now objectmeta.LiveMetadata
 	if listed != nil && listed.Covers(head.ID) {
 		now, _ = listed.Find(head.ID)

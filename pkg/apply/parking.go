@@ -25,7 +25,8 @@ type parking struct {
 
 // queueAfter queues a step after a pause.
 func (w *walk) queueAfter(pause time.Duration, step int) {
-	w.parkFor(pause, &parking{step: step})
+	p := &parking{step: step}
+	p.parkFor(w, pause)
 }
 
 // waits parks a step until its wait is over. If the walk ends before, the step is not done, and the report names its wait.
@@ -35,7 +36,7 @@ func (w *walk) waits(step int, wait *object.StepWait) {
 		w.run.results.events.waiting(waiting)
 	}
 	p := &parking{step: step, until: wait, ended: make(chan struct{})}
-	w.parkFor(wait.Pause, p)
+	p.parkFor(w, wait.Pause)
 	go func() {
 		select {
 		case <-wait.Changed:
@@ -45,21 +46,21 @@ func (w *walk) waits(step int, wait *object.StepWait) {
 	}()
 }
 
-func (w *walk) parkFor(pause time.Duration, p *parking) {
+func (p *parking) parkFor(w *walk, pause time.Duration) {
 	w.parked[p] = true
 	p.timer = time.AfterFunc(pause, func() { w.run.inbox.put(event{woken: p}) })
 }
 
 // wake continues a parked step. Its wait may be over already: a timer and a change may both end it.
-func (w *walk) wake(p *parking) {
+func (p *parking) wake(w *walk) {
 	if w.parked[p] {
-		w.unpark(p)
+		p.unpark(w)
 		w.continued = append(w.continued, p.step)
 	}
 }
 
 // unpark ends a wait.
-func (w *walk) unpark(p *parking) {
+func (p *parking) unpark(w *walk) {
 	delete(w.parked, p)
 	if p.objects != nil {
 		w.run.tracker.Cancel(p.objects)
@@ -76,9 +77,9 @@ func (w *walk) unpark(p *parking) {
 // interrupt ends all parked and queued steps. The ends of waits that have come before are handled still.
 func (w *walk) interrupt() {
 	for p := range w.parked {
-		w.unpark(p)
+		p.unpark(w)
 		if p.objects != nil {
-			w.endAwait(p, false)
+			p.endAwait(w, false)
 		} else {
 			w.skip(p.step)
 		}
@@ -119,9 +120,9 @@ func (w *walk) endWait(e await.Event) {
 		if p.objects != e.Wait {
 			continue
 		}
-		w.unpark(p)
+		p.unpark(w)
 		if len(e.Failed) == 0 {
-			w.endAwait(p, true)
+			p.endAwait(w, true)
 			return
 		}
 		w.explains++
@@ -133,7 +134,7 @@ func (w *walk) endWait(e await.Event) {
 }
 
 // endAwait continues what has waited for objects. If they are not ready, the report names them.
-func (w *walk) endAwait(p *parking, isReady bool) {
+func (p *parking) endAwait(w *walk, isReady bool) {
 	switch {
 	case p.isAtEnd:
 		w.isReady = isReady
@@ -186,7 +187,7 @@ func (n *nodeWalk) endPart(w *walk, isDone bool) {
 		w.run.nodes.Done(n.node, graph.Failed)
 	case len(n.parts) > 1:
 		n.from, n.at, n.parts, n.isBegun = n.parts[0], n.parts[0], n.parts[1:], false
-		w.queue(n)
+		n.queue(w)
 		return
 	default:
 		w.run.nodes.Done(n.node, graph.OK)

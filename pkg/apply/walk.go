@@ -128,11 +128,11 @@ func (w *walk) handle(e event) {
 	case e.tried != nil:
 		w.handleTry(e.tried)
 	case e.woken != nil:
-		w.wake(e.woken)
+		e.woken.wake(w)
 	case e.diagnosed != nil:
 		w.explains--
 		w.run.results.addUnready(e.diagnosed.failures...)
-		w.endAwait(e.diagnosed.parking, false)
+		e.diagnosed.parking.endAwait(w, false)
 	case e.explained != nil:
 		w.reporter.reportExplained(e.explained)
 	case e.noted != nil:
@@ -330,14 +330,14 @@ func (w *walk) ended(step int, isDone bool) {
 	case !isDone:
 		n.endPart(w, false)
 	case n.at < n.parts[0]:
-		w.queue(n)
+		n.queue(w)
 	default:
 		n.awaitPart(w)
 	}
 }
 
 // queue queues the current step of a node.
-func (w *walk) queue(n *nodeWalk) {
+func (n *nodeWalk) queue(w *walk) {
 	if n.hasBegun {
 		w.continued = append(w.continued, n.steps[n.at])
 	} else {

@@ -25,8 +25,8 @@ func (b *builder) setReleaseAccepted() {
 	case requested.Err != nil:
 		b.set(ReleaseAccepted, configv1.ConditionFalse, string(requested.Phase), requested.message())
 	case requested.Phase == Accepted:
-		b.set(ReleaseAccepted, configv1.ConditionTrue, string(requested.Phase), b.withUnverified(requested.message()))
-	case b.isDecided(requested):
+		b.set(ReleaseAccepted, configv1.ConditionTrue, string(requested.Phase), withUnverified(b, requested.message()))
+	case isDecided(b, requested):
 	default:
 		b.set(ReleaseAccepted, configv1.ConditionUnknown, string(requested.Phase), requested.message())
 	}
@@ -37,7 +37,7 @@ const notVerified = "; not verified: "
 
 // withUnverified returns a message with the part on a missing verification that the condition already has: it is not known
 // any more after a restart.
-func (b *builder) withUnverified(message string) string {
+func withUnverified(b *builder, message string) string {
 	if before := b.find(ReleaseAccepted); before != nil && strings.HasPrefix(before.Message, message+notVerified) {
 		return before.Message
 	}
@@ -45,7 +45,7 @@ func (b *builder) withUnverified(message string) string {
 }
 
 // isDecided reports whether the condition already has the outcome for the image.
-func (b *builder) isDecided(requested Acceptance) bool {
+func isDecided(b *builder, requested Acceptance) bool {
 	before := b.find(ReleaseAccepted)
 	return before != nil && requested.Release.Image != "" && before.Status != configv1.ConditionUnknown && strings.Contains(before.Message, fmt.Sprintf("image=%q", requested.Release.Image))
 }

@@ -27,11 +27,11 @@ func (b *builder) summarize(failed []ReleaseProblem, isKept bool) failure {
 	var all []failure
 	for _, alike := range byState(failed) {
 		if _, isShared := alike[0].state(); isShared && len(alike) > 1 {
-			all = append(all, b.operatorsFailure(alike, isKept))
+			all = append(all, operatorsFailure(b, alike, isKept))
 			continue
 		}
 		for _, releaseProblem := range alike {
-			all = append(all, b.singleFailure(releaseProblem, isKept))
+			all = append(all, singleFailure(b, releaseProblem, isKept))
 		}
 	}
 	slices.SortFunc(all, func(a, b failure) int { return cmp.Compare(a.message, b.message) })
@@ -68,7 +68,7 @@ func byState(problems []ReleaseProblem) [][]ReleaseProblem {
 	return groups
 }
 
-func (b *builder) singleFailure(p ReleaseProblem, isKept bool) failure {
+func singleFailure(b *builder, p ReleaseProblem, isKept bool) failure {
 	of := failure{reason: cmp.Or(p.Reason, reasonFailed), message: capitalized(p.sentence()) + p.where()}
 	state, isKnown := p.state()
 	switch {
@@ -83,7 +83,7 @@ func (b *builder) singleFailure(p ReleaseProblem, isKept bool) failure {
 }
 
 // operatorsFailure returns one failure of several ClusterOperators with the same reason.
-func (b *builder) operatorsFailure(alike []ReleaseProblem, isKept bool) failure {
+func operatorsFailure(b *builder, alike []ReleaseProblem, isKept bool) failure {
 	state, _ := alike[0].state()
 	var details []string
 	for _, p := range alike {

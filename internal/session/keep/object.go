@@ -70,7 +70,7 @@ func (k *Keeper) observe(id kinds.ID, head objectmeta.LiveMetadata) {
 		k.suspectDrift(o, &head)
 	}
 	if isUntouched {
-		k.noteInSync(o)
+		o.noteInSync(k)
 	}
 	if wasMissing && !o.isMissing() && isPrerequisite(o.id) {
 		k.retryAll()

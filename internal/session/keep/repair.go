@@ -36,7 +36,7 @@ func (k *Keeper) repair(o *kept) {
 	k.mu.Lock()
 	seen, observations, mayDiffer, checked, mayBeDone := o.seen, o.observations, o.mayDiffer, o.checked, o.mayBeDone
 	isTerminating := o.isTerminating && (checked == nil || !o.watch.isBroken(o.id.Namespace)) // else no watch shows when it is gone
-	isDue := (mayDiffer || checked != nil) && !isTerminating && !k.isBlocked(o)
+	isDue := (mayDiffer || checked != nil) && !isTerminating && !o.isBlocked(k)
 	if pause := o.contention.pause(time.Now()); isDue && checked == nil && pause > 0 {
 		isDue = false // it was queued before the contention was noticed
 		k.queue.AddAfter(o, pause)
@@ -44,7 +44,7 @@ func (k *Keeper) repair(o *kept) {
 	o.checked, o.mayBeDone = nil, false
 	k.mu.Unlock()
 	if mayBeDone && k.ctx.Err() == nil {
-		k.noteDone(o)
+		o.noteDone(k)
 	}
 	wasMissed := false
 	if isDue && k.ctx.Err() == nil {
@@ -62,7 +62,7 @@ func (k *Keeper) repair(o *kept) {
 }
 
 // noteDone records that a Job has finished, if it has.
-func (k *Keeper) noteDone(o *kept) {
+func (o *kept) noteDone(k *Keeper) {
 	if err := k.repairer.NoteFinished(o.manifest); err == nil {
 		k.queue.Forget(o)
 		return
@@ -75,7 +75,7 @@ func (k *Keeper) noteDone(o *kept) {
 
 // isBlocked reports whether the namespace or the definition of an object is missing. The object is repaired when it exists.
 // The lock is held.
-func (k *Keeper) isBlocked(o *kept) bool {
+func (o *kept) isBlocked(k *Keeper) bool {
 	return slices.ContainsFunc(objectmeta.Containers(o.id, o.resource), func(id kinds.ID) bool { return k.objects[id].isMissing() })
 }
 
@@ -118,7 +118,7 @@ func (k *Keeper) repairSucceeded(o *kept, observations int, repaired object.Repa
 		o.mayDiffer, o.seen = false, nil
 	}
 	pause := o.contention.observe(time.Now(), hasChanged)
-	k.noteInSync(o)
+	o.noteInSync(k)
 	if o.mayDiffer { // it was changed meanwhile
 		k.queueRepair(o)
 	}
@@ -141,7 +141,7 @@ func (k *Keeper) repairSucceeded(o *kept, observations int, repaired object.Repa
 
 // noteInSync records that an object matches the release. If it could not be repaired before, others of its kind are
 // tried again, too. The lock is held.
-func (k *Keeper) noteInSync(o *kept) {
+func (o *kept) noteInSync(k *Keeper) {
 	k.queue.Forget(o)
 	if o.problem != nil {
 		k.queue.Add(o) // for endProblem

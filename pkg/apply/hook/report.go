@@ -37,7 +37,7 @@ func (r reporter) failed(ctx context.Context, live *appsv1.Deployment, why, mess
 		return err
 	}
 	event := cluster.ObjectEvent{ID: r.id, UID: live.UID, Reason: why, IsWarning: true, Message: eventText(message, log)}
-	if err := r.cluster.RecordEvent(ctx, event); err != nil {
+	if err := cluster.RecordEvent(ctx, r.cluster, event); err != nil {
 		r.warn("an event about a failed hook can't be written: " + printable.Line(err.Error()))
 	}
 	return nil

@@ -49,7 +49,7 @@ func (s *scope) read(resource cluster.Resource, id kinds.ID) (*unstructured.Unst
 
 // recordEvent writes an event of Kubernetes. That it can't be written fails no step.
 func (s *scope) recordEvent(event cluster.ObjectEvent) {
-	if err := s.cluster.RecordEvent(s.requests, event); err != nil {
+	if err := cluster.RecordEvent(s.requests, s.cluster, event); err != nil {
 		klog.FromContext(s.requests).V(1).Info("an event could not be written", "object", event.ID.String(), "err", err)
 	}
 }

@@ -87,7 +87,7 @@ func (a *Applier) look(m *payload.Manifest) (o *liveObject, err error) {
 }
 
 // readLive reads an object with its metadata.
-func (a *Applier) readLive(o *liveObject) (err error) {
+func (o *liveObject) readLive(a *Applier) (err error) {
 	if o.live, err = a.read(o.resource, o.ID()); o.live != nil {
 		o.head, o.exists = objectmeta.Of(o.resource, o.live), true
 	}
@@ -189,7 +189,7 @@ func (a *Applier) update(o *liveObject) (Change, error) {
 	began, how := a.cluster.Now(), cluster.CreateOnly|cluster.Force
 	if o.exists {
 		how = cluster.NoForce
-		if err := a.adopt(o); err != nil {
+		if err := o.adopt(a); err != nil {
 			return Change{}, err
 		}
 	}
@@ -199,7 +199,7 @@ func (a *Applier) update(o *liveObject) (Change, error) {
 	}
 	applied, err := a.send(o, draft, how)
 	if how != cluster.NoForce && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) {
-		if err := a.findMade(o, err); err != nil {
+		if err := o.findMade(a, err); err != nil {
 			return Change{}, err
 		}
 		return a.update(o)
@@ -214,12 +214,12 @@ func (a *Applier) update(o *liveObject) (Change, error) {
 		return Change{}, a.deleter.terminating(o.Manifest, applied.Object.GetUID())
 	}
 	after := objectmeta.Of(o.resource, applied.Object)
-	return a.noteApplied(o, applied, after, a.actionOf(o, applied, after, began)), nil
+	return a.noteApplied(o, applied, after, o.actionOf(a, applied, after, began)), nil
 }
 
 // findMade looks again at an object that could not be created because it is there. The refusal is returned if it is gone,
 // or if the conflict was about another object, such as a quota.
-func (a *Applier) findMade(o *liveObject, refused error) (err error) {
+func (o *liveObject) findMade(a *Applier, refused error) (err error) {
 	if o.head, o.exists, err = a.heads.get(o.resource, o.ID()); err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (a *Applier) findMade(o *liveObject, refused error) (err error) {
 
 // adopt takes over the fields of other tools before the first apply of an object, so that the apply removes those that
 // the release does not set.
-func (a *Applier) adopt(o *liveObject) error {
+func (o *liveObject) adopt(a *Applier) error {
 	if !o.head.IsNeverApplied() || o.head.Terminating {
 		return nil
 	}
@@ -288,7 +288,7 @@ func (a *Applier) noteApplied(o *liveObject, applied cluster.WriteResult, head o
 }
 
 // actionOf returns what an apply has done. Began is the time before the apply, by the server's clock.
-func (a *Applier) actionOf(o *liveObject, applied cluster.WriteResult, after objectmeta.LiveMetadata, began time.Time) Action {
+func (o *liveObject) actionOf(a *Applier, applied cluster.WriteResult, after objectmeta.LiveMetadata, began time.Time) Action {
 	before := o.head
 	switch {
 	case applied.Created && o.exists: // when the run began

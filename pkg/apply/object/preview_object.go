@@ -20,7 +20,7 @@ func (p *Previewer) compareLive(o *liveObject) (Change, error) {
 	const tries = 5
 	for try := 1; ; try++ {
 		o = &liveObject{Manifest: o.Manifest, resource: o.resource}
-		if err := p.readLive(o); err != nil {
+		if err := o.readLive(p.Applier); err != nil {
 			return Change{}, err
 		}
 		change, err := p.compare(o)

@@ -65,7 +65,7 @@ func (w Workload) ChangesTemplate() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := w.applier.readLive(o); err != nil || !o.exists {
+	if err := o.readLive(w.applier); err != nil || !o.exists {
 		return err == nil, err
 	}
 	would, err := w.applier.sendDraft(o, cluster.Force|cluster.DryRun)

@@ -40,7 +40,7 @@ func (r *ClusterMachineSetReconciler) createMachine(ctx context.Context, set *cl
 	var made []clusterv1.ContractVersionedObjectReference
 	defer func() {
 		if err != nil {
-			err = &creationError{name: name, err: errors.Join(err, r.deleteAll(ctx, set.Namespace, made))}
+			err = &creationError{name: name, err: errors.Join(err, deleteAll(ctx, r, set.Namespace, made))}
 		}
 	}()
 	if template.Bootstrap.ConfigRef.IsDefined() {
@@ -94,11 +94,11 @@ func (r *ClusterMachineSetReconciler) clone(ctx context.Context, set *clusterv1.
 	if err != nil {
 		return made, err
 	}
-	return made, r.applyMetadata(ctx, set, made)
+	return made, applyMetadata(ctx, r, set, made)
 }
 
 // deleteAll deletes objects without a machine.
-func (r *ClusterMachineSetReconciler) deleteAll(ctx context.Context, namespace string, all []clusterv1.ContractVersionedObjectReference) error {
+func deleteAll(ctx context.Context, r *ClusterMachineSetReconciler, namespace string, all []clusterv1.ContractVersionedObjectReference) error {
 	var failures []error
 	for _, reference := range all {
 		object, err := r.references.Get(ctx, reference, namespace)
@@ -153,7 +153,7 @@ func (r *ClusterMachineSetReconciler) deleteUnused(ctx context.Context, set *clu
 			unused = append(unused, ref)
 		}
 	}
-	return r.deleteAll(ctx, set.Namespace, unused)
+	return deleteAll(ctx, r, set.Namespace, unused)
 }
 
 func keyOf(ref clusterv1.ContractVersionedObjectReference) string {

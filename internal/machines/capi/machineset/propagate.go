@@ -48,9 +48,9 @@ func (r *ClusterMachineSetReconciler) propagate(ctx context.Context, seen *clust
 	}
 	_, err := replicas.InParallel(len(behind), requests, func(i int) error {
 		if behind[i].DeletionTimestamp != nil {
-			return r.updateDeleting(ctx, seen.set, behind[i])
+			return updateDeleting(ctx, r, seen.set, behind[i])
 		}
-		return r.updateMachine(ctx, seen.set, behind[i])
+		return updateMachine(ctx, r, seen.set, behind[i])
 	})
 	if err != nil {
 		return fmt.Errorf("bring the template's changes to machines: %w", err)
@@ -80,7 +80,7 @@ func setMutable(spec, template *clusterv1.MachineSpec) {
 }
 
 // updateDeleting updates the fields that affect the deletion of a machine.
-func (r *ClusterMachineSetReconciler) updateDeleting(ctx context.Context, set *clusterv1.MachineSet, machine *clusterv1.Machine) error {
+func updateDeleting(ctx context.Context, r *ClusterMachineSetReconciler, set *clusterv1.MachineSet, machine *clusterv1.Machine) error {
 	changed := machine.DeepCopy()
 	setMutable(&changed.Spec, &set.Spec.Template.Spec)
 	return client.IgnoreNotFound(r.cached.Patch(ctx, changed, client.MergeFrom(machine)))
@@ -88,12 +88,12 @@ func (r *ClusterMachineSetReconciler) updateDeleting(ctx context.Context, set *c
 
 // updateMachine applies the template's changes to the objects of a machine, and then to the machine: once the machine has
 // the hash, all of them are up to date.
-func (r *ClusterMachineSetReconciler) updateMachine(ctx context.Context, set *clusterv1.MachineSet, machine *clusterv1.Machine) error {
+func updateMachine(ctx context.Context, r *ClusterMachineSetReconciler, set *clusterv1.MachineSet, machine *clusterv1.Machine) error {
 	for _, ref := range []clusterv1.ContractVersionedObjectReference{machine.Spec.InfrastructureRef, machine.Spec.Bootstrap.ConfigRef} {
 		if !ref.IsDefined() {
 			continue
 		}
-		if err := r.applyMetadata(ctx, set, ref); client.IgnoreNotFound(err) != nil {
+		if err := applyMetadata(ctx, r, set, ref); client.IgnoreNotFound(err) != nil {
 			return err // the controller of Machines reports a missing object
 		}
 	}
@@ -151,7 +151,7 @@ func hashOf(set *clusterv1.MachineSet) string {
 }
 
 // applyMetadata applies the labels and annotations of the template to an object of a machine.
-func (r *ClusterMachineSetReconciler) applyMetadata(ctx context.Context, set *clusterv1.MachineSet, ref clusterv1.ContractVersionedObjectReference) error {
+func applyMetadata(ctx context.Context, r *ClusterMachineSetReconciler, set *clusterv1.MachineSet, ref clusterv1.ContractVersionedObjectReference) error {
 	found, err := r.references.Get(ctx, ref, set.Namespace)
 	if err != nil {
 		return err
