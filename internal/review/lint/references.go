@@ -27,7 +27,7 @@ func referenceRules() []Rule {
 type missing struct {
 	by *manifest
 	references.Reference
-	maker string // who may make it: "" if nobody may
+	maker string // who may make it; "" if nothing may
 }
 
 // findMissing returns the references to objects that are neither in the payload nor in every cluster. Objects of the previous
@@ -122,7 +122,7 @@ func newMakers(s *subject) makers {
 	return found
 }
 
-// of returns who may make an object, as the end of a sentence: somebody else, if it is not in a namespace or of a kind of
+// of returns who may make an object, as the end of a sentence: others, if it is not in a namespace or of a kind of
 // this payload, or a program of the payload that has the right.
 func (k makers) of(id kinds.ID) string {
 	namespace := kinds.ID{Kind: "Namespace", Name: id.Namespace}
