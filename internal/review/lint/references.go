@@ -39,7 +39,7 @@ func findMissing(s *subject) []missing {
 			made[id] = true
 		}
 	}
-	makers := newMakers(s)
+	makers := s.makers()
 	var found []missing
 	for _, m := range s.normal {
 		for _, reference := range references.Of(m.Object()) {
@@ -82,7 +82,7 @@ func checkForeignReference(s *subject, r *reporter) {
 // checkMissingKey looks for keys of ConfigMaps and Secrets of the payload that they do not have. They may get keys from
 // others only if something may write them.
 func checkMissingKey(s *subject, r *reporter) {
-	makers := newMakers(s)
+	makers := s.makers()
 	for _, m := range s.normal {
 		for _, reference := range references.Of(m.Object()) {
 			for _, key := range reference.Keys {

@@ -123,7 +123,7 @@ func selected(s *subject, m *manifest) (found []podSet, selector labels.Selector
 // othersMakePods reports whether pods in a namespace may be of others than the payload: the namespace is not the payload's, a
 // program of the payload may create workloads in it, or it has custom resources, of which a controller may make pods.
 func othersMakePods(s *subject, namespace string) bool {
-	makers := newMakers(s)
+	makers := s.makers()
 	for _, kind := range []schema.GroupKind{{Kind: "Pod"}, {Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "StatefulSet"}} {
 		if makers.of(kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: namespace}) != "" {
 			return true

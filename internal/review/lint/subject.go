@@ -160,9 +160,10 @@ type subject struct {
 	bindings map[kinds.ID][]*manifest           // see bindingsOf
 	uses     map[kinds.ID][]use                 // see usesOf
 	refusals func() [][]validation.FieldRefusal // of each normal manifest, see findRefusals
-	missing  func() []missing                   // see findMissing
-	pods     func() map[string][]podSet         // see findPods
-	profiles bool                               // whether any manifest names a cluster profile
+	makers   func() makers
+	missing  func() []missing           // see findMissing
+	pods     func() map[string][]podSet // see findPods
+	profiles bool                       // whether any manifest names a cluster profile
 }
 
 // An overlap is a cluster that two sets of annotations have in common, if there is one.
@@ -180,6 +181,7 @@ func newSubject(ctx context.Context, input Input) *subject {
 		s.previous = newIndex(input.Previous, true)
 		s.update = plan.Compare(input.Previous, input.Payload)
 	}
+	s.makers = sync.OnceValue(func() makers { return newMakers(s) })
 	s.refusals, s.missing, s.pods = sync.OnceValue(func() [][]validation.FieldRefusal { return findRefusals(s) }), sync.OnceValue(func() []missing { return findMissing(s) }), sync.OnceValue(func() map[string][]podSet { return findPods(s) })
 	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}
 	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)
