@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -20,6 +21,7 @@ type acceptance struct {
 	isQuiet bool // shows no phases
 	now     clusterversion.Acceptance
 	signed  verification
+	packed  *files.Packed // the files of the release, to be kept
 }
 
 // prepare retrieves, loads and judges the release. Current is the release that is kept in place until then, or nil.
@@ -49,6 +51,9 @@ func (t *acceptance) prepare(ctx context.Context, current *running) (*payload.Pa
 	t.enter(ctx, clusterversion.Verifying)
 	if want := t.target.Version; want != "" && loaded.Version != want {
 		return nil, &reason.Error{Reason: "VerifyPayloadVersionFailed", Message: fmt.Sprintf("release image version %s does not match the expected upstream version %s", loaded.Version, want)}
+	}
+	if t.packed, err = pack(opened, loaded); err != nil {
+		return nil, err
 	}
 	t.enter(ctx, clusterversion.Judging)
 	return loaded, t.judge(ctx, loaded)

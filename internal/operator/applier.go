@@ -270,7 +270,7 @@ func (a *applier) accept(ctx context.Context, t *target, changed <-chan struct{}
 		return nil, err
 	}
 	next := newRunning(ctx, a, t, loaded)
-	next.forced, next.signed = try.acceptedRisks(), try.signed
+	next.forced, next.signed, next.packed = try.acceptedRisks(), try.signed, try.packed
 	if current != nil {
 		current.stop(session.ErrSuperseded)
 	}

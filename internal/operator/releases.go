@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/release/loader"
 	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/internal/text/reason"
@@ -26,14 +29,15 @@ const mostCached = 3
 
 // releases reads releases, and keeps the images that were pulled in a folder, by digest.
 type releases struct {
-	cluster *cluster.Cluster
-	folder  string
-	source  source.Options
-	payload payload.Options
+	cluster   *cluster.Cluster
+	namespace string // of the record
+	folder    string
+	source    source.Options
+	payload   payload.Options
 }
 
 func newReleases(c *cluster.Cluster, o Options) *releases {
-	return &releases{cluster: c, folder: o.CacheDir, source: o.Source, payload: payload.Options{
+	return &releases{cluster: c, namespace: o.Namespace, folder: o.CacheDir, source: o.Source, payload: payload.Options{
 		Name: payload.DefaultName, Filter: payload.Filter{Profile: o.Profile, Exclude: o.Exclude},
 	}}
 }
@@ -53,12 +57,37 @@ func (r *releases) open(ctx context.Context, image string) (*source.Release, err
 		}
 	}
 	pulled, err := r.pull(ctx, image)
+	if err != nil && ctx.Err() == nil {
+		return r.openApplied(ctx, image, digest, err)
+	}
 	if err == nil && r.folder != "" {
 		if err := r.keep(pulled.FS, kept); err != nil { // it is pulled again the next time
 			ctrl.LoggerFrom(ctx).Info("release not kept on disk", "reason", err.Error())
 		}
 	}
 	return pulled, err
+}
+
+// openApplied opens the copy of the files of an image that can't be pulled, if that is the release which was begun last: keeping it
+// in place needs no registry. Any other image is not applied without being pulled.
+func (r *releases) openApplied(ctx context.Context, image, digest string, unpulled error) (*source.Release, error) {
+	known, _, err := record.NewStore(r.cluster.Client, r.namespace, r.payload.Name).Load(ctx)
+	if err != nil {
+		return nil, unpulled
+	}
+	newest := known.Newest()
+	if newest == nil || newest.Source != image || newest.Files == nil || newest.Files.Digest == "" {
+		return nil, unpulled
+	}
+	kept, err := files.CopyStore{Cluster: r.cluster, Namespace: r.namespace, Release: r.payload.Name}.Read(ctx, newest.Files.Digest)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w; its copy in the cluster: %w", unpulled, err)
+	case kept.Files == nil:
+		return nil, unpulled
+	}
+	ctrl.LoggerFrom(ctx).Info("release read from its copy in the cluster, since its image can't be pulled", "image", image, "reason", unpulled.Error())
+	return &source.Release{FS: kept.Files, Kind: source.Applied, Image: image, Digest: digest}, nil
 }
 
 // keep writes the files of an image to a folder, all of them or none.
@@ -116,6 +145,15 @@ func (r *releases) prune() error {
 		}
 	}
 	return nil
+}
+
+// pack packs the files of a release that is open, to be kept on the cluster.
+func pack(opened *source.Release, read *payload.Payload) (*files.Packed, error) {
+	values, err := loader.Values(read)
+	if err != nil {
+		return nil, err
+	}
+	return files.Pack(opened.FS, read.FileNames(), values)
 }
 
 // load reads the manifests of a release that is open.

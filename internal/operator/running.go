@@ -12,6 +12,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/release/signature"
 	"github.com/runlevel/runlevel/internal/session"
@@ -32,6 +33,7 @@ type running struct {
 	release configv1.Release
 	forced  []string // the risks that were accepted
 	signed  verification
+	packed  *files.Packed // the files of the release, which are kept on the cluster
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 
@@ -151,7 +153,7 @@ func (r *running) setEnded(err error) (pause time.Duration) {
 // options returns how the release is applied and kept in place.
 func (r *running) options() session.Options {
 	o := r.applier.sessionOptions(r.target)
-	o.Verified = r.signed.isVerified
+	o.Verified, o.Files.Packed = r.signed.isVerified, r.packed
 	if r.signed.risk != "" {
 		o.Forced = []string{signature.VerificationFailed}
 	}
@@ -171,7 +173,7 @@ func (r *running) options() session.Options {
 			default: // the settings are to be watched anyway
 			}
 		}
-		logWarnings(outcome.Report)
+		logWarnings(outcome)
 		releaseMemory()
 	}
 	o.OnInterrupted = func(err error) { r.applier.update(func() { r.err = err }) }
@@ -181,13 +183,17 @@ func (r *running) options() session.Options {
 	return o
 }
 
-// logWarnings logs the warnings of the API server in an apply, such as unknown fields.
-func logWarnings(report *apply.Report) {
-	if report == nil {
+// logWarnings logs the warnings of the API server in an apply, such as unknown fields, and why files are not kept.
+func logWarnings(outcome *session.Outcome) {
+	log := ctrl.Log.WithName("apply")
+	for _, warning := range outcome.FileWarnings {
+		log.Info("the files of the release are not kept for later, or others are", "reason", warning)
+	}
+	if outcome.Report == nil {
 		return
 	}
-	for _, warning := range report.Warnings {
-		ctrl.Log.WithName("apply").Info("the API server warns", "warning", warning.Text, "files", warning.Files)
+	for _, warning := range outcome.Report.Warnings {
+		log.Info("the API server warns", "warning", warning.Text, "files", warning.Files)
 	}
 }
 

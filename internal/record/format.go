@@ -83,6 +83,7 @@ func decodeText(text, release string, at place) (*Record, error) {
 	if wrong := read.wrong(release); wrong != "" {
 		return nil, at.broken(": " + wrong)
 	}
+	number(&read.Record)
 	return &read.Record, nil
 }
 

@@ -24,17 +24,19 @@ import (
 
 // A Record is the record of one release on a cluster.
 type Record struct {
-	Release    string         `json:"release"`
-	Own        string         `json:"own,omitempty"`        // the source with which the operator of the newest entry was started
-	KeptBy     string         `json:"keptBy,omitempty"`     // the holder of the lock that began last to keep the release in place
-	History    []HistoryEntry `json:"history,omitempty"`    // newest first
-	Tombstones []Tombstone    `json:"tombstones,omitempty"` // requested deletes, across versions, until the objects are gone
-	Left       []Leftover     `json:"left,omitempty"`       // objects that installs have left for the next apply to delete
-	Kinds      []AppliedKind  `json:"kinds,omitempty"`      // ever applied: orphans are searched in these; sorted, each once
-	Jobs       []Job          `json:"jobs,omitempty"`       // finished Jobs, so that a Job is not run again after its TTL
-	Waits      []ObjectWait   `json:"waits,omitempty"`      // what the applier waits for now
-	Run        *Run           `json:"run,omitempty"`        // the current run, or the last one if it has failed
-	Repairs    *Repairs       `json:"repairs,omitempty"`
+	Release string `json:"release"`
+	Own     string `json:"own,omitempty"`    // the source with which the operator of the newest entry was started
+	KeptBy  string `json:"keptBy,omitempty"` // the holder of the lock that began last to keep the release in place
+	// LastRevision is the highest number that an update of the release was ever given.
+	LastRevision int            `json:"lastRevision,omitempty"`
+	History      []HistoryEntry `json:"history,omitempty"`    // newest first
+	Tombstones   []Tombstone    `json:"tombstones,omitempty"` // requested deletes, across versions, until the objects are gone
+	Left         []Leftover     `json:"left,omitempty"`       // objects that installs have left for the next apply to delete
+	Kinds        []AppliedKind  `json:"kinds,omitempty"`      // ever applied: orphans are searched in these; sorted, each once
+	Jobs         []Job          `json:"jobs,omitempty"`       // finished Jobs, so that a Job is not run again after its TTL
+	Waits        []ObjectWait   `json:"waits,omitempty"`      // what the applier waits for now
+	Run          *Run           `json:"run,omitempty"`        // the current run, or the last one if it has failed
+	Repairs      *Repairs       `json:"repairs,omitempty"`
 	// Hooks are the states of lifecycle hooks.
 	Hooks []DeploymentHooks `json:"hooks,omitempty"`
 
@@ -58,12 +60,14 @@ const (
 
 // A HistoryEntry is one update in the history.
 type HistoryEntry struct {
+	Revision  int          `json:"revision,omitempty"` // counted from 1, and never used again
 	State     UpdateState  `json:"state"`
 	Version   string       `json:"version,omitempty"`
 	Hash      string       `json:"hash,omitempty"`    // of the payload
 	Content   string       `json:"content,omitempty"` // the hash of all the release's files, before filters; old entries have none
 	Source    string       `json:"source,omitempty"`
-	Mode      string       `json:"mode,omitempty"` // as package graph calls it
+	Files     *KeptFiles   `json:"files,omitempty"` // nil in old entries
+	Mode      string       `json:"mode,omitempty"`  // as package graph calls it
 	Started   metav1.Time  `json:"started"`
 	Completed *metav1.Time `json:"completed,omitempty"`
 	Forced    []string     `json:"forced,omitempty"` // the gates that were overridden
@@ -139,8 +143,10 @@ const updates = "update"
 const maxHistory = 100
 
 // Begin records that an update begins. If the same update was begun before and not
-// completed, its start time and the gates that were overridden then are kept.
+// completed, its start time, its revision and the gates that were overridden then are kept. A new update gets the next
+// revision, or the one that it has, if that is higher.
 func (r *Record) Begin(e HistoryEntry) {
+	number(r)
 	e.State, e.Completed, e.End = Partial, nil, nil
 	if e.Mode == updates { // an update deletes the objects of all its tombstones
 		r.Left = nil
@@ -149,9 +155,12 @@ func (r *Record) Begin(e HistoryEntry) {
 		e.Started = newest.Started
 		e.Forced, e.Verified = joined(newest.Forced, e.Forced), newest.Verified || e.Verified
 		e.Hooks = lastOverrides(append(slices.Clone(newest.Hooks), e.Hooks...))
+		e.Revision, e.Files = newest.Revision, newest.Files.Or(e.Files)
 		*newest = e
 		return
 	}
+	e.Revision = max(e.Revision, r.LastRevision+1)
+	r.LastRevision = e.Revision
 	r.History = slices.Insert(r.History, 0, e)
 	r.Repairs = nil
 	r.prune()

@@ -17,10 +17,25 @@ import (
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// begin records what is about to be applied and deleted, in one write, for the next process if this one dies.
+// kindsOf returns the kinds of the objects of a release, and its tombstones.
+func kindsOf(manifests []*payload.Manifest) (has []record.AppliedKind, tombstones []kinds.ID) {
+	for _, manifest := range manifests {
+		id := manifest.ID()
+		if manifest.IsTombstone() {
+			tombstones = append(tombstones, id)
+		} else {
+			has = append(has, record.AppliedKind{Group: id.Group, Kind: id.Kind})
+		}
+	}
+	return has, tombstones
+}
+
+// begin records what is about to be applied and deleted, in one write, for the next process if this one dies. The files of the
+// release are kept before, and the copies that are no longer needed removed after it.
 func (r *run) begin(ctx context.Context) error {
 	now := metav1.NewTime(r.cluster.Now().Truncate(time.Second))
 	entry := record.HistoryEntry{
@@ -30,21 +45,16 @@ func (r *run) begin(ctx context.Context) error {
 	if enabled := r.payload.Filter.Capabilities; enabled != nil {
 		entry.Capabilities = enabled.EnabledCapabilities
 	}
-	var has []record.AppliedKind
-	for _, manifest := range r.payload.Manifests {
-		id := manifest.ID()
-		if manifest.IsTombstone() {
-			entry.Tombstones = append(entry.Tombstones, id)
-		} else {
-			has = append(has, record.AppliedKind{Group: id.Group, Kind: id.Kind})
-		}
-	}
+	has, tombstones := kindsOf(r.payload.Manifests)
+	entry.Tombstones = tombstones
 	r.recordGone(ctx)
 	var requested []record.Tombstone
 	if r.outcome.Mode == graph.Update {
 		requested = r.deletesToRecord(ctx, entry.Tombstones, now)
 	}
-	return r.journal.Note(ctx, func(known *record.Record) {
+	copies := listCopies(ctx, r)
+	entry.Files, entry.Revision = copies.write(ctx, r.options.Files, entry.Version, r.record), copies.nextRevision()
+	err := r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetFinished(known)
 		known.Run = nil // which is of the previous apply
 		known.Own = cmp.Or(r.options.Own, known.Own)
@@ -55,6 +65,7 @@ func (r *run) begin(ctx context.Context) error {
 			known.Begin(entry)
 		} else if newest := known.Newest(); newest != nil {
 			newest.Capabilities = entry.Capabilities // more may be enabled, for the same objects
+			newest.Files = newest.Files.Or(entry.Files)
 			// An operator that is restarted looks for the same content there; a folder of the command line is of no use to it.
 			if r.options.Own != "" && entry.Source != newest.Source {
 				newest.Source, newest.Verified, newest.Forced = entry.Source, entry.Verified, entry.Forced
@@ -65,7 +76,12 @@ func (r *run) begin(ctx context.Context) error {
 		for _, tombstone := range requested {
 			known.RequestDelete(tombstone)
 		}
+		copies.sort(known, r.options.Files.most())
 	})
+	if err == nil {
+		r.outcome.FileWarnings = copies.collect(ctx)
+	}
+	return err
 }
 
 // hookOverrides returns the lifecycle hooks that a user skips in this apply, or runs again.

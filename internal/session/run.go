@@ -46,6 +46,7 @@ type Options struct {
 	Forced    []string // what was overridden before, for the history
 	Lock      lock.Options
 	Apply     apply.Options
+	Files     FileOptions
 	// OnBegin is called before anything is written. An error ends the apply.
 	OnBegin func(*Outcome) error
 	// OnBegun is called when the record has the update, before its first object is applied. The connection writes only
@@ -66,21 +67,23 @@ type Options struct {
 
 // An Outcome is the result of an apply, a preview or an inspection.
 type Outcome struct {
-	Release   string
-	Version   string
-	Previous  string // the version that was applied before; empty if there was none
-	Begun     string // the version that was begun last; empty if there was none
-	Mode      graph.Mode
-	Findings  []precondition.CheckFinding // of the gate
-	Forced    []string                    // checks of the gate that were overridden
-	Report    *apply.Report               // nil if the apply was not begun
-	Deletes   []precondition.Delete       // those that are pending at the end
-	Orphans   []Orphan
-	Notes     []string // on requests that failed
-	Took      time.Duration
-	Durations record.Durations // of the last completed apply of this mode
-	IsSame    bool             // the apply that was begun last was of the same version and content
-	Err       error            // why not everything is done
+	Release  string
+	Version  string
+	Previous string // the version that was applied before; empty if there was none
+	Begun    string // the version that was begun last; empty if there was none
+	Mode     graph.Mode
+	Findings []precondition.CheckFinding // of the gate
+	Forced   []string                    // checks of the gate that were overridden
+	Report   *apply.Report               // nil if the apply was not begun
+	Deletes  []precondition.Delete       // those that are pending at the end
+	Orphans  []Orphan
+	Notes    []string // on requests that failed
+	// FileWarnings are why the files of the release are not kept, or those of earlier versions are.
+	FileWarnings []string
+	Took         time.Duration
+	Durations    record.Durations // of the last completed apply of this mode
+	IsSame       bool             // the apply that was begun last was of the same version and content
+	Err          error            // why not everything is done
 }
 
 // A run is the apply of one payload.

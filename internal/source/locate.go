@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,30 @@ type location struct {
 	path   string         // of what is on disk
 	choice string         // of the images of a layout: ":tag", "@digest" or nothing
 	image  name.Reference // of an image in a registry
+
+	name, version string // of a version that was applied
+}
+
+// applied matches a version that was applied. An image by digest has a colon after the @, and one by tag has no @.
+var applied = regexp.MustCompile(`^([a-z0-9](?:[-a-z0-9]*[a-z0-9])?)@([^:/@]*)$`)
+
+// IsApplied reports whether a ref is a version that was applied, such as shop@3, and nothing on disk.
+func IsApplied(ref string) bool {
+	found, err := locate(ref, false)
+	return err == nil && found.kind == Applied
+}
+
+// IsByDigest reports whether a ref is an image by digest, and nothing on disk.
+func IsByDigest(ref string) bool {
+	found, err := locate(ref, false)
+	_, isDigest := found.image.(name.Digest)
+	return err == nil && isDigest
+}
+
+// IsName reports whether a ref can be the name of a release, and is nothing on disk.
+func IsName(ref string) bool {
+	_, err := os.Stat(ref)
+	return errors.Is(err, fs.ErrNotExist) && applied.MatchString(ref+"@")
 }
 
 // locate returns the location of ref. It reads the disk, but never the network.
@@ -36,6 +61,9 @@ func locate(ref string, insecure bool) (location, error) {
 	}
 	if strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "/") || strings.HasPrefix(ref, "~") || filepath.IsAbs(ref) {
 		return location{}, &rephrased{text: "no such file or folder", err: fs.ErrNotExist}
+	}
+	if parts := applied.FindStringSubmatch(ref); parts != nil {
+		return location{kind: Applied, name: parts[1], version: parts[2]}, nil
 	}
 	// The registry, and a tag or digest, are required: a mistyped folder must not be
 	// requested from a default registry.

@@ -1,6 +1,6 @@
 // Package source opens a release as files, from a folder in the cluster-version
 // operator's format or a plain one of manifests, a tar archive, an OCI image layout on
-// disk, or an image in a registry.
+// disk, an image in a registry, or a version that was applied to a cluster.
 //
 // The result is one read-only fs.FS. The content of a release isn't trusted: its
 // size and number of files are bounded, names and links stay inside, and content with
@@ -12,6 +12,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -32,6 +33,7 @@ const (
 	Archive   Format = "archive"
 	Layout    Format = "layout"
 	Image     Format = "image"
+	Applied   Format = "applied" // a version that was applied to a cluster, which has a copy of it
 )
 
 // Options are how to open a release. The zero value works.
@@ -44,6 +46,14 @@ type Options struct {
 	Insecure bool
 	Limits   Limits
 	Progress io.Writer // gets a line before an image is pulled; may be nil
+	Versions Versions  // finds refs such as shop@3; nil if there are none
+}
+
+// Versions are the versions of releases that were applied.
+type Versions interface {
+	// OpenApplied opens a version by its number or name; "" is the one that was applied last. A Release without
+	// files is read from its Image.
+	OpenApplied(ctx context.Context, name, version string) (*Release, error)
 }
 
 // A Release is an open release.
@@ -57,6 +67,9 @@ type Release struct {
 	Image  string
 	Digest string
 
+	// Values are those with which an applied version was read, for who reads it again; nil for other formats.
+	Values []byte
+
 	close func() error
 }
 
@@ -68,8 +81,8 @@ func (r *Release) Close() error {
 	return r.close()
 }
 
-// Open opens the release of a ref. A path on disk has precedence over an image of the
-// same name; LAYOUT:tag or LAYOUT@sha256:… chooses one of several images of a layout.
+// Open opens the release of a ref. A path on disk has precedence over an image or an applied version of
+// the same name; LAYOUT:tag or LAYOUT@sha256:… chooses one of several images of a layout.
 // Its errors are of type *reason.Error.
 func Open(ctx context.Context, ref string, options Options) (*Release, error) {
 	release, err := open(ctx, ref, options)
@@ -100,12 +113,31 @@ func open(ctx context.Context, ref string, options Options) (*Release, error) {
 		return openArchive(ctx, found.path, limits)
 	case Layout:
 		return openLayout(ctx, found, take)
+	case Applied:
+		return openApplied(ctx, found, options)
 	default:
 		if options.Progress != nil {
 			fmt.Fprintf(options.Progress, "pulling %s\n", ref)
 		}
 		return openImage(ctx, found.image, take, options.Insecure)
 	}
+}
+
+// openApplied opens a version that was applied, or its image, if only that was kept.
+func openApplied(ctx context.Context, found location, options Options) (*Release, error) {
+	if options.Versions == nil {
+		return nil, errors.New("a version that was applied can't be read here")
+	}
+	kept, err := options.Versions.OpenApplied(ctx, found.name, found.version)
+	if err != nil || kept.FS != nil {
+		return kept, err
+	}
+	opened, err := open(ctx, kept.Image, options)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", kept.Image, err)
+	}
+	opened.Values = kept.Values
+	return opened, nil
 }
 
 func parsePlatform(given string) (v1.Platform, error) {

@@ -19,23 +19,23 @@ import (
 // each field filters only when it is set.
 type Filter struct {
 	// Exclude leaves out manifests with the annotation exclude.release.openshift.io/NAME.
-	Exclude string
+	Exclude string `json:"exclude,omitempty"`
 	// Profile includes only manifests with the annotation include.release.openshift.io/PROFILE.
-	Profile string
+	Profile string `json:"profile,omitempty"`
 	// FeatureSet includes manifests with it in release.openshift.io/feature-set, and those
 	// without the annotation. Empty includes everything, or is DefaultFeatureSet if there is a profile.
-	FeatureSet string
+	FeatureSet string `json:"featureSet,omitempty"`
 	// FeatureGates are the enabled ones, for release.openshift.io/feature-gate.
 	// An empty list is a cluster with none enabled. Nil includes everything, or is an empty list if there is a profile.
-	FeatureGates []string
+	FeatureGates []string `json:"featureGates,omitzero"`
 	// MajorVersion is the cluster's, for release.openshift.io/major-version;
 	// that of the release if it is 0.
-	MajorVersion uint64
+	MajorVersion uint64 `json:"majorVersion,omitempty"`
 	// Capabilities are the known and the enabled ones, for
 	// capability.openshift.io/name. See ParseCapabilities.
-	Capabilities *configv1.ClusterVersionCapabilitiesStatus
+	Capabilities *configv1.ClusterVersionCapabilitiesStatus `json:"capabilities,omitempty"`
 	// Overrides leave out objects that an administrator manages.
-	Overrides []configv1.ComponentOverride
+	Overrides []configv1.ComponentOverride `json:"overrides,omitempty"`
 }
 
 // DefaultFeatureSet is the feature set of a cluster that has none set.

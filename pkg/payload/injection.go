@@ -25,10 +25,13 @@ const (
 // An Injection has the settings of a cluster that manifests may request by annotation. Injected fields become a part of
 // the manifest: they are applied and kept in place like all others.
 type Injection struct {
-	HTTPProxy, HTTPSProxy, NoProxy string   // of the Proxy
-	MinTLSVersion                  string   // of the API server's security profile; empty leaves what manifests have
-	CipherSuites                   []string // by their names of IANA
-	APIHost, APIPort               string   // where pods reach the API server, if not by the Service
+	HTTPProxy     string   `json:"httpProxy,omitempty"` // of the Proxy
+	HTTPSProxy    string   `json:"httpsProxy,omitempty"`
+	NoProxy       string   `json:"noProxy,omitempty"`
+	MinTLSVersion string   `json:"minTLSVersion,omitempty"` // of the API server's security profile; empty leaves what manifests have
+	CipherSuites  []string `json:"cipherSuites,omitempty"`  // by their names of IANA
+	APIHost       string   `json:"apiHost,omitempty"`       // where pods reach the API server, if not by the Service
+	APIPort       string   `json:"apiPort,omitempty"`
 }
 
 // inject sets the settings that the manifest's annotations request.

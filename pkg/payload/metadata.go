@@ -106,6 +106,7 @@ func (r *reader) readPlaceholders(release, component *References) {
 func (r *reader) readFile(name string, optional bool) ([]byte, bool) {
 	text, err := fs.ReadFile(r.files, name)
 	if err == nil {
+		r.payload.beside = append(r.payload.beside, name)
 		return text, true
 	}
 	if !errors.Is(err, fs.ErrNotExist) {

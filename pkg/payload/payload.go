@@ -38,6 +38,27 @@ type Payload struct {
 	Ignored   []string    // files beside them that were not read
 	Hash      string      // of the included manifests: the same files give the same hash
 	Content   string      // the hash of the files and images themselves, before filtering and rendering
+
+	options Options  // with which it was read
+	beside  []string // the files with its metadata and images, if it has them
+}
+
+// Options returns the options with which the same files give the same payload, wherever they are read again: with the
+// defaults that followed from the release.
+func (p *Payload) Options() Options {
+	options := p.options
+	options.Name, options.Filter = p.Name, p.Filter
+	return options
+}
+
+// FileNames returns the files that were read, sorted.
+func (p *Payload) FileNames() []string {
+	names := slices.Clone(p.beside)
+	for _, file := range p.Files {
+		names = append(names, file.Path)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // hashContent returns the hash of the files of a release as they are, and of its images.
@@ -61,23 +82,23 @@ type File struct {
 	UnendedLine int    // the last line, if it does not end with a line break and there are manifests; 0 if it does
 }
 
-// Options are the options of Load and Parse.
+// Options are the options of Load and Parse. Their JSON is kept beside the files of a release, and read by later versions.
 type Options struct {
-	Filter Filter
+	Filter Filter `json:"filter"`
 	// Name distinguishes several releases of one cluster.
-	Name string
+	Name string `json:"name,omitempty"`
 	// Version is the version of a release that has no release-metadata.
-	Version string
+	Version string `json:"version,omitempty"`
 	// ReleaseImage is the image of the release, for the templates of manifests/.
-	ReleaseImage string
+	ReleaseImage string `json:"releaseImage,omitempty"`
 	// Release has the references of a release. With it the files are read as a
 	// component's, before it is released: its own image-references has the placeholders
 	// in its manifests for images of the release.
-	Release *References
+	Release *References `json:"release,omitempty"`
 	// Injection has the settings of the cluster that manifests may request.
-	Injection Injection
+	Injection Injection `json:"injection,omitzero"`
 	// KeepText keeps the text of manifests, which Manifest.Places needs.
-	KeepText bool
+	KeepText bool `json:"-"`
 }
 
 // Load reads a release that can be applied. If it has problems other than warnings, the
@@ -96,7 +117,7 @@ func Load(ctx context.Context, files fs.FS, options Options) (*Payload, []Proble
 // Parse reads what can be read of a release, and returns it with all problems.
 // It fails only if the context ends, never for the content of files.
 func Parse(ctx context.Context, files fs.FS, options Options) (*Payload, []Problem, error) {
-	r := &reader{files: files, options: options, budget: newBudget(), payload: &Payload{Name: options.Name, Version: options.Version}}
+	r := &reader{files: files, options: options, budget: newBudget(), payload: &Payload{Name: options.Name, Version: options.Version, options: options}}
 	if err := r.read(ctx); err != nil {
 		return nil, nil, err
 	}

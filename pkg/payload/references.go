@@ -18,11 +18,11 @@ const (
 
 // References are the content of an image-references file.
 type References struct {
-	Name   string            // the version, of a release
-	Images map[string]string // pull specs by name
+	Name   string            `json:"name,omitempty"` // the version, of a release
+	Images map[string]string `json:"images"`         // pull specs by name
 	// Parts are versions of parts, such as kubernetes, by the image that declares
 	// them, and "" for the release.
-	Parts map[string]map[string]string
+	Parts map[string]map[string]string `json:"parts,omitempty"`
 }
 
 // An imageStream has the fields of an image-references file that are needed.

@@ -29,6 +29,7 @@ type applyFlags struct {
 	format core.Output
 	watch  watchFlags
 	hooks  hookFlags
+	files  core.FileFlags
 
 	dryRun     core.DryRun
 	noProgress bool
@@ -102,8 +103,9 @@ func New(streams core.Streams) *cobra.Command {
 			return f.run(command.Context(), args[0], streams)
 		},
 	}
-	core.AddReleaseFlags(command, &f.Release)
+	core.AddReleaseFlags(command, &f.Release, &f.Cluster)
 	core.AddIntentFlags(command, &f.IntentFlags)
+	core.AddFileFlags(command, &f.files)
 	core.AddOutput(command, &f.format, core.Text, core.JSON)
 	core.AddDryRun(command, &f.dryRun)
 	addWatchFlags(command, &f.watch)
@@ -122,11 +124,15 @@ func New(streams core.Streams) *cobra.Command {
 }
 
 func (f *applyFlags) run(ctx context.Context, ref string, streams core.Streams) error {
-	if err := f.check(); err != nil {
+	if err := errors.Join(f.check(), f.files.Check(ref)); err != nil {
 		return err
 	}
 	pace.Tight()
-	release, c, err := f.Cluster.ReadFor(ctx, &f.Release, ref, streams.Err)
+	release, packed, err := f.Release.LoadPacked(ctx, ref, f.files, streams.Err)
+	if err != nil {
+		return err
+	}
+	c, err := f.Cluster.ConnectFor(ctx, release)
 	if err != nil {
 		return err
 	}
@@ -137,7 +143,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams core.Streams) 
 	signal.Ignore(syscall.SIGPIPE) // the reader of standard output may end before the apply does
 	report := newReporter(streams, f.format, f.noProgress, c.Now)
 	options, run := f.Options(ref), session.Run
-	options.Apply.Hooks = hooks
+	options.Apply.Hooks, options.Files = hooks, f.files.Options(packed)
 	if report.isDry = f.dryRun.IsEnabled(); report.isDry {
 		run = report.preview
 	}

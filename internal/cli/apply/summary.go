@@ -22,7 +22,7 @@ import (
 func summarize(o *session.Outcome, now time.Time) ApplySummary {
 	s := ApplySummary{
 		Time: now.UTC(), Type: "summary", Release: o.Release, Version: o.Version, Previous: o.Previous, Mode: string(o.Mode),
-		Done: o.Err == nil, Deletes: state.PendingDeletes(o.Deletes, now), Gate: o.Findings, Notes: o.Notes, Seconds: o.Took.Seconds(),
+		Done: o.Err == nil, Deletes: state.PendingDeletes(o.Deletes, now), Gate: o.Findings, Notes: o.Notes, FileWarnings: o.FileWarnings, Seconds: o.Took.Seconds(),
 	}
 	if o.Err != nil {
 		s.Error, s.Reason = core.ErrorText(o.Err), reason.Of(o.Err)
@@ -126,6 +126,7 @@ func (s ApplySummary) print(out io.Writer, now time.Time) {
 		return lineOf(item.Object, ": "+printable.Line(object.LossesInWords(item.Lost)))
 	})
 	section(out, "not known", s.Notes, func(note string) sectionLine { return sectionLine{printable.Line(note), note, ""} })
+	section(out, "the files of the release are not kept for later, or others are", s.FileWarnings, func(warning string) sectionLine { return sectionLine{printable.Line(warning), warning, ""} })
 	section(out, "warnings of the cluster", s.Warnings, func(warning apply.Warning) sectionLine {
 		return sectionLine{printable.Line(warning.Text), warning.Text, fmt.Sprintf(" (%s)", printable.Line(printable.Few(warning.Files, core.MostFiles)))}
 	})

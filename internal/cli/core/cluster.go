@@ -141,14 +141,19 @@ func (f *ClusterFlags) ReadFor(ctx context.Context, release *ReleaseFlags, ref s
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := checkNamed(read); err != nil {
-		return nil, nil, err
-	}
-	if err := checkNotEmpty(read); err != nil {
-		return nil, nil, err
-	}
-	c, err := f.Connect(ctx)
+	c, err := f.ConnectFor(ctx, read)
 	return read, c, err
+}
+
+// ConnectFor connects to the cluster to which a release is applied, or would be.
+func (f *ClusterFlags) ConnectFor(ctx context.Context, release *payload.Payload) (*cluster.Cluster, error) {
+	if err := checkNamed(release); err != nil {
+		return nil, err
+	}
+	if err := checkNotEmpty(release); err != nil {
+		return nil, err
+	}
+	return f.Connect(ctx)
 }
 
 // checkNamed refuses a release without a name: its objects are labelled with it.
@@ -169,4 +174,12 @@ func (f *ClusterFlags) CompleteReleases(command *cobra.Command, _ []string, _ st
 		}
 		return names
 	})
+}
+
+// CompleteRelease completes a single argument with the names of the releases that have a record.
+func (f *ClusterFlags) CompleteRelease(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return f.CompleteReleases(command, args, toComplete)
 }

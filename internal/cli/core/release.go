@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/release/loader"
 	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -21,8 +22,10 @@ import (
 // SourceHelp is the help on SOURCE, the same for every verb.
 const SourceHelp = `SOURCE is a folder of manifests, a folder with manifests/ and release-manifests/
 as the cluster-version operator has it, a tar archive of one (plain, gzip, zstd),
-an OCI image layout on disk (LAYOUT, LAYOUT:tag or LAYOUT@digest), or an image in
-a registry, by tag or digest. Credentials are those of docker and podman.`
+an OCI image layout on disk (LAYOUT, LAYOUT:tag or LAYOUT@digest), an image in
+a registry, by tag or digest, with the credentials of docker and podman, or a version
+that was applied to the cluster: NAME@REVISION or NAME@VERSION, as "runlevel history" lists
+them, or NAME@ for the last one. Of that one, flags replace the filters that it was applied with.`
 
 // ReleaseFlags are the flags for reading a release, and for its filters.
 type ReleaseFlags struct {
@@ -38,6 +41,8 @@ type ReleaseFlags struct {
 	UpdatingFrom string
 	unmanaged    []string
 
+	cluster *ClusterFlags // of versions that were applied
+
 	KeepText bool             // for callers that need lines later
 	Before   *payload.Payload // the previous release, if it was read already: see updatingFrom
 }
@@ -45,8 +50,10 @@ type ReleaseFlags struct {
 // InsecureUsage is the help on --insecure.
 const InsecureUsage = "allow registries with plain http, or with a certificate of an unknown authority"
 
-// AddReleaseFlags adds the flags for reading a release, and for its filters.
-func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags) {
+// AddReleaseFlags adds the flags for reading a release, and for its filters. A version that was applied is read from the cluster
+// of other flags.
+func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags, cluster *ClusterFlags) {
+	f.cluster = cluster
 	flags := command.Flags()
 	flags.StringVar(&f.only.Profile, "profile", "", "take only what is included in this cluster profile, such as self-managed-high-availability")
 	flags.StringVar(&f.only.FeatureSet, "feature-set", "", `take only what is for this feature set (default: all, or "Default" with --profile)`)
@@ -74,6 +81,9 @@ func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags) {
 	_ = command.RegisterFlagCompletionFunc("capabilities", CompleteList(payload.CapabilityBaselines()))
 }
 
+// ReadFrom makes a command without these flags read versions that were applied from a cluster.
+func (f *ReleaseFlags) ReadFrom(cluster *ClusterFlags) { f.cluster = cluster }
+
 // once is a text flag that may be set once: the first of two values would be dropped silently.
 type once string
 
@@ -96,6 +106,28 @@ func (f *ReleaseFlags) Parse(ctx context.Context, ref string, progress io.Writer
 	}
 	read, problems, err := loader.Parse(ctx, ref, options)
 	return read, problems, ReadError(ctx, err)
+}
+
+// LoadPacked is Load for a release whose files are to be kept. It returns them, too, unless the flags exclude that.
+func (f *ReleaseFlags) LoadPacked(ctx context.Context, ref string, keep FileFlags, progress io.Writer) (_ *payload.Payload, _ *files.Packed, err error) {
+	options, err := f.Options(progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	opened, err := source.Open(ctx, ref, options.Source)
+	if err != nil {
+		return nil, nil, ReadError(ctx, err)
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	read, problems, err := loader.ParseOpened(ctx, opened, options)
+	if err != nil {
+		return nil, nil, ReadError(ctx, err)
+	}
+	if err := f.Accept(ref, read, problems, progress); err != nil {
+		return nil, nil, err
+	}
+	packed, err := keep.pack(opened, ref, read)
+	return read, packed, err
 }
 
 // TolerateDuplicates turns problems with duplicate objects into warnings.
@@ -196,6 +228,9 @@ func (f *ReleaseFlags) Options(progress io.Writer) (loader.Options, error) {
 		Before:  f.Before, UpdatingFrom: f.UpdatingFrom,
 	}
 	options.Source.Progress = progress
+	if f.cluster != nil {
+		options.Source.Versions = f.cluster
+	}
 	if err := checkLabel("name", f.Name); err != nil {
 		return options, err
 	}

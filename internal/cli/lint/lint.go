@@ -27,6 +27,7 @@ const lintConfigFile = ".runlevel-lint"
 // lintFlags are the flags of runlevel lint.
 type lintFlags struct {
 	release         core.ReleaseFlags
+	cluster         core.ClusterFlags
 	component       core.ComponentFlags
 	format          core.Output
 	previous        string
@@ -98,7 +99,8 @@ func New(streams core.Streams) *cobra.Command {
 			return f.run(command.Context(), args[0], streams)
 		},
 	}
-	core.AddReleaseFlags(command, &f.release)
+	core.AddReleaseFlags(command, &f.release, &f.cluster)
+	core.AddClusterFlags(command, &f.cluster)
 	core.AddComponentFlags(command, &f.component)
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, asSARIF, asJUnit, asGitHub)
 	addBaselineFlags(command, &f.baseline)

@@ -8,6 +8,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/internal/review/plan/show"
+	"github.com/runlevel/runlevel/internal/source"
 )
 
 // diffFlags are the flags of runlevel diff.
@@ -25,7 +26,9 @@ The cluster is asked by dry runs, which change nothing. The values of Secrets ar
   +  created          ~  changed          -  deleted
   x  refused by the cluster       ?  the cluster can't check it before it is done
 
-"runlevel plan OLD NEW" compares two releases, and needs no cluster; "runlevel plan SOURCE
+NAME alone is the version of that release that was applied last: what differs is drift.
+
+"runlevel plan OLD NEW" compares two releases, such as shop@3 and shop@5, and nothing else; "runlevel plan SOURCE
 --cluster" sums up by component what this shows, with all that is left behind or goes with
 what is deleted; "runlevel apply SOURCE --dry-run=server" prints it as an apply would.
 
@@ -36,7 +39,10 @@ that there is a difference, and 2 that anything has gone wrong.
 `
 
 const diffExamples = `  # What has been changed since it was applied?
-  runlevel diff ./4.20
+  runlevel diff shop
+
+  # What would going back to an earlier version change?
+  runlevel diff shop@3
 
   # What would the update change?
   runlevel diff ./4.21
@@ -51,7 +57,7 @@ const diffExamples = `  # What has been changed since it was applied?
 func NewDiff(streams core.Streams) *cobra.Command {
 	var f diffFlags
 	command := &cobra.Command{
-		Use:               "diff SOURCE",
+		Use:               "diff SOURCE|NAME",
 		Short:             "Show what an apply of a release would change in a cluster, field by field",
 		Long:              diffHelp + core.SourceHelp,
 		Example:           diffExamples,
@@ -62,7 +68,7 @@ func NewDiff(streams core.Streams) *cobra.Command {
 			return exitOfDifference(f.exitCode, found, err)
 		},
 	}
-	core.AddReleaseFlags(command, &f.Release)
+	core.AddReleaseFlags(command, &f.Release, &f.Cluster)
 	core.AddIntentFlags(command, &f.IntentFlags)
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, Markdown)
 	command.Flags().BoolVar(&f.all, "all", false, "show objects that are created as a whole, and cut no text or value (in text)")
@@ -71,6 +77,9 @@ func NewDiff(streams core.Streams) *cobra.Command {
 }
 
 func (f *diffFlags) run(ctx context.Context, ref, command string, streams core.Streams) (difference, error) {
+	if source.IsName(ref) {
+		ref += "@"
+	}
 	preview, err := f.Preview(ctx, ref, streams.Err)
 	if err != nil {
 		return noDifference, err

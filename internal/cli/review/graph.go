@@ -24,6 +24,7 @@ const (
 // graphFlags are the flags of runlevel graph.
 type graphFlags struct {
 	release   core.ReleaseFlags
+	cluster   core.ClusterFlags
 	format    core.Output
 	mode      graph.Mode
 	edges     string
@@ -69,7 +70,8 @@ func NewGraph(streams core.Streams) *cobra.Command {
 			return f.run(command.Context(), args[0], streams)
 		},
 	}
-	core.AddReleaseFlags(command, &f.release)
+	core.AddReleaseFlags(command, &f.release, &f.cluster)
+	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, asDOT, asMermaid, asSVG)
 	core.AddChoice(command, &f.mode, "mode", "what the order is for: update, install or reconcile", graph.Update, graph.Install, graph.Reconcile)
 	core.AddChoice(command, &f.edges, "edges", "files: the order of the files; all: what the objects imply, too", "files", "all")

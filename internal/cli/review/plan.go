@@ -91,6 +91,10 @@ func NewPlan(streams core.Streams) *cobra.Command {
   # In a pull request: before and after, as a comment
   runlevel plan main/manifests manifests -o markdown > comment.md
 
+  # What has changed between two versions that were applied, or since the last one?
+  runlevel plan shop@3 shop@5
+  runlevel plan shop@ ./new
+
   # Two images; is there anything to review at all?
   runlevel plan registry.example/shop:1.3.2 registry.example/shop:1.4.0 --exit-code
 
@@ -112,7 +116,7 @@ func NewPlan(streams core.Streams) *cobra.Command {
 			return f.run(command, args, streams)
 		},
 	}
-	core.AddReleaseFlags(command, &f.Release)
+	core.AddReleaseFlags(command, &f.Release, &f.Cluster)
 	core.AddComponentFlags(command, &f.component)
 	core.AddIntentFlags(command, &f.IntentFlags)
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, Markdown)
@@ -121,7 +125,7 @@ func NewPlan(streams core.Streams) *cobra.Command {
 	flags.Lookup("release-image").Usage = "the image of NEW, for templates (default: NEW, if it is an image)"
 	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of OLD, if it has no release-metadata")
 	flags.StringVar(&f.previousImage, "previous-image", "", "the image of OLD, for templates (default: OLD, if it is an image)")
-	flags.BoolVar(&f.ofCluster, "cluster", false, "show what an apply of SOURCE would do to the cluster; --kubeconfig, --context, --record-namespace, --mode, --unknown-fields and --adopt-from are for this")
+	flags.BoolVar(&f.ofCluster, "cluster", false, "show what an apply of SOURCE would do to the cluster; --mode, --unknown-fields and --adopt-from are for this")
 	flags.BoolVar(&f.all, "all", false, "list what is unchanged, too, and cut nothing (in text)")
 	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference, and with 2 if anything goes wrong")
 	flags.StringVar(&f.tombstones, "write-tombstones", "", "write the tombstones of dropped objects to new files of this `folder`")
@@ -149,7 +153,7 @@ func (f *planFlags) checkArgs(command *cobra.Command, args []string) error {
 
 // run prints a plan.
 func (f *planFlags) run(command *cobra.Command, args []string, streams core.Streams) error {
-	if err := errors.Join(f.checkFlags(command.Flags()), f.checkTombstonesFlag()); err != nil {
+	if err := errors.Join(f.checkFlags(command.Flags(), append(args, f.component.Into)...), f.checkTombstonesFlag()); err != nil {
 		return err
 	}
 	run := f.plan

@@ -8,17 +8,22 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/review/plan/show"
+	"github.com/runlevel/runlevel/internal/source"
 )
 
-// Flags that require --cluster, and flags that exclude it.
+// Flags that require --cluster, those of them that only an apply has, and flags that exclude it.
 var (
-	flagsOfCluster  = []string{"kubeconfig", "context", "record-namespace", "mode", "unknown-fields", "adopt-from"}
+	flagsOfApply    = []string{"mode", "unknown-fields", "adopt-from"}
+	flagsOfCluster  = append([]string{"kubeconfig", "context", "record-namespace"}, flagsOfApply...)
 	flagsOfReleases = []string{"previous-version", "previous-image", "component", "into", "write-tombstones"}
 )
 
-// checkFlags refuses flags that have no effect, with or without --cluster.
-func (f *planFlags) checkFlags(flags *pflag.FlagSet) error {
+// checkFlags refuses flags that have no effect, with or without --cluster. A version that was applied is read from a cluster, too.
+func (f *planFlags) checkFlags(flags *pflag.FlagSet, releases ...string) error {
 	useless, why := flagsOfCluster, "it is for --cluster, and this compares two releases"
+	if slices.ContainsFunc(releases, source.IsApplied) {
+		useless = flagsOfApply
+	}
 	if f.ofCluster {
 		useless, why = flagsOfReleases, "it is for two releases, and --cluster compares one with the cluster"
 	}

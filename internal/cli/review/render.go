@@ -29,10 +29,12 @@ import (
 // renderFlags are the flags of runlevel render.
 type renderFlags struct {
 	release      core.ReleaseFlags
+	cluster      core.ClusterFlags
 	format       core.Output
 	folder       string
 	explain      bool
 	onlyExcluded bool
+	unfiltered   bool // what the filters leave out, too
 	showSecrets  bool
 }
 
@@ -76,7 +78,8 @@ func NewRender(streams core.Streams) *cobra.Command {
 			return f.run(command, args[0], streams)
 		},
 	}
-	core.AddReleaseFlags(command, &f.release)
+	core.AddReleaseFlags(command, &f.release, &f.cluster)
+	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.YAML, core.JSON)
 	flags := command.Flags()
 	flags.StringVar(&f.folder, "output-dir", "", "write the manifests to files of this new folder, to read and compare (it is no release: templates are rendered)")
@@ -181,7 +184,7 @@ func (f *renderFlags) choose(release *payload.Payload) []rendered {
 			chosen = append(chosen, f.rendered(m, nil))
 		}
 	}
-	if f.onlyExcluded || f.explain {
+	if f.onlyExcluded || f.unfiltered || f.explain {
 		for i, left := range release.Excluded {
 			chosen = append(chosen, f.rendered(left.Manifest, &release.Excluded[i]))
 		}

@@ -26,11 +26,15 @@ func NewHistory(streams core.Streams) *cobra.Command {
 		Short: "Print what was applied to a cluster, and when",
 		Long: `Print what was applied to a cluster, and when: for each release its versions, newest
 first, whether they were completed, which gates were overridden, and which lifecycle
-hooks a user has skipped or run again. For a version that was not completed, it also shows
+hooks a user has skipped or run again. NAME@REVISION is a SOURCE as long as its files are kept,
+which is for the last five versions by default. For a version that was not completed, it also shows
 when and why its last apply ended, and what failed first, unless the apply was killed.
 While an apply runs, it also shows what the apply waits for.`,
 		Example: `  runlevel history
-  runlevel history --name shop -o json | jq -r '.[0].history[0].version'`,
+  runlevel history --name shop -o json | jq -r '.[0].history[0].version'
+
+  # Go back to an earlier one
+  runlevel diff shop@3 && runlevel apply shop@3`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.history(command.Context(), streams)
 		},
@@ -69,7 +73,7 @@ func (f *deletesFlags) history(ctx context.Context, streams core.Streams) error 
 // printHistory prints the record of one release.
 func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 	fmt.Fprintf(out, "release %s\n", printable.Line(of.Release))
-	rows := []string{"  VERSION\tSTATE\tMODE\tSTARTED\tTOOK\tFORCED\tSOURCE"}
+	rows := []string{"  REVISION\tVERSION\tSTATE\tMODE\tSTARTED\tTOOK\tFORCED\tSOURCE"}
 	for _, entry := range of.History {
 		rows = append(rows, historyRow(entry))
 	}
@@ -99,7 +103,7 @@ func historyRow(entry record.HistoryEntry) string {
 	case entry.End != nil:
 		took = max(entry.End.Time.Sub(entry.Started.Time), 0).String()
 	}
-	return fmt.Sprintf("  %s\t%s\t%s\t%s\t%s\t%s\t%s", printable.Line(cmp.Or(entry.Version, "-")), entry.State, printable.Line(entry.Mode),
+	return fmt.Sprintf("  %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", entry.Revision, printable.Line(cmp.Or(entry.Version, "-")), entry.State, printable.Line(entry.Mode),
 		entry.Started.UTC().Format(time.RFC3339), took, printable.Line(strings.Join(entry.Forced, ",")), printable.Line(entry.Source))
 }
 

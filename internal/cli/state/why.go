@@ -95,7 +95,7 @@ func NewWhy(streams core.Streams) *cobra.Command {
 			return f.run(command.Context(), args, streams)
 		},
 	}
-	core.AddReleaseFlags(command, &f.release)
+	core.AddReleaseFlags(command, &f.release, &f.cluster)
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.Text, core.JSON)
 	command.Flags().StringVarP(&f.namespace, "namespace", "n", "", "the namespace of the object (default: that of the kubeconfig)")

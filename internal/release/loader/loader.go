@@ -62,9 +62,13 @@ func Parse(ctx context.Context, ref string, options Options) (_ *payload.Payload
 	return ParseOpened(ctx, release, options)
 }
 
-// ParseOpened is Parse for a release whose source is open.
+// ParseOpened is Parse for a release whose source is open. A version that was applied is read as it was then, except for what
+// the options set.
 func ParseOpened(ctx context.Context, release *source.Release, options Options) (*payload.Payload, []payload.Problem, error) {
-	reading := options.Payload
+	reading, err := options.since(release.Values)
+	if err != nil {
+		return nil, nil, err
+	}
 	reading.ReleaseImage = cmp.Or(reading.ReleaseImage, release.Image)
 	read, problems, err := payload.Parse(ctx, release.FS, reading)
 	if err == nil && len(options.Unmanaged) > 0 { // selectors may leave out what only the release can resolve

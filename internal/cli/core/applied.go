@@ -1,0 +1,140 @@
+package core
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/files"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/release/loader"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/source"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// OpenApplied opens a version of a release from its copy in the cluster of the flags.
+func (f *ClusterFlags) OpenApplied(ctx context.Context, name, version string) (*source.Release, error) {
+	c, err := f.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := f.findCopy(ctx, c, name, version)
+	if err != nil {
+		return nil, err
+	}
+	unpacked, err := files.CopyStore{Cluster: c, Namespace: f.Namespace, Release: name}.Read(ctx, kept)
+	if err != nil {
+		return nil, err
+	}
+	return &source.Release{FS: unpacked.Files, Kind: source.Applied, Image: unpacked.Image, Values: unpacked.Values}, nil
+}
+
+// findCopy returns the digest of the copy of a version. If the record was lost, the annotations of the copies have their versions.
+func (f *ClusterFlags) findCopy(ctx context.Context, c *cluster.Cluster, name, version string) (string, error) {
+	known, found, err := record.NewStore(c.Client, f.Namespace, name).Load(ctx)
+	if err != nil {
+		return "", err
+	}
+	entry, missing := known.FindRevision(version)
+	switch {
+	case missing != nil:
+	case entry.Files == nil:
+		return "", fmt.Errorf("the files of revision %d are not kept: an older program applied it", entry.Revision)
+	case entry.Files.Digest == "":
+		return "", fmt.Errorf("the files of revision %d are not kept: %s", entry.Revision, entry.Files.NotKept)
+	default:
+		return entry.Files.Digest, nil
+	}
+	stored, err := files.CopyStore{Cluster: c, Namespace: f.Namespace, Release: name}.List(ctx)
+	if err != nil {
+		return "", missing
+	}
+	for _, of := range stored {
+		if version == "" || version == fmt.Sprint(of.Revision) || version == of.Version {
+			return of.Digest, nil
+		}
+	}
+	if !found && len(known.History) == 0 {
+		return "", fmt.Errorf("namespace %s has no record of a release %q: \"runlevel history\" lists those that there are", f.Namespace, name)
+	}
+	return "", missing
+}
+
+// AppliedRef returns the SOURCE that is a version of a release: the last one if the revision is 0.
+func AppliedRef(name string, revision int) (string, error) {
+	if err := lock.CheckRelease(name); err != nil {
+		return "", Misuse(err)
+	}
+	switch {
+	case revision < 0:
+		return "", Misusef("--revision: %d is invalid: revisions are counted from 1", revision)
+	case revision == 0:
+		return name + "@", nil
+	default:
+		return fmt.Sprintf("%s@%d", name, revision), nil
+	}
+}
+
+// FileFlags are the flags on the files of the versions that are applied.
+type FileFlags struct {
+	keep string
+	Max  int // of how many versions the files are kept
+}
+
+// The values of --keep-files.
+const (
+	keepFull   = "full"
+	keepDigest = "digest"
+	keepNone   = "none"
+)
+
+// AddFileFlags adds the flags on the files of the versions that are applied.
+func AddFileFlags(command *cobra.Command, f *FileFlags) {
+	f.keep = keepFull
+	AddChoice(command, &f.keep, "keep-files", "keep the files of the release on the cluster, so that it can be read as NAME@REVISION: full, digest (only the image reference of a SOURCE that is an image by digest) or none", keepFull, keepDigest, keepNone)
+	command.Flags().IntVar(&f.Max, "history-max", session.DefaultHistoryMax, "of how many versions the files are kept; those of the version that runs and of the one before always are")
+}
+
+// Check refuses values that make no sense.
+func (f *FileFlags) Check(ref string) error {
+	switch {
+	case f.Max < 1:
+		return Misusef("--history-max: %d is invalid: it must be 1 or greater", f.Max)
+	case f.Max > mostKept:
+		return Misusef("--history-max: %d is too many: %d is the limit", f.Max, mostKept)
+	case f.keep == keepDigest && !source.IsByDigest(ref):
+		return Misusef("--keep-files=digest: SOURCE is no image by digest, as in registry.example/shop@sha256:DIGEST")
+	}
+	return nil
+}
+
+// mostKept bounds --history-max: a history has as many entries.
+const mostKept = 100
+
+// pack packs the files of a release to be kept; nil if they are not to be.
+func (f FileFlags) pack(opened *source.Release, ref string, read *payload.Payload) (*files.Packed, error) {
+	if f.keep == keepNone {
+		return nil, nil
+	}
+	values, err := loader.Values(read)
+	if err != nil {
+		return nil, err
+	}
+	if f.keep == keepDigest {
+		return files.PackImage(ref, values)
+	}
+	return files.Pack(opened.FS, read.FileNames(), values)
+}
+
+// Options returns the options of an apply.
+func (f FileFlags) Options(packed *files.Packed) session.FileOptions {
+	options := session.FileOptions{Packed: packed, HistoryMax: f.Max}
+	if packed == nil {
+		options.NotKept = "it was applied with --keep-files=" + f.keep
+	}
+	return options
+}

@@ -1,0 +1,130 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/session/state"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// wide is the format of a table with more columns.
+const wide core.Output = "wide"
+
+// NewGet returns the verb get, without its subcommands.
+func NewGet() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get",
+		Short: "Print the manifests of an applied release, or list its objects",
+		Long: `Print the manifests of an applied release, or list its objects on the cluster. The manifests are
+those that were applied: the cluster has a copy of the files of the last five versions.`,
+		Args: cobra.NoArgs,
+		RunE: core.NeedsVerb,
+	}
+}
+
+// objectsFlags are the flags of runlevel get objects.
+type objectsFlags struct {
+	release core.ReleaseFlags
+	cluster core.ClusterFlags
+	format  core.Output
+}
+
+const getObjectsHelp = `List the objects of a release on the cluster, and those that are missing: whether each is ready,
+and if not why, as "runlevel why" explains it; with -o wide also which managers own fields of it.
+The names of missing objects are those of the manifests that were applied.
+
+Exit codes: 0, however the objects stand; 1 if they can't be read; 2 for misuse.`
+
+// NewGetObjects returns the verb get objects.
+func NewGetObjects(streams core.Streams) *cobra.Command {
+	var f objectsFlags
+	command := &cobra.Command{
+		Use:   "objects NAME",
+		Short: "List the objects of a release on the cluster",
+		Long:  getObjectsHelp,
+		Example: `  runlevel get objects shop
+
+  # Which are not as they are to be?
+  runlevel get objects shop -o json | jq -r '.objects[] | select(.state != "ready") | "\(.object.kind) \(.object.name): \(.state)"'`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.cluster.CompleteRelease,
+		RunE: func(command *cobra.Command, args []string) error {
+			return f.run(command.Context(), args[0], streams)
+		},
+	}
+	f.release.ReadFrom(&f.cluster)
+	core.AddClusterFlags(command, &f.cluster)
+	core.AddOutput(command, &f.format, core.Text, wide, core.JSON, core.YAML)
+	return command
+}
+
+func (f *objectsFlags) run(ctx context.Context, name string, streams core.Streams) error {
+	ref, err := core.AppliedRef(name, 0)
+	if err != nil {
+		return err
+	}
+	reader, err := connect(ctx, &f.cluster)
+	if err != nil {
+		return err
+	}
+	records, err := reader.Records(ctx, name)
+	if err == nil && len(records) == 0 {
+		err = reader.NoRecord(name)
+	}
+	if err != nil {
+		return err
+	}
+	var applied *payload.Payload // without it, missing objects have no names
+	if read, _, err := f.release.Parse(ctx, ref, io.Discard); err == nil {
+		applied = read
+	}
+	list, err := reader.Objects(ctx, records[0], applied)
+	if err != nil {
+		return err
+	}
+	if f.format != core.Text {
+		if err := reader.AddOwners(ctx, list); err != nil {
+			return err
+		}
+	}
+	return f.format.PrintWhole(streams.Out, list, func(out io.Writer) error {
+		return printObjects(out, list, f.format == wide, reader.Cluster.Now())
+	})
+}
+
+// printObjects prints a table of objects, and what is not known.
+func printObjects(out io.Writer, list *state.ReleaseObjectList, isWide bool, now time.Time) error {
+	header := "KIND\tNAMESPACE\tNAME\tSTATE\tAGE"
+	if isWide {
+		header += "\tOWNERS\tWHY"
+	}
+	rows := []string{header}
+	for _, shown := range list.Objects {
+		age := "-"
+		if shown.Created != nil {
+			age = printable.Age(now, *shown.Created)
+		}
+		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", shown.Object.GroupKind(), cmp.Or(shown.Object.Namespace, "-"), shown.Object.Name, shown.State, age)
+		if isWide {
+			row += fmt.Sprintf("\t%s\t%s", printable.Line(cmp.Or(strings.Join(shown.Owners, ","), "-")), printable.Line(shown.Message))
+		}
+		rows = append(rows, row)
+	}
+	lines := core.Align(rows)
+	if list.Missing > 0 {
+		lines = append(lines, fmt.Sprintf("and %s, deleted since the release was applied, whose names are not known", printable.Count(list.Missing, "object")))
+	}
+	for _, what := range list.Unknown {
+		lines = append(lines, "not known: "+printable.Line(what))
+	}
+	return core.PrintLines(out, lines)
+}

@@ -1,0 +1,210 @@
+// Package files keeps copies of the files of applied releases on the cluster, so that a version can be read without its source:
+// to be applied again, compared, or printed.
+//
+// A copy is one compressed archive, in as many Secrets as it needs, since manifests have Secrets. Its name is the digest of its
+// content: versions with the same content share a copy. The package does not know which copies are needed: the record has their
+// digests, and whoever holds the lock of the release writes and removes them. It does not read manifests either.
+//
+// Pack and a Store's Write are the calls to start from, and Read for a copy that was written.
+package files
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// Label is on each Secret of a copy. Its value is the name of the release.
+const Label = "runlevel.dev/files"
+
+// The annotations of each Secret of a copy.
+const (
+	digestAnnotation   = "runlevel.dev/digest"
+	piecesAnnotation   = "runlevel.dev/pieces"   // how many Secrets the copy has
+	sumAnnotation      = "runlevel.dev/sum"      // of the data of this Secret
+	versionAnnotation  = "runlevel.dev/version"  // that was applied when the copy was written
+	revisionAnnotation = "runlevel.dev/revision" // of that update
+)
+
+const (
+	secretType   = "runlevel.dev/files"
+	secretKey    = "files"
+	fieldManager = "runlevel"
+
+	maxPiece  = 1000 << 10 // a Secret has room for 1 MiB of data
+	maxPieces = 16         // of a copy: a database of a cluster has 2 GiB by default
+)
+
+// A CopyStore has the copies of one release.
+type CopyStore struct {
+	Cluster   *cluster.Cluster
+	Namespace string // of the record
+	Release   string
+}
+
+// A StoredCopy is a copy on the cluster, of which some pieces may be lost.
+type StoredCopy struct {
+	Digest   string
+	Version  string // that was applied when it was written
+	Revision int
+	Pieces   []types.UID // of its Secrets; empty where one is missing
+	created  time.Time
+}
+
+// IsComplete reports whether all pieces of a copy exist.
+func (c StoredCopy) IsComplete() bool { return len(c.Pieces) > 0 && !slices.Contains(c.Pieces, "") }
+
+// name returns the name of the Secret of a piece.
+func (s CopyStore) name(digest string, piece int) string {
+	const enough = 32 // of the 64 digits; the annotation and the record have them all
+	digits := strings.TrimPrefix(digest, "sha256:")
+	return fmt.Sprintf("%s-files-%s-%d", lock.Name(s.Release), digits[:min(enough, len(digits))], piece)
+}
+
+// List returns the copies, the newest first. It reads their metadata only.
+func (s CopyStore) List(ctx context.Context) ([]StoredCopy, error) {
+	secrets := s.Cluster.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(s.Namespace)
+	listed, err := secrets.List(ctx, metav1.ListOptions{LabelSelector: Label + "=" + s.Release})
+	if err != nil {
+		return nil, s.failure("list", err)
+	}
+	found := map[string]*StoredCopy{}
+	for _, secret := range listed.Items {
+		digest := secret.Annotations[digestAnnotation]
+		count, _ := strconv.Atoi(secret.Annotations[piecesAnnotation])
+		piece, err := strconv.Atoi(secret.Name[strings.LastIndex(secret.Name, "-")+1:])
+		if err != nil || piece < 0 || piece >= count || count > maxPieces || secret.Name != s.name(digest, piece) || secret.DeletionTimestamp != nil {
+			continue // it is not one of ours
+		}
+		of := found[digest]
+		if of == nil || len(of.Pieces) != count {
+			of = &StoredCopy{Digest: digest, Version: secret.Annotations[versionAnnotation], Pieces: make([]types.UID, count), created: secret.CreationTimestamp.Time}
+			of.Revision, _ = strconv.Atoi(secret.Annotations[revisionAnnotation])
+			found[digest] = of
+		}
+		of.Pieces[piece] = secret.UID
+	}
+	var all []StoredCopy
+	for _, of := range found {
+		all = append(all, *of)
+	}
+	slices.SortFunc(all, func(a, b StoredCopy) int {
+		return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.Revision, a.Revision), strings.Compare(a.Digest, b.Digest))
+	})
+	return all, nil
+}
+
+// Write writes a copy, as far as the cluster does not have it, and returns the UIDs of its pieces.
+func (s CopyStore) Write(ctx context.Context, packed *Packed, version string, revision int) ([]types.UID, error) {
+	if len(packed.pieces) > maxPieces {
+		return nil, fmt.Errorf("they need %d Secrets of a MiB each, and %d is the limit", len(packed.pieces), maxPieces)
+	}
+	written := make([]types.UID, len(packed.pieces))
+	var group errgroup.Group
+	for i, content := range packed.pieces {
+		group.Go(func() (err error) {
+			written[i], err = s.writePiece(ctx, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: s.Namespace, Name: s.name(packed.Digest, i), Labels: map[string]string{Label: s.Release},
+					Annotations: map[string]string{
+						digestAnnotation: packed.Digest, piecesAnnotation: strconv.Itoa(len(packed.pieces)), sumAnnotation: sumOf(content),
+						versionAnnotation: version, revisionAnnotation: strconv.Itoa(revision),
+					},
+				},
+				Type: secretType, Immutable: new(true), Data: map[string][]byte{secretKey: content},
+			})
+			return err
+		})
+	}
+	return written, group.Wait()
+}
+
+// writePiece creates a Secret. One of the same name may be from an apply that was killed, or was made by someone else: then it
+// is replaced, since nothing can change it.
+func (s CopyStore) writePiece(ctx context.Context, wanted *corev1.Secret) (types.UID, error) {
+	secrets := s.Cluster.Client.CoreV1().Secrets(s.Namespace)
+	create := func() (types.UID, error) {
+		created, err := secrets.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager})
+		if err != nil {
+			return "", err
+		}
+		return created.UID, nil
+	}
+	uid, err := create()
+	if !apierrors.IsAlreadyExists(err) {
+		return uid, s.failure("create", err)
+	}
+	existing, err := secrets.Get(ctx, wanted.Name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return "", s.failure("get", err)
+	case isSame(existing, wanted):
+		return existing.UID, nil
+	}
+	if err := s.remove(ctx, wanted.Name, existing.UID); err != nil {
+		return "", err
+	}
+	uid, err = create()
+	return uid, s.failure("create", err)
+}
+
+// isSame reports whether a Secret is the same piece as another one. The version that it was written for may be another one.
+func isSame(existing, wanted *corev1.Secret) bool {
+	for _, name := range []string{digestAnnotation, piecesAnnotation, sumAnnotation} {
+		if existing.Annotations[name] != wanted.Annotations[name] {
+			return false
+		}
+	}
+	return bytes.Equal(existing.Data[secretKey], wanted.Data[secretKey]) && existing.Labels[Label] == wanted.Labels[Label]
+}
+
+// sumOf returns the sum of the data of a piece.
+func sumOf(content []byte) string { return fmt.Sprintf("%x", sha256.Sum256(content)) }
+
+// Remove removes a copy.
+func (s CopyStore) Remove(ctx context.Context, stored StoredCopy) error {
+	var all []error
+	for piece, uid := range stored.Pieces {
+		if uid != "" {
+			all = append(all, s.remove(ctx, s.name(stored.Digest, piece), uid))
+		}
+	}
+	return errors.Join(all...)
+}
+
+func (s CopyStore) remove(ctx context.Context, name string, uid types.UID) error {
+	err := s.Cluster.Client.CoreV1().Secrets(s.Namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return s.failure("delete", err)
+}
+
+// failure returns the error of a request, with the right that is missing, if any.
+func (s CopyStore) failure(verb string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return fmt.Errorf("this user may not %s secrets in namespace %s", verb, s.Namespace)
+	default:
+		return fmt.Errorf("%s secrets in namespace %s: %w", verb, s.Namespace, printable.Error(err))
+	}
+}

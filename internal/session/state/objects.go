@@ -1,0 +1,136 @@
+package state
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/cluster/inventory"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A ReleaseObject is an object of a release on the cluster, or one that is to be there.
+type ReleaseObject struct {
+	Object  kinds.ID        `json:"object"`
+	State   why.ObjectState `json:"state"`
+	Message string          `json:"message,omitempty"` // why it is not ready
+	Created *time.Time      `json:"created,omitempty"` // absent if it does not exist
+	Owners  []string        `json:"owners,omitempty"`  // the managers that own fields of it
+}
+
+// A ReleaseObjectList has the objects of a release.
+type ReleaseObjectList struct {
+	Release string          `json:"release"`
+	Version string          `json:"version,omitempty"`
+	Objects []ReleaseObject `json:"objects"`           // in the order of their kinds and names
+	Missing int             `json:"missing,omitempty"` // objects that were deleted since they were applied, whose names are not known
+	Unknown []string        `json:"unknown,omitempty"` // what could not be read
+}
+
+// Objects returns the objects of the release of a record: those that are on the cluster, and those that are to be. Without the
+// manifests that were applied, missing ones are counted only. Owners are not read.
+func (r *Reader) Objects(ctx context.Context, of *record.Record, applied *payload.Payload) (*ReleaseObjectList, error) {
+	live, err := inventory.TakeRelease(ctx, r.Cluster, of.Release, of.GroupKinds())
+	if err != nil {
+		return nil, err
+	}
+	answer := why.ExplainRelease(ctx, r.Cluster, of, r.Namespace)
+	list := &ReleaseObjectList{Release: of.Release, Version: answer.Version, Objects: []ReleaseObject{}, Missing: answer.Missing, Unknown: answer.Unknown}
+	states := map[kinds.ID]*why.Answer{}
+	for _, found := range answer.Objects {
+		states[found.Object] = found
+	}
+	for _, head := range live.Of(of.Release) {
+		shown := ReleaseObject{Object: head.ID, State: why.Ready, Created: &head.Created}
+		shown.explain(states[head.ID])
+		delete(states, head.ID)
+		list.Objects = append(list.Objects, shown)
+	}
+	for id, found := range states {
+		shown := ReleaseObject{Object: id}
+		shown.explain(found)
+		list.Objects = append(list.Objects, shown)
+	}
+	if applied != nil && list.Missing > 0 {
+		list.addMissing(of, applied)
+	}
+	slices.SortFunc(list.Objects, func(a, b ReleaseObject) int { return kinds.Compare(a.Object, b.Object) })
+	return list, context.Cause(ctx)
+}
+
+// explain sets the state of an object that is not as it is to be.
+func (o *ReleaseObject) explain(answer *why.Answer) {
+	if answer == nil {
+		return
+	}
+	o.State = answer.State
+	if len(answer.Messages) > 0 {
+		o.Message = answer.Messages[0].Text
+	}
+}
+
+// addMissing adds the objects of manifests that do not exist. Finished Jobs may have been removed by their TTL.
+func (l *ReleaseObjectList) addMissing(of *record.Record, applied *payload.Payload) {
+	known := map[kinds.ID]bool{}
+	for _, shown := range l.Objects {
+		known[shown.Object] = true
+	}
+	for _, manifest := range applied.Manifests {
+		id := manifest.ID()
+		clusterScoped := id
+		clusterScoped.Namespace = "" // a manifest of a cluster-scoped object may have one
+		_, isFinished := of.FindJob(id)
+		if manifest.IsTombstone() || known[id] || known[clusterScoped] || isFinished {
+			continue
+		}
+		known[id] = true
+		l.Objects = append(l.Objects, ReleaseObject{Object: id, State: why.Absent, Message: "it was deleted since it was applied"})
+		l.Missing--
+	}
+	l.Missing = max(l.Missing, 0)
+}
+
+// AddOwners adds the managers that own fields of the objects, which takes another list of each kind.
+func (r *Reader) AddOwners(ctx context.Context, list *ReleaseObjectList) error {
+	at := map[kinds.ID]int{}
+	var of []schema.GroupKind
+	for i, shown := range list.Objects {
+		at[shown.Object] = i
+		if kind := shown.Object.GroupKind(); shown.Created != nil && !slices.Contains(of, kind) {
+			of = append(of, kind)
+		}
+	}
+	for _, kind := range of {
+		in, err := r.Cluster.FindKind(ctx, kind)
+		if err == nil {
+			err = r.Cluster.EachMetadata(ctx, in, "", metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + list.Release}, func(m *metav1.PartialObjectMetadata) {
+				if i, isShown := at[kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.Namespace, Name: m.Name}]; isShown {
+					list.Objects[i].Owners = ownersOf(m)
+				}
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownersOf returns the managers that own fields of an object, except of its status and scale.
+func ownersOf(object metav1.Object) []string {
+	var owners []string
+	for _, entry := range object.GetManagedFields() {
+		if entry.Subresource == "" {
+			owners = append(owners, entry.Manager)
+		}
+	}
+	slices.Sort(owners)
+	return slices.Compact(owners)
+}
