@@ -56,11 +56,8 @@ func (r *releases) open(ctx context.Context, image string) (*source.Release, err
 			return &source.Release{FS: os.DirFS(kept), Kind: source.Image, Image: image, Digest: digest}, nil
 		}
 	}
-	pulled, err := r.pull(ctx, image)
-	if err != nil && ctx.Err() == nil {
-		return r.openApplied(ctx, image, digest, err)
-	}
-	if err == nil && r.folder != "" {
+	pulled, err := r.pullOrCopy(ctx, image, digest)
+	if err == nil && pulled.Kind == source.Image && r.folder != "" {
 		if err := r.keep(pulled.FS, kept); err != nil { // it is pulled again the next time
 			ctrl.LoggerFrom(ctx).Info("release not kept on disk", "reason", err.Error())
 		}
@@ -68,26 +65,45 @@ func (r *releases) open(ctx context.Context, image string) (*source.Release, err
 	return pulled, err
 }
 
-// openApplied opens the copy of the files of an image that can't be pulled, if that is the release which was begun last: keeping it
-// in place needs no registry. Any other image is not applied without being pulled.
-func (r *releases) openApplied(ctx context.Context, image, digest string, unpulled error) (*source.Release, error) {
-	known, _, err := record.NewStore(r.cluster.Client, r.namespace, r.payload.Name).Load(ctx)
-	if err != nil {
-		return nil, unpulled
+// pullPatience is how long a registry may take to deliver an image whose files are on the cluster, too.
+const pullPatience = 20 * time.Second
+
+// pullOrCopy pulls an image. If it is that of the release which was begun last, and can't be pulled, its files are read from their
+// copy on the cluster: keeping a release in place needs no registry. No other image is applied without being pulled.
+func (r *releases) pullOrCopy(ctx context.Context, image, digest string) (*source.Release, error) {
+	kept := r.copyOf(ctx, image)
+	if kept == "" {
+		return r.pull(ctx, image)
 	}
-	newest := known.Newest()
-	if newest == nil || newest.Source != image || newest.Files == nil || newest.Files.Digest == "" {
-		return nil, unpulled
+	limited, cancel := context.WithTimeout(ctx, pullPatience)
+	defer cancel()
+	pulled, unpulled := r.pull(limited, image)
+	if unpulled == nil || ctx.Err() != nil {
+		return pulled, unpulled
 	}
-	kept, err := files.CopyStore{Cluster: r.cluster, Namespace: r.namespace, Release: r.payload.Name}.Read(ctx, newest.Files.Digest)
+	unpacked, err := files.CopyStore{Cluster: r.cluster, Namespace: r.namespace, Release: r.payload.Name}.Read(ctx, kept)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w; its copy in the cluster: %w", unpulled, err)
-	case kept.Files == nil:
+		return nil, fmt.Errorf("%w; its copy on the cluster: %w", unpulled, err)
+	case unpacked.Files == nil:
 		return nil, unpulled
 	}
-	ctrl.LoggerFrom(ctx).Info("release read from its copy in the cluster, since its image can't be pulled", "image", image, "reason", unpulled.Error())
-	return &source.Release{FS: kept.Files, Kind: source.Applied, Image: image, Digest: digest}, nil
+	ctrl.LoggerFrom(ctx).Info("release read from its copy on the cluster, since its image can't be pulled", "image", image, "reason", unpulled.Error())
+	return &source.Release{FS: unpacked.Files, Kind: source.Applied, Image: image, Digest: digest}, nil
+}
+
+// copyOf returns the digest of the copy of an image's files, if the image is that of the release which was begun last; "" if there is
+// none.
+func (r *releases) copyOf(ctx context.Context, image string) string {
+	known, _, err := record.NewStore(r.cluster.Client, r.namespace, r.payload.Name).Load(ctx)
+	if err != nil {
+		return ""
+	}
+	newest := known.Newest()
+	if newest == nil || newest.Source != image || newest.Files == nil {
+		return ""
+	}
+	return newest.Files.Digest
 }
 
 // keep writes the files of an image to a folder, all of them or none.

@@ -33,8 +33,8 @@ func TestUpdateThatWasBegunGoesOn(t *testing.T) {
 
 	completed := at(2)
 	want := []record.HistoryEntry{
-		{State: record.Partial, Version: "2", Hash: "b", Source: "elsewhere", Mode: "Update", Started: at(4), Forced: []string{"disk", "age", "moon"}},
-		{State: record.Completed, Version: "1", Hash: "a", Mode: "Install", Started: at(1), Completed: &completed},
+		{Revision: 2, State: record.Partial, Version: "2", Hash: "b", Source: "elsewhere", Mode: "Update", Started: at(4), Forced: []string{"disk", "age", "moon"}},
+		{Revision: 1, State: record.Completed, Version: "1", Hash: "a", Mode: "Install", Started: at(1), Completed: &completed},
 	}
 	if diff := cmp.Diff(want, r.History); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -35,9 +36,9 @@ func full() *record.Record {
 	completed := at(2)
 	object := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	return &record.Record{
-		Release: "web",
+		Release: "web", LastRevision: 1,
 		History: []record.HistoryEntry{{
-			State: record.Completed, Version: "1.2.3", Hash: "abc", Source: "registry.example/web@sha256:abc", Mode: "Update",
+			Revision: 1, Files: &record.KeptFiles{Digest: "sha256:abc", Pieces: []types.UID{"u"}}, State: record.Completed, Version: "1.2.3", Hash: "abc", Source: "registry.example/web@sha256:abc", Mode: "Update",
 			Started: at(1), Completed: &completed, Forced: []string{"disk"}, Tombstones: []kinds.ID{object},
 		}},
 		Tombstones: []record.Tombstone{{ID: object, UID: "u", Version: "1.2.3", RequestedAt: at(1)}},
