@@ -102,6 +102,11 @@ func schemaName(args []string, document any) string {
 		}
 	case "diff":
 		return "plan"
+	case "get":
+		if slices.Contains(args, "manifests") {
+			return "render"
+		}
+		return "get-objects"
 	case "uninstall":
 		return "install"
 	case "sandbox":
