@@ -195,7 +195,7 @@ func (a *applier) want(t *target) applierState {
 	return a.State()
 }
 
-// tryWith tries the target again with the risks that hold back a minor update, if these have changed.
+// tryWith sets the risks that hold back a minor update, and has a new target tried with them.
 func (a *applier) tryWith(risks []precondition.CheckFinding) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
