@@ -58,13 +58,15 @@ func NewList(streams core.Streams) *cobra.Command {
   # Which are not well, and why?
   runlevel list -o json | jq -r '.[] | select(.state != "Complete") | "\(.release): \(.state): \(.problems[0])"'`,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if f.all && command.Flags().Changed("record-namespace") {
+				return core.Misusef("-A lists the releases of all namespaces: leave --record-namespace out")
+			}
 			return f.run(command.Context(), streams)
 		},
 	}
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.Text, asWide, core.JSON, core.YAML)
 	command.Flags().BoolVarP(&f.all, "all-namespaces", "A", false, "those with records in any namespace, not only in that of --record-namespace")
-	command.MarkFlagsMutuallyExclusive("all-namespaces", "record-namespace")
 	return command
 }
 

@@ -114,9 +114,9 @@ type releaseWait struct {
 	progress io.Writer
 	end      context.CancelCauseFunc
 
-	told   string // what was printed last
-	last   *state.ReleaseStatus
-	isDone bool
+	printed string // what was printed last
+	last    *state.ReleaseStatus
+	isDone  bool
 }
 
 // read returns the status of the release.
@@ -137,8 +137,8 @@ func (w *releaseWait) show(status *state.ReleaseStatus, outage error) error {
 	} else if w.isDone = w.flags.isSo(status); w.isDone {
 		w.end(nil)
 	}
-	if timeless := passing.ReplaceAllString(text, ""); timeless != w.told {
-		w.told = timeless
+	if timeless := passing.ReplaceAllString(text, ""); timeless != w.printed {
+		w.printed = timeless
 		_, err := fmt.Fprintln(w.progress, text)
 		return err
 	}
