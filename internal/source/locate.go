@@ -47,6 +47,9 @@ func IsName(ref string) bool {
 
 // locate returns the location of ref. It reads the disk, but never the network.
 func locate(ref string, insecure bool) (location, error) {
+	if ref == InputRef {
+		return location{kind: Input}, nil
+	}
 	info, err := os.Stat(ref)
 	switch {
 	case err == nil:
@@ -99,9 +102,9 @@ func onDisk(path string, info fs.FileInfo) (location, error) {
 	case info.IsDir() && isLayout(path):
 		return location{kind: Layout, path: path}, nil
 	case info.IsDir():
-		return location{kind: Directory, path: path}, nil
+		return location{kind: Directory, path: path}, checkRendered(path)
 	case info.Mode().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
-		return location{}, phrase{text: "is a single file: name the folder that it is in, whose manifests make a release"}
+		return location{kind: File, path: path}, nil
 	case info.Mode().IsRegular():
 		return location{kind: Archive, path: path}, nil
 	default:

@@ -1,5 +1,5 @@
 // Package source opens a release as files, from a folder in the cluster-version
-// operator's format or a plain one of manifests, a tar archive, an OCI image layout on
+// operator's format or a plain one of manifests, a single file or standard input, a tar archive, an OCI image layout on
 // disk, an image in a registry, or a version that was applied to a cluster.
 //
 // The result is one read-only fs.FS. The content of a release isn't trusted: its
@@ -33,6 +33,8 @@ const (
 	Archive   Format = "archive"
 	Layout    Format = "layout"
 	Image     Format = "image"
+	File      Format = "file"    // a single file of manifests
+	Input     Format = "input"   // standard input
 	Applied   Format = "applied" // a version that was applied to a cluster, which has a copy of it
 )
 
@@ -46,6 +48,7 @@ type Options struct {
 	Insecure bool
 	Limits   Limits
 	Progress io.Writer // gets a line before an image is pulled; may be nil
+	Input    io.Reader // standard input, for the ref "-"; nil if there is none
 	Versions Versions  // finds refs such as shop@3; nil if there are none
 }
 
@@ -109,6 +112,10 @@ func open(ctx context.Context, ref string, options Options) (*Release, error) {
 	switch found.kind {
 	case Directory:
 		return openDirectory(found.path, limits)
+	case File:
+		return openFile(ctx, found.path, limits)
+	case Input:
+		return openInput(ctx, options.Input, limits)
 	case Archive:
 		return openArchive(ctx, found.path, limits)
 	case Layout:

@@ -20,8 +20,8 @@ import (
 )
 
 // SourceHelp is the help on SOURCE, the same for every verb.
-const SourceHelp = `SOURCE is a folder of manifests, a folder with manifests/ and release-manifests/
-as the cluster-version operator has it, a tar archive of one (plain, gzip, zstd),
+const SourceHelp = `SOURCE is a folder of manifests, a single file, standard input ("-"), a folder with manifests/
+and release-manifests/ as the cluster-version operator has it, a tar archive of one (plain, gzip, zstd),
 an OCI image layout on disk (LAYOUT, LAYOUT:tag or LAYOUT@digest), an image in
 a registry, by tag or digest, with the credentials of docker and podman, or a version
 that was applied to the cluster: NAME@REVISION or NAME@VERSION, as "runlevel history" lists
@@ -83,6 +83,29 @@ func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags, cluster *ClusterFl
 
 // ReadFrom makes a command without these flags read versions that were applied from a cluster.
 func (f *ReleaseFlags) ReadFrom(cluster *ClusterFlags) { f.cluster = cluster }
+
+// AddFilename adds -f SOURCE, as kubectl has it, to a command whose only argument is a SOURCE.
+func AddFilename(command *cobra.Command) {
+	var file string
+	command.Flags().StringVarP(&file, "filename", "f", "", "SOURCE, for who is used to kubectl")
+	check, run := command.Args, command.RunE
+	command.Args = func(command *cobra.Command, args []string) error {
+		switch {
+		case file == "":
+			return check(command, args)
+		case len(args) > 0:
+			return fmt.Errorf("SOURCE is named twice: %q and -f %q", args[0], file)
+		default:
+			return check(command, []string{file})
+		}
+	}
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if file != "" {
+			args = []string{file}
+		}
+		return run(command, args)
+	}
+}
 
 // once is a text flag that may be set once: the first of two values would be dropped silently.
 type once string
@@ -227,7 +250,7 @@ func (f *ReleaseFlags) Options(progress io.Writer) (loader.Options, error) {
 		Payload: payload.Options{Name: f.Name, Version: f.Version, ReleaseImage: f.Image, KeepText: f.KeepText},
 		Before:  f.Before, UpdatingFrom: f.UpdatingFrom,
 	}
-	options.Source.Progress = progress
+	options.Source.Progress, options.Source.Input = progress, os.Stdin
 	if f.cluster != nil {
 		options.Source.Versions = f.cluster
 	}
@@ -332,7 +355,12 @@ func (f *ReleaseFlags) filter() (payload.Filter, error) {
 // returns "" if the release is not a folder of manifests.
 func FolderOf(ref string) string {
 	info, err := os.Stat(ref)
-	if err != nil || !info.IsDir() {
+	switch {
+	case err != nil:
+		return ""
+	case info.Mode().IsRegular() && payload.IsManifest(ref):
+		return filepath.Dir(ref)
+	case !info.IsDir():
 		return ""
 	}
 	if _, err := os.Stat(filepath.Join(ref, "oci-layout")); err == nil {
