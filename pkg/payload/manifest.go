@@ -27,7 +27,8 @@ type Manifest struct {
 	Document int    // of the file, counted from 1
 	Line     int    // of the file, where the object begins
 
-	place  int // of its file among the files of the release
+	place  int    // of its file among the files of the release
+	order  string // level and component by its kind, if no file has any: see orderByKind
 	object *unstructured.Unstructured
 	id     kinds.ID
 	sum    [sha256.Size]byte // of its text, with its template rendered and its images substituted
@@ -36,8 +37,9 @@ type Manifest struct {
 	isShifted bool // its template has other lines than the rendered text
 }
 
-// File returns the name of the manifest's file, which has its level and component.
-func (m *Manifest) File() string { return path.Base(m.Path) }
+// File returns the name of the manifest's file, which has its level and component. They are before it if no file of the release
+// has any.
+func (m *Manifest) File() string { return m.order + path.Base(m.Path) }
 
 // Object returns the object of the manifest. It must not be changed.
 func (m *Manifest) Object() *unstructured.Unstructured { return m.object }

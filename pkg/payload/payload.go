@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 )
 
@@ -118,7 +119,7 @@ func Load(ctx context.Context, files fs.FS, options Options) (*Payload, []Proble
 func hash(manifests []*Manifest) string {
 	whole := sha256.New()
 	for _, m := range manifests {
-		whole.Write([]byte(m.File()))
+		whole.Write([]byte(path.Base(m.Path)))
 		whole.Write(m.sum[:])
 	}
 	return "sha256:" + hex.EncodeToString(whole.Sum(nil))

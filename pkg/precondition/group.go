@@ -2,6 +2,7 @@ package precondition
 
 import (
 	"fmt"
+	"path"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -44,7 +45,7 @@ func name(objects []kinds.ID) string {
 
 // files returns the first file of some manifests, and the number of others.
 func files(manifests []*payload.Manifest) string {
-	text := printable.Line(manifests[0].File())
+	text := printable.Line(path.Base(manifests[0].Path))
 	if more := len(manifests) - 1; more > 0 {
 		text += " and " + printable.Count(more, "more manifest")
 	}

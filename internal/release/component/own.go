@@ -71,7 +71,7 @@ func (b *Build) Notes(before, built *payload.Payload) []string {
 			instead = fmt.Sprintf("if those files are the component's under another name, write --component %s,%s", name, named)
 		}
 		notes = append(notes, fmt.Sprintf("other files of the release have %s of the component too, such as %s in %s: %s",
-			printable.Count(len(twice), "object"), twice[0].ID(), twice[0].File(), instead))
+			printable.Count(len(twice), "object"), twice[0].ID(), path.Base(twice[0].Path), instead))
 	}
 	return notes
 }
