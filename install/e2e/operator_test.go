@@ -331,8 +331,8 @@ func (s *stage) expectOldOperatorAtWork() {
 	s.untilPrints([]string{"can't pull image", strings.Repeat("0", 64)}, "why", "deployment/runlevel-operator", "-n", system)
 }
 
-// registryAway deletes the pods of the operator while the registry is away: the new one has no release, and must not be
-// said to keep it in place.
+// registryAway deletes the pods of the operator while the registry is away: the new one reads the files of the release from their
+// copy on the cluster. Without that it has no release, and must not be said to keep it in place.
 func (s *stage) registryAway(r *privateRegistry, back string) {
 	s.t.Helper()
 	s.request(back)
@@ -342,6 +342,9 @@ func (s *stage) registryAway(r *privateRegistry, back string) {
 	})
 	s.untilDeployed()
 	r.close()
+	s.must(s.client.DeleteAllOf(s.t.Context(), &corev1.Pod{}, client.InNamespace(system)))
+	s.repairs("while the registry is away")
+	s.must(s.client.DeleteAllOf(s.t.Context(), &corev1.Secret{}, client.InNamespace(system), client.HasLabels{"runlevel.dev/files"}))
 	s.must(s.client.DeleteAllOf(s.t.Context(), &corev1.Pod{}, client.InNamespace(system)))
 	s.untilPrints([]string{"is not kept in place", "can't read it", "nothing answers at "}, "status")
 	r.open()
