@@ -39,9 +39,9 @@ type planFlags struct {
 const planHelp = `Show what an update from one release to another does, object by object, with the
 components in the order in which they begin: what is created, changed and deleted. What
 needs attention comes first: objects that
-are left behind because nothing deletes them, changes that an API server refuses,
-versions, fields and values that a CustomResourceDefinition no longer has, tombstones
-of objects that no release had.
+are left behind because nothing deletes them, objects and changes that an API server
+refuses, versions, fields and values that a CustomResourceDefinition no longer has,
+tombstones of objects that no release had.
 
   +  created          -  deleted, by itself or with its Namespace, definition or owner
   ~  changed          !  left behind in the cluster
