@@ -37,6 +37,7 @@ type Payload struct {
 	Excluded  []Exclusion // by the filter, in the same order
 	Files     []File      // that were read, in order
 	Ignored   []string    // files beside them that were not read
+	Placed    []*Manifest // without a namespace of their own: they have that of the options
 	Hash      string      // of the included manifests: the same files give the same hash
 	Content   string      // the hash of the files and images themselves, before filtering and rendering
 
@@ -98,6 +99,8 @@ type Options struct {
 	Release *References `json:"release,omitempty"`
 	// Injection has the settings of the cluster that manifests may request.
 	Injection Injection `json:"injection,omitzero"`
+	// Namespace is that of objects whose manifests name none.
+	Namespace string `json:"namespace,omitempty"`
 	// KeepText keeps the text of manifests, which Manifest.Places needs.
 	KeepText bool `json:"-"`
 }

@@ -88,6 +88,7 @@ func (r *reader) read(ctx context.Context) error {
 		r.report(Problem{File: ".", Cause: Unreadable, Message: "its manifests have more than " + exceeded + ", which is the limit: is this one release?"})
 		return nil
 	}
+	r.setNamespaces(found)
 	orderByKind(found)
 	for _, file := range found {
 		if len(file.manifests) == 0 {

@@ -104,7 +104,7 @@ func New(streams core.Streams) *cobra.Command {
 		},
 	}
 	core.AddReleaseFlags(command, &f.Release, &f.Cluster)
-	core.AddFilename(command)
+	core.AddKubectlFlags(command, &f.Release)
 	core.AddIntentFlags(command, &f.IntentFlags)
 	core.AddFileFlags(command, &f.files)
 	core.AddOutput(command, &f.format, core.Text, core.JSON)

@@ -51,7 +51,7 @@ func NewGate(streams core.Streams) *cobra.Command {
 		},
 	}
 	core.AddReleaseFlags(command, &f.Release, &f.Cluster)
-	core.AddFilename(command)
+	core.AddKubectlFlags(command, &f.Release)
 	core.AddIntentFlags(command, &f.IntentFlags)
 	core.AddOutput(command, &f.format)
 	core.AddChoice(command, &f.Session.Apply.Standard, "wait", "what apply would wait for, which it needs the rights to watch: ready or upstream", ready.Full, ready.Upstream)

@@ -16,6 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/release/loader"
 	"github.com/runlevel/runlevel/internal/source"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -40,6 +41,7 @@ type ReleaseFlags struct {
 	Capabilities string
 	UpdatingFrom string
 	unmanaged    []string
+	namespace    string // of objects without one
 
 	cluster *ClusterFlags // of versions that were applied
 
@@ -84,9 +86,11 @@ func AddReleaseFlags(command *cobra.Command, f *ReleaseFlags, cluster *ClusterFl
 // ReadFrom makes a command without these flags read versions that were applied from a cluster.
 func (f *ReleaseFlags) ReadFrom(cluster *ClusterFlags) { f.cluster = cluster }
 
-// AddFilename adds -f SOURCE, as kubectl has it, to a command whose only argument is a SOURCE.
-func AddFilename(command *cobra.Command) {
+// AddKubectlFlags adds flags that kubectl has, too, to a command whose only argument is a SOURCE: -f SOURCE, and the namespace of
+// objects without one.
+func AddKubectlFlags(command *cobra.Command, f *ReleaseFlags) {
 	var file string
+	command.Flags().StringVarP(&f.namespace, "namespace", "n", "", "put objects without a namespace into this one")
 	command.Flags().StringVarP(&file, "filename", "f", "", "SOURCE, for who is used to kubectl")
 	check, run := command.Args, command.RunE
 	command.Args = func(command *cobra.Command, args []string) error {
@@ -181,8 +185,18 @@ func (f *ReleaseFlags) Accept(ref string, release *payload.Payload, problems []p
 		return ProblemsError(ref, err)
 	}
 	Warn(progress, ProblemLines(problems))
+	var placed []string
+	for _, m := range release.Placed {
+		placed = append(placed, m.GroupVersionKind().Kind+" "+m.ID().Name)
+	}
+	if len(placed) > 0 {
+		fmt.Fprintf(progress, "namespace %s is set in %s: %s\n", f.namespace, printable.Count(len(placed), "object"), printable.Few(placed, mostPlaced))
+	}
 	return f.CheckFilters(release)
 }
+
+// mostPlaced is how many objects without a namespace of their own are named.
+const mostPlaced = 20
 
 // ProblemsError returns an error with the release and its problems, folded by cause.
 func ProblemsError(ref string, err error) error {
@@ -247,14 +261,14 @@ func checkLabel(flag, value string) error {
 func (f *ReleaseFlags) Options(progress io.Writer) (loader.Options, error) {
 	options := loader.Options{
 		Source:  f.source,
-		Payload: payload.Options{Name: f.Name, Version: f.Version, ReleaseImage: f.Image, KeepText: f.KeepText},
+		Payload: payload.Options{Name: f.Name, Version: f.Version, ReleaseImage: f.Image, Namespace: f.namespace, KeepText: f.KeepText},
 		Before:  f.Before, UpdatingFrom: f.UpdatingFrom,
 	}
 	options.Source.Progress, options.Source.Input = progress, os.Stdin
 	if f.cluster != nil {
 		options.Source.Versions = f.cluster
 	}
-	if err := checkLabel("name", f.Name); err != nil {
+	if err := errors.Join(checkLabel("name", f.Name), checkLabel("namespace", f.namespace)); err != nil {
 		return options, err
 	}
 	if err := CheckVersion("release-version", f.Version); err != nil {

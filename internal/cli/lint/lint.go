@@ -100,7 +100,7 @@ func New(streams core.Streams) *cobra.Command {
 		},
 	}
 	core.AddReleaseFlags(command, &f.release, &f.cluster)
-	core.AddFilename(command)
+	core.AddKubectlFlags(command, &f.release)
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddComponentFlags(command, &f.component)
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, asSARIF, asJUnit, asGitHub)

@@ -69,7 +69,7 @@ func NewDiff(streams core.Streams) *cobra.Command {
 		},
 	}
 	core.AddReleaseFlags(command, &f.Release, &f.Cluster)
-	core.AddFilename(command)
+	core.AddKubectlFlags(command, &f.Release)
 	core.AddIntentFlags(command, &f.IntentFlags)
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, Markdown)
 	command.Flags().BoolVar(&f.all, "all", false, "show objects that are created as a whole, and cut no text or value (in text)")

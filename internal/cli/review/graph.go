@@ -71,7 +71,7 @@ func NewGraph(streams core.Streams) *cobra.Command {
 		},
 	}
 	core.AddReleaseFlags(command, &f.release, &f.cluster)
-	core.AddFilename(command)
+	core.AddKubectlFlags(command, &f.release)
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, asDOT, asMermaid, asSVG)
 	core.AddChoice(command, &f.mode, "mode", "what the order is for: update, install or reconcile", graph.Update, graph.Install, graph.Reconcile)

@@ -79,7 +79,7 @@ func NewRender(streams core.Streams) *cobra.Command {
 		},
 	}
 	core.AddReleaseFlags(command, &f.release, &f.cluster)
-	core.AddFilename(command)
+	core.AddKubectlFlags(command, &f.release)
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.YAML, core.JSON)
 	flags := command.Flags()

@@ -24,6 +24,7 @@ func (o Options) since(values []byte) (payload.Options, error) {
 	}
 	was.Name, was.Version = cmp.Or(set.Name, was.Name), cmp.Or(set.Version, was.Version)
 	was.ReleaseImage, was.KeepText = cmp.Or(set.ReleaseImage, was.ReleaseImage), set.KeepText
+	was.Namespace = cmp.Or(set.Namespace, was.Namespace)
 	if set.Release != nil {
 		was.Release = set.Release
 	}

@@ -101,6 +101,7 @@ func objectRules() []Rule {
 		{"removed-api", Error, "The target Kubernetes no longer serves this apiVersion.", nothing, checkRemovedAPI},
 		{"unknown-api", Error, "Kubernetes, or the CustomResourceDefinition in the payload, has no such kind in this version.", nothing, checkUnknownAPI},
 		{"foreign-kind", Info, "A kind is neither one of Kubernetes' nor defined in the payload.", nothing, checkForeignKind},
+		{"other-tool", Warning, "An annotation is for another tool, and has no effect here.", nothing, checkOtherTools},
 		{"no-namespace", Error, "A namespaced object has no namespace.", nothing, checkNoNamespace},
 		{"needless-namespace", Warning, "A cluster-wide object has a namespace.", nothing, checkNeedlessNamespace},
 		{"missing-namespace", Warning, "A namespace is neither in the payload nor one that every cluster has.", nothing, checkMissingNamespace},
