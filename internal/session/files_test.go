@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -193,4 +197,40 @@ func TestWithoutTheRightToKeepFiles(t *testing.T) {
 	if entry := r.record().Newest(); entry.Files == nil || entry.Files.NotKept != want {
 		t.Errorf("the record has %+v", entry.Files)
 	}
+}
+
+// TestKilledWhileFilesAreKept at any write of a copy of three pieces, or of the record after it: the next apply completes it.
+func TestKilledWhileFilesAreKept(t *testing.T) {
+	t.Parallel()
+	for survived := range 5 {
+		r := newRelease(t)
+		large := r.keeping("1.0.0", incompressible(2500<<10))
+		var writes atomic.Int32
+		killed := errors.New("killed")
+		mortal := r.through(func(request *http.Request) error {
+			parsed, _ := sandboxtest.ParseRequest(request)
+			isWrite := request.Method != http.MethodGet && (parsed.Resource == "secrets" || parsed.Resource == "configmaps")
+			if isWrite && int(writes.Add(1)) > survived {
+				return killed
+			}
+			return nil
+		})
+		if outcome := mortal.roll(t.Context(), "1.0.0", settings, large, func(o *session.Options) { o.Apply.Timeout = time.Second }); outcome.Err == nil {
+			t.Fatalf("after %d writes it is not killed", survived)
+		}
+		r.must("1.0.0", settings, large)
+		store := files.CopyStore{Cluster: r.connect(), Namespace: r.namespace, Release: r.name}
+		if _, err := store.Read(t.Context(), r.record().Newest().Files.Digest); err != nil || len(r.kept()) != 3 {
+			t.Errorf("killed after %d writes, it has %d pieces: %v", survived, len(r.kept()), err)
+		}
+	}
+}
+
+// incompressible returns a text that can't be compressed to less than its size.
+func incompressible(size int) string {
+	text, from := make([]byte, size), rand.New(rand.NewSource(1))
+	for i := range text {
+		text[i] = byte(from.Intn(256))
+	}
+	return string(text)
 }

@@ -59,7 +59,7 @@ func (f *ClusterFlags) findCopy(ctx context.Context, c *cluster.Cluster, name, v
 		}
 	}
 	if !found && len(known.History) == 0 {
-		return "", fmt.Errorf("namespace %s has no record of a release %q: \"runlevel history\" lists those that there are", f.Namespace, name)
+		return "", fmt.Errorf("namespace %s has no record of a release %q: \"runlevel list\" lists those that there are", f.Namespace, name)
 	}
 	return "", missing
 }

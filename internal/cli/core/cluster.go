@@ -44,12 +44,7 @@ func AddReleaseName(command *cobra.Command, f *ClusterFlags, name *string, help 
 	_ = command.RegisterFlagCompletionFunc("name", f.CompleteReleases)
 	command.Use += " [NAME]"
 	command.Args = cobra.MaximumNArgs(1)
-	command.ValidArgsFunction = func(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return f.CompleteReleases(command, args, toComplete)
-	}
+	command.ValidArgsFunction = f.CompleteRelease
 	command.PreRunE = func(_ *cobra.Command, args []string) error {
 		if len(args) == 1 && *name != "" && *name != args[0] {
 			return Misusef("the release is named twice: %q and --name %q", args[0], *name)

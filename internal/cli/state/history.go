@@ -26,7 +26,8 @@ func NewHistory(streams core.Streams) *cobra.Command {
 		Short: "Print which versions of a release were applied, and when",
 		Long: `Print which versions of a release were applied, and when: the newest first, whether they
 were completed, which gates were overridden, and which lifecycle hooks a user has skipped
-or run again. For a version that was not completed, it also shows when and why its last
+or run again. NAME@REVISION is a SOURCE as long as its files are kept, which is for the last
+five versions by default. For a version that was not completed, it also shows when and why its last
 apply ended, and what failed first, unless the apply was killed. While an apply runs, it
 also shows what the apply waits for.
 
