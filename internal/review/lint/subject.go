@@ -12,6 +12,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/validation"
+	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -25,6 +26,8 @@ type manifest struct {
 	annotations map[string]string
 	isTombstone bool
 	isPrevious  bool // whether it is in the previous payload
+
+	references []references.Reference // of a normal manifest of this payload
 
 	profiles []string // the cluster profiles that include it
 	choices  *string  // see chosenBy
@@ -158,7 +161,7 @@ type subject struct {
 	update   *plan.Plan // from the previous payload; nil if there is none
 	overlaps map[[2]string]overlap
 	bindings map[kinds.ID][]*manifest           // see bindingsOf
-	uses     map[kinds.ID][]use                 // see usesOf
+	graph    *references.Graph[*manifest]       // of this payload
 	refusals func() [][]validation.FieldRefusal // of each normal manifest, see findRefusals
 	makers   func() makers
 	missing  func() []missing           // see findMissing
@@ -181,11 +184,25 @@ func newSubject(ctx context.Context, input Input) *subject {
 		s.previous = newIndex(input.Previous, true)
 		s.update = plan.Compare(input.Previous, input.Payload)
 	}
+	s.graph = newGraph(s)
 	s.makers = sync.OnceValue(func() makers { return newMakers(s) })
 	s.refusals, s.missing, s.pods = sync.OnceValue(func() [][]validation.FieldRefusal { return findRefusals(s) }), sync.OnceValue(func() []missing { return findMissing(s) }), sync.OnceValue(func() map[string][]podSet { return findPods(s) })
 	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}
 	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)
 	return s
+}
+
+// newGraph finds who refers to whom in the payload.
+func newGraph(s *subject) *references.Graph[*manifest] {
+	var before []*manifest
+	if s.previous != nil {
+		before = s.previous.manifests
+	}
+	found := references.NewGraph(s.normal, before)
+	for i, m := range s.normal {
+		m.references = found.References[i]
+	}
+	return found
 }
 
 // hasProfile reports whether a manifest is for some profiles only.
