@@ -19,8 +19,8 @@ type Use[M Referrer] struct {
 	Reference
 }
 
-// A Graph is who refers to whom in a release.
-type Graph[M Referrer] struct {
+// A ReferenceGraph is who refers to whom in a release.
+type ReferenceGraph[M Referrer] struct {
 	References [][]Reference         // of each manifest; none of tombstones
 	Uses       map[kinds.ID][]Use[M] // by the referenced objects, without harmless references
 	Makers     map[kinds.ID]M        // by the objects that controllers make of manifests
@@ -28,16 +28,16 @@ type Graph[M Referrer] struct {
 
 // NewGraph returns the graph of the manifests of a release. The definitions of its custom resources may be in the release
 // before, too.
-func NewGraph[M Referrer](manifests, before []M) *Graph[M] {
+func NewGraph[M Referrer](manifests, before []M) *ReferenceGraph[M] {
 	definitions := definitionsOf(manifests, before)
-	g := &Graph[M]{References: make([][]Reference, len(manifests)), Uses: map[kinds.ID][]Use[M]{}, Makers: map[kinds.ID]M{}}
+	g := &ReferenceGraph[M]{References: make([][]Reference, len(manifests)), Uses: map[kinds.ID][]Use[M]{}, Makers: map[kinds.ID]M{}}
 	for i, m := range manifests {
 		if m.IsTombstone() {
 			continue
 		}
 		g.References[i] = definitions.Of(m.Object())
 		for _, reference := range g.References[i] {
-			if reference.Effect != Harmless {
+			if reference.Consequence != Harmless {
 				g.Uses[reference.To] = append(g.Uses[reference.To], Use[M]{m, reference})
 			}
 		}

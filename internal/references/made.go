@@ -51,11 +51,9 @@ func (d Definitions) Made(object *unstructured.Unstructured) []kinds.ID {
 	if maker, isKnown := makers[kind]; isKnown {
 		rules = append(slices.Clip(rules), maker)
 	}
-	var found []Reference
-	for _, r := range rules {
-		d.find(r, object, nil, object.Object, strings.Split(r.path, "."), &found)
-	}
-	for _, reference := range found {
+	f := &finder{definitions: d, object: object}
+	f.findAll(nil, rules)
+	for _, reference := range f.found {
 		made = append(made, reference.To)
 	}
 	return made

@@ -26,18 +26,18 @@ type Reference struct {
 	Path []string // to the field: keys of mappings, and indexes of lists
 	To   kinds.ID
 	Keys []string // of a ConfigMap or a Secret, if only these are needed
-	Effect
+	Consequence
 }
 
-// An Effect is what becomes of an object while the object that it refers to does not exist.
-type Effect string
+// A Consequence is what becomes of an object while the object that it refers to does not exist.
+type Consequence string
 
-// The effects.
+// The consequences.
 const (
-	Impaired  Effect = ""          // it does not do its work
-	PodsWait  Effect = "pods wait" // its pods do not start; of a claim, the pods that use it
-	Collected Effect = "collected" // it is deleted with the other, which is its only owner
-	Harmless  Effect = "harmless"  // nothing: a binding gives an account its rights, or the other is one of several owners
+	Impaired  Consequence = ""          // it does not do its work
+	PodsWait  Consequence = "pods wait" // its pods do not start; of a claim, the pods that use it
+	Collected Consequence = "collected" // it is deleted with the other, which is its only owner
+	Harmless  Consequence = "harmless"  // nothing: a binding gives an account its rights, or the other is one of several owners
 )
 
 // Field returns the path for people, such as spec.tls[0].secretName.
@@ -58,45 +58,54 @@ func (r Reference) Field() string {
 
 // Of returns the references of an object, in the order of the rules.
 func (d Definitions) Of(object *unstructured.Unstructured) []Reference {
-	var found []Reference
 	kind := object.GroupVersionKind().GroupKind()
-	find := func(prefix []string, rules []rule) {
-		for _, r := range rules {
-			d.find(r, object, nil, object.Object, append(slices.Clip(prefix), strings.Split(r.path, ".")...), &found)
-		}
-	}
-	find(nil, rules[kind])
+	f := &finder{definitions: d, object: object}
+	f.findAll(nil, rules[kind])
 	if prefix := PodSpec(kind); prefix != nil {
-		find(prefix, ofPods)
+		f.findAll(prefix, ofPods)
 	}
-	find(nil, d[kind].refers)
+	f.findAll(nil, d[kind].refers)
 	if target, scales := kinds.ScaleTarget(object); scales && kind.Group == "autoscaling" {
-		found = append(found, Reference{Path: []string{"spec", "scaleTargetRef", "name"}, To: target})
+		f.found = append(f.found, Reference{Path: []string{"spec", "scaleTargetRef", "name"}, To: target})
 	}
-	return append(found, d.owners(object)...)
+	return append(f.found, d.owners(object)...)
 }
 
 // owners returns the references of an object to its owners.
 func (d Definitions) owners(object *unstructured.Unstructured) (found []Reference) {
-	owners, effect := object.GetOwnerReferences(), Collected
+	owners, then := object.GetOwnerReferences(), Collected
 	if len(owners) > 1 {
-		effect = Harmless
+		then = Harmless
 	}
 	for i, owner := range owners {
 		kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
 		if to, isKnown := d.inScope(kind, object.GetNamespace()); isKnown {
 			to.Name = owner.Name
-			found = append(found, Reference{Path: []string{"metadata", "ownerReferences", strconv.Itoa(i), "name"}, To: to, Effect: effect})
+			found = append(found, Reference{Path: []string{"metadata", "ownerReferences", strconv.Itoa(i), "name"}, To: to, Consequence: then})
 		}
 	}
 	return found
 }
 
+// A finder collects the references of an object.
+type finder struct {
+	definitions Definitions
+	object      *unstructured.Unstructured
+	found       []Reference
+}
+
+// findAll finds the references of rules for the value at a path.
+func (f *finder) findAll(prefix []string, rules []rule) {
+	for _, r := range rules {
+		f.find(r, nil, f.object.Object, append(slices.Clip(prefix), strings.Split(r.path, ".")...))
+	}
+}
+
 // find follows a path below a value, through all items of lists, and appends the reference at its end.
-func (d Definitions) find(r rule, object *unstructured.Unstructured, at []string, value any, path []string, found *[]Reference) {
+func (f *finder) find(r rule, at []string, value any, path []string) {
 	if items, isList := value.([]any); isList {
 		for i, item := range items {
-			d.find(r, object, append(slices.Clone(at), strconv.Itoa(i)), item, path, found)
+			f.find(r, append(slices.Clone(at), strconv.Itoa(i)), item, path)
 		}
 		return
 	}
@@ -105,15 +114,15 @@ func (d Definitions) find(r rule, object *unstructured.Unstructured, at []string
 		return
 	}
 	if len(path) > 1 {
-		d.find(r, object, append(slices.Clone(at), path[0]), within[path[0]], path[1:], found)
+		f.find(r, append(slices.Clone(at), path[0]), within[path[0]], path[1:])
 		return
 	}
 	name, _ := within[path[0]].(string)
 	isOptional, _ := within["optional"].(bool)
 	instead, _ := within[r.unless].(string)
-	if to := d.target(r, object, within); name != r.made && name != "" && instead == "" && !isOptional && to.Kind != "" {
+	if to := f.target(r, within); name != r.made && name != "" && instead == "" && !isOptional && to.Kind != "" {
 		to.Name = name
-		*found = append(*found, Reference{Path: append(slices.Clone(at), path[0]), To: to, Keys: keysOf(within), Effect: r.effect})
+		f.found = append(f.found, Reference{Path: append(slices.Clone(at), path[0]), To: to, Keys: keysOf(within), Consequence: r.then})
 	}
 }
 
@@ -133,15 +142,15 @@ func keysOf(within map[string]any) (keys []string) {
 }
 
 // target returns the object that a rule's field refers to, without its name; empty if the rule is for another kind.
-func (d Definitions) target(r rule, object *unstructured.Unstructured, within map[string]any) kinds.ID {
+func (f *finder) target(r rule, within map[string]any) kinds.ID {
 	if named, _ := within["kind"].(string); r.isKindNamed && named != r.to.Kind {
 		return kinds.ID{}
 	}
-	namespace := object.GetNamespace()
+	namespace := f.object.GetNamespace()
 	if beside, _ := within["namespace"].(string); r.hasNamespace || r.isDeclared && beside != "" {
 		namespace = beside
 	}
-	to, _ := d.inScope(r.to, namespace)
+	to, _ := f.definitions.inScope(r.to, namespace)
 	return to
 }
 

@@ -165,7 +165,7 @@ func TestDeclared(t *testing.T) {
 	manifests := manifestsOf(t, definition+"\n---\n"+widget)
 	old := manifestsOf(t, strings.ReplaceAll(definition, "parts.secretName", "target"))
 	want := "spec.parts[0].secretName: Secret shop/a\nspec.parts[1].secretName: Secret other/b\nspec.classRef.name: WidgetClass gold\n"
-	for name, graph := range map[string]*references.Graph[manifest]{
+	for name, graph := range map[string]*references.ReferenceGraph[manifest]{
 		"in the release":        references.NewGraph(manifests, old),
 		"in the release before": references.NewGraph(manifests[2:], manifests[:2]),
 	} {
@@ -207,10 +207,10 @@ func TestParseDeclarations(t *testing.T) {
 // TestOwners: an object goes with its only owner, and stays with one of several.
 func TestOwners(t *testing.T) {
 	const owner = "{apiVersion: apps/v1, kind: Deployment, name: web, uid: u}"
-	for owners, want := range map[string]references.Effect{owner: references.Collected, owner + ", " + owner: references.Harmless} {
+	for owners, want := range map[string]references.Consequence{owner: references.Collected, owner + ", " + owner: references.Harmless} {
 		text := "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop, ownerReferences: [" + owners + "]}}"
 		found := references.NewGraph(manifestsOf(t, text), nil).References[0]
-		if linesOf(found[:1]) != "metadata.ownerReferences[0].name: Deployment shop/web\n" || found[0].Effect != want {
+		if linesOf(found[:1]) != "metadata.ownerReferences[0].name: Deployment shop/web\n" || found[0].Consequence != want {
 			t.Errorf("%s: %v", owners, found)
 		}
 	}

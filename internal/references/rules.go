@@ -19,7 +19,7 @@ type rule struct {
 
 	isDeclared bool // it is from an annotation: a namespace field beside it may have the namespace of the object
 
-	effect Effect
+	then Consequence
 }
 
 var (
@@ -52,41 +52,41 @@ var podSpecs = map[schema.GroupKind]string{
 
 // ofPods are the fields of pods. Without a pull secret, pods start if their images need none.
 var ofPods = []rule{
-	{path: "serviceAccountName", to: serviceAccount, made: "default", effect: PodsWait},
-	{path: "serviceAccount", to: serviceAccount, made: "default", unless: "serviceAccountName", effect: PodsWait}, // its old name
-	{path: "priorityClassName", to: priorityClass, effect: PodsWait},
-	{path: "runtimeClassName", to: runtimeClass, effect: PodsWait},
+	{path: "serviceAccountName", to: serviceAccount, made: "default", then: PodsWait},
+	{path: "serviceAccount", to: serviceAccount, made: "default", unless: "serviceAccountName", then: PodsWait}, // its old name
+	{path: "priorityClassName", to: priorityClass, then: PodsWait},
+	{path: "runtimeClassName", to: runtimeClass, then: PodsWait},
 	{path: "imagePullSecrets.name", to: secret},
-	{path: "volumes.secret.secretName", to: secret, effect: PodsWait},
-	{path: "volumes.configMap.name", to: configMap, effect: PodsWait},
-	{path: "volumes.persistentVolumeClaim.claimName", to: claim, effect: PodsWait},
-	{path: "volumes.csi.nodePublishSecretRef.name", to: secret, effect: PodsWait},
-	{path: "volumes.projected.sources.secret.name", to: secret, effect: PodsWait},
-	{path: "volumes.projected.sources.configMap.name", to: configMap, effect: PodsWait},
-	{path: "volumes.ephemeral.volumeClaimTemplate.spec.storageClassName", to: storageClass, effect: PodsWait},
-	{path: "initContainers.envFrom.secretRef.name", to: secret, effect: PodsWait},
-	{path: "initContainers.envFrom.configMapRef.name", to: configMap, effect: PodsWait},
-	{path: "initContainers.env.valueFrom.secretKeyRef.name", to: secret, effect: PodsWait},
-	{path: "initContainers.env.valueFrom.configMapKeyRef.name", to: configMap, effect: PodsWait},
-	{path: "containers.envFrom.secretRef.name", to: secret, effect: PodsWait},
-	{path: "containers.envFrom.configMapRef.name", to: configMap, effect: PodsWait},
-	{path: "containers.env.valueFrom.secretKeyRef.name", to: secret, effect: PodsWait},
-	{path: "containers.env.valueFrom.configMapKeyRef.name", to: configMap, effect: PodsWait},
+	{path: "volumes.secret.secretName", to: secret, then: PodsWait},
+	{path: "volumes.configMap.name", to: configMap, then: PodsWait},
+	{path: "volumes.persistentVolumeClaim.claimName", to: claim, then: PodsWait},
+	{path: "volumes.csi.nodePublishSecretRef.name", to: secret, then: PodsWait},
+	{path: "volumes.projected.sources.secret.name", to: secret, then: PodsWait},
+	{path: "volumes.projected.sources.configMap.name", to: configMap, then: PodsWait},
+	{path: "volumes.ephemeral.volumeClaimTemplate.spec.storageClassName", to: storageClass, then: PodsWait},
+	{path: "initContainers.envFrom.secretRef.name", to: secret, then: PodsWait},
+	{path: "initContainers.envFrom.configMapRef.name", to: configMap, then: PodsWait},
+	{path: "initContainers.env.valueFrom.secretKeyRef.name", to: secret, then: PodsWait},
+	{path: "initContainers.env.valueFrom.configMapKeyRef.name", to: configMap, then: PodsWait},
+	{path: "containers.envFrom.secretRef.name", to: secret, then: PodsWait},
+	{path: "containers.envFrom.configMapRef.name", to: configMap, then: PodsWait},
+	{path: "containers.env.valueFrom.secretKeyRef.name", to: secret, then: PodsWait},
+	{path: "containers.env.valueFrom.configMapKeyRef.name", to: configMap, then: PodsWait},
 }
 
 // subjects are the accounts of a binding.
-var subjects = rule{path: "subjects.name", to: serviceAccount, hasNamespace: true, isKindNamed: true, effect: Harmless, made: "default"}
+var subjects = rule{path: "subjects.name", to: serviceAccount, hasNamespace: true, isKindNamed: true, then: Harmless, made: "default"}
 
 // rules are the fields of other kinds, and those beside the pods of a workload.
 var rules = map[schema.GroupKind][]rule{
 	{Group: "apps", Kind: "StatefulSet"}: {
 		{path: "spec.serviceName", to: service},
-		{path: "spec.volumeClaimTemplates.spec.storageClassName", to: storageClass, effect: PodsWait},
+		{path: "spec.volumeClaimTemplates.spec.storageClassName", to: storageClass, then: PodsWait},
 	},
 	{Kind: "ServiceAccount"}: {{path: "imagePullSecrets.name", to: secret}},
 	{Kind: "PersistentVolumeClaim"}: {
-		{path: "spec.storageClassName", to: storageClass, effect: PodsWait},
-		{path: "spec.volumeName", to: volume, effect: PodsWait},
+		{path: "spec.storageClassName", to: storageClass, then: PodsWait},
+		{path: "spec.volumeName", to: volume, then: PodsWait},
 		{path: "spec.dataSource.name", to: claim, isKindNamed: true},
 	},
 	{Kind: "PersistentVolume"}: {

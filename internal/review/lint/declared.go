@@ -25,7 +25,7 @@ func checkDeclaredReference(s *subject, r *reporter) {
 			}
 			declared, problems := references.ParseDeclarations(text)
 			for _, declaration := range declared {
-				if problem := s.wrongDeclaration(m, declaration); problem != "" {
+				if problem := wrongDeclaration(s, m, declaration); problem != "" {
 					problems = append(problems, problem)
 				}
 			}
@@ -37,12 +37,12 @@ func checkDeclaredReference(s *subject, r *reporter) {
 }
 
 // wrongDeclaration returns what is wrong with a declaration of a definition; "" if nothing is.
-func (s *subject) wrongDeclaration(definition *manifest, declared references.Declaration) string {
+func wrongDeclaration(s *subject, definition *manifest, declared references.Declaration) string {
 	versions := versionsOf(definition)
 	hasField := declared.Field == "metadata.name" || slices.ContainsFunc(sortedKeys(versions), func(version string) bool {
 		return hasStringAt(fieldAt(versions[version], []string{"schema", "openAPIV3Schema"}), strings.Split(declared.Field, "."))
 	})
-	kind, isKnown := declared.Kind, s.scopeOfKind(declared.Kind) != kinds.Unknown
+	kind, isKnown := declared.Kind, scopeOfKind(s, declared.Kind) != kinds.Unknown
 	switch {
 	case !hasField:
 		return "no version of the definition has a text field " + declared.Field + ": correct it"
@@ -50,7 +50,7 @@ func (s *subject) wrongDeclaration(definition *manifest, declared references.Dec
 		return ""
 	case kinds.Scheme().IsGroupRegistered(kind.Group):
 		return "Kubernetes has no kind " + kind.String() + instead(kind, s.config.kubernetes()) + ": write the kind, then a dot and its group if it has one"
-	case s.definesGroup(kind.Group):
+	case definesGroup(s, kind.Group):
 		return "the payload defines no kind " + kind.Kind + " in " + kind.Group + ": correct it"
 	default:
 		return "" // others define it
@@ -58,7 +58,7 @@ func (s *subject) wrongDeclaration(definition *manifest, declared references.Dec
 }
 
 // scopeOfKind returns the scope of a kind of Kubernetes, of the payload or of the previous one.
-func (s *subject) scopeOfKind(kind schema.GroupKind) kinds.Scope {
+func scopeOfKind(s *subject, kind schema.GroupKind) kinds.Scope {
 	if known := kinds.ScopeOf(kind); known != kinds.Unknown {
 		return known
 	}
@@ -94,7 +94,7 @@ func hasStringAt(value any, path []string) bool {
 }
 
 // definesGroup reports whether the payload, or the previous one, defines a kind of a group.
-func (s *subject) definesGroup(group string) bool {
+func definesGroup(s *subject, group string) bool {
 	for _, x := range []*index{s.index, s.previous} {
 		if x != nil && slices.ContainsFunc(slices.Collect(maps.Keys(x.defines)), func(kind schema.GroupKind) bool { return kind.Group == group }) {
 			return true

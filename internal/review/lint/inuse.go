@@ -49,7 +49,7 @@ func checkDeletedInUse(s *subject, r *reporter) {
 			todo = fmt.Sprintf("name %s there, or drop the tombstone", next.id)
 		}
 		consequence := "fails without it"
-		if uses[0].Effect == references.Collected {
+		if uses[0].Consequence == references.Collected {
 			consequence = "is deleted with it"
 		}
 		r.field(t, annotation(payload.DeleteAnnotation), "%s%s, and %s: %s", describe(uses), onCluster(where), consequence, todo)

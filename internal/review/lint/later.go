@@ -18,13 +18,13 @@ func checkWaitsForLater(s *subject, r *reporter) {
 		}
 		var seen []*manifest
 		for _, reference := range m.references {
-			if reference.Effect != references.PodsWait {
+			if reference.Consequence != references.PodsWait {
 				continue
 			}
 			through := ""
-			later, where := s.laterThan(m, reference)
+			later, where := laterThan(s, m, reference)
 			if later == nil {
-				later, where = s.laterThanClaim(m, reference)
+				later, where = laterThanClaim(s, m, reference)
 				through = reference.To.String() + ", which needs "
 			}
 			if later != nil && !slices.Contains(seen, later) {
@@ -45,9 +45,9 @@ func needsItsPods(m *manifest) bool {
 
 // laterThan returns the manifest of the object of a reference if all of them come later, on a cluster that an update brings
 // the object to; nil if there is none.
-func (s *subject) laterThan(m *manifest, reference references.Reference) (*manifest, payload.Filter) {
+func laterThan(s *subject, m *manifest, reference references.Reference) (*manifest, payload.Filter) {
 	id := reference.To
-	if s.isMade(id) || references.IsBuiltIn(id) || isKnownObject(s, id) {
+	if isMade(s, id) || references.IsBuiltIn(id) || isKnownObject(s, id) {
 		return nil, payload.Filter{}
 	}
 	var inTime, later []*manifest
@@ -77,13 +77,13 @@ func (s *subject) laterThan(m *manifest, reference references.Reference) (*manif
 }
 
 // laterThanClaim does the same for what a claim needs that the reference is to: pods wait until it is bound.
-func (s *subject) laterThanClaim(m *manifest, reference references.Reference) (*manifest, payload.Filter) {
+func laterThanClaim(s *subject, m *manifest, reference references.Reference) (*manifest, payload.Filter) {
 	for _, claim := range s.byID[reference.To] {
 		for _, of := range claim.references {
-			if of.Effect != references.PodsWait || !s.shareCluster(m, claim) {
+			if of.Consequence != references.PodsWait || !s.shareCluster(m, claim) {
 				continue
 			}
-			if later, where := s.laterThan(m, of); later != nil {
+			if later, where := laterThan(s, m, of); later != nil {
 				return later, where
 			}
 		}

@@ -39,7 +39,7 @@ func findMissing(s *subject) []missing {
 	for _, m := range s.normal {
 		for _, reference := range m.references {
 			id := reference.To
-			isKnown := len(s.byID[id]) > 0 || s.excluded[id] != nil || s.isMade(id) || references.IsBuiltIn(id) || isKnownObject(s, id)
+			isKnown := len(s.byID[id]) > 0 || s.excluded[id] != nil || isMade(s, id) || references.IsBuiltIn(id) || isKnownObject(s, id)
 			if isKnown || hadPreviously(s, id) || id.Namespace == "" && kinds.ScopeOf(id.GroupKind()) == kinds.Namespaced {
 				continue
 			}
@@ -50,7 +50,7 @@ func findMissing(s *subject) []missing {
 }
 
 // isMade reports whether a controller makes an object of a manifest.
-func (s *subject) isMade(id kinds.ID) bool {
+func isMade(s *subject, id kinds.ID) bool {
 	_, isMade := s.graph.Makers[id]
 	return isMade
 }

@@ -160,9 +160,9 @@ type subject struct {
 	outages  *outageFinder
 	update   *plan.Plan // from the previous payload; nil if there is none
 	overlaps map[[2]string]overlap
-	bindings map[kinds.ID][]*manifest           // see bindingsOf
-	graph    *references.Graph[*manifest]       // of this payload
-	refusals func() [][]validation.FieldRefusal // of each normal manifest, see findRefusals
+	bindings map[kinds.ID][]*manifest              // see bindingsOf
+	graph    *references.ReferenceGraph[*manifest] // of this payload
+	refusals func() [][]validation.FieldRefusal    // of each normal manifest, see findRefusals
 	makers   func() makers
 	missing  func() []missing           // see findMissing
 	pods     func() map[string][]podSet // see findPods
@@ -193,7 +193,7 @@ func newSubject(ctx context.Context, input Input) *subject {
 }
 
 // newGraph finds who refers to whom in the payload.
-func newGraph(s *subject) *references.Graph[*manifest] {
+func newGraph(s *subject) *references.ReferenceGraph[*manifest] {
 	var before []*manifest
 	if s.previous != nil {
 		before = s.previous.manifests

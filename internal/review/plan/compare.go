@@ -84,7 +84,7 @@ type comparer struct {
 	// counts if there is no other: a tombstone is for clusters where it may be applied.
 	inNamespace map[string]*payload.Manifest
 	ofKind      map[schema.GroupKind]*payload.Manifest
-	references  *references.Graph[*payload.Manifest] // of the new release
+	references  *references.ReferenceGraph[*payload.Manifest] // of the new release
 }
 
 // newComparer compares two payloads, of which the new one has its manifests in order.
