@@ -10,10 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/validation"
 	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/review/refusals"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -162,7 +163,7 @@ type subject struct {
 	overlaps map[[2]string]overlap
 	bindings map[kinds.ID][]*manifest              // see bindingsOf
 	graph    *references.ReferenceGraph[*manifest] // of this payload
-	refusals func() [][]validation.FieldRefusal    // of each normal manifest, see findRefusals
+	refusals func() map[*payload.Manifest][]fields.FieldRefusal
 	makers   func() makers
 	missing  func() []missing           // see findMissing
 	pods     func() map[string][]podSet // see findPods
@@ -182,11 +183,14 @@ func newSubject(ctx context.Context, input Input) *subject {
 	}
 	if input.Previous != nil {
 		s.previous = newIndex(input.Previous, true)
-		s.update = plan.Compare(input.Previous, input.Payload)
+		s.update = plan.Compare(input.Previous, input.Payload, nil) // rules report refusals
 	}
 	s.graph = newGraph(s)
 	s.makers = sync.OnceValue(func() makers { return newMakers(s) })
-	s.refusals, s.missing, s.pods = sync.OnceValue(func() [][]validation.FieldRefusal { return findRefusals(s) }), sync.OnceValue(func() []missing { return findMissing(s) }), sync.OnceValue(func() map[string][]podSet { return findPods(s) })
+	s.refusals = sync.OnceValue(func() map[*payload.Manifest][]fields.FieldRefusal {
+		return refusals.Find(ctx, s.Manifests, s.problems)
+	})
+	s.missing, s.pods = sync.OnceValue(func() []missing { return findMissing(s) }), sync.OnceValue(func() map[string][]podSet { return findPods(s) })
 	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}
 	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)
 	return s
