@@ -111,6 +111,10 @@ func schemaName(args []string, document any) string {
 		return "install"
 	case "sandbox":
 		return "sandbox-status"
+	case "graph":
+		if slices.Contains(args, "--references") {
+			return "graph-references"
+		}
 	case "machines":
 		if slices.Contains(args, "plan") {
 			return "machines-plan"
