@@ -74,6 +74,7 @@ type HistoryEntry struct {
 	// Hooks are the lifecycle hooks that users have skipped or run again.
 	Hooks    []HookOverride `json:"hooks,omitempty"`
 	Verified bool           `json:"verified,omitempty"` // whether the signatures of its image were verified
+	Rollback *Rollback      `json:"rollback,omitempty"` // nil if the update was none
 	// Capabilities are those that were enabled, if not all were.
 	Capabilities []configv1.ClusterVersionCapability `json:"capabilities,omitempty"`
 	Tombstones   []kinds.ID                          `json:"tombstones,omitempty"` // of the version; missing in some old entries
@@ -155,7 +156,7 @@ func (r *Record) Begin(e HistoryEntry) {
 		e.Started = newest.Started
 		e.Forced, e.Verified = joined(newest.Forced, e.Forced), newest.Verified || e.Verified
 		e.Hooks = lastOverrides(append(slices.Clone(newest.Hooks), e.Hooks...))
-		e.Revision, e.Files = newest.Revision, newest.Files.Or(e.Files)
+		e.Revision, e.Files, e.Rollback = newest.Revision, newest.Files.Or(e.Files), cmp.Or(newest.Rollback, e.Rollback)
 		*newest = e
 		return
 	}

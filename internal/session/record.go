@@ -42,6 +42,10 @@ func (r *run) begin(ctx context.Context) error {
 		Version: r.payload.Version, Hash: r.payload.Hash, Content: r.payload.Content, Source: r.options.Source, Mode: string(r.outcome.Mode), Started: now,
 		Forced: slices.Concat(r.options.Forced, r.outcome.Forced), Verified: r.options.Verified,
 	}
+	if r.options.Rollback != nil {
+		entry.Rollback = new(*r.options.Rollback)
+		entry.Rollback.By = r.options.Apply.Lock.Holder()
+	}
 	if enabled := r.payload.Filter.Capabilities; enabled != nil {
 		entry.Capabilities = enabled.EnabledCapabilities
 	}

@@ -44,9 +44,11 @@ type Options struct {
 	Force     bool     // go on although the gate refuses the apply
 	Verified  bool     // the signatures of the payload's image were, for the history
 	Forced    []string // what was overridden before, for the history
-	Lock      lock.Options
-	Apply     apply.Options
-	Files     FileOptions
+	// Rollback is set if the payload is of the files of an earlier update of the release.
+	Rollback *record.Rollback
+	Lock     lock.Options
+	Apply    apply.Options
+	Files    FileOptions
 	// OnBegin is called before anything is written. An error ends the apply.
 	OnBegin func(*Outcome) error
 	// OnBegun is called when the record has the update, before its first object is applied. The connection writes only
@@ -182,7 +184,7 @@ func (r *run) run(ctx context.Context) error {
 	if r.options.onlySame && !r.outcome.IsSame {
 		return fmt.Errorf("release %s is not kept in place any more: %w", r.outcome.Release, ErrYielded)
 	}
-	if err := r.askGate(); err != nil {
+	if err := errors.Join(r.checkRollback(), r.askGate()); err != nil {
 		return err
 	}
 	if r.options.OnBegin != nil {
@@ -265,7 +267,7 @@ func (r *run) inspect(ctx context.Context, free *lock.Lock) error {
 		r.outcome.Previous = applied.Version
 	}
 	facts, err := precondition.Gather(ctx, r.cluster, precondition.GatherInput{
-		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace, Standard: r.options.Apply.Standard, Lock: free, IsRecovered: isRecovered,
+		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace, Standard: r.options.Apply.Standard, Lock: free, IsRecovered: isRecovered, Rollback: r.options.Rollback,
 	})
 	if err != nil {
 		return err

@@ -30,6 +30,8 @@ type GatherInput struct {
 	Standard  ready.Standard       // of readiness; ready.Full, if it is empty
 	// IsRecovered is true if there is no record: the newest version is from the objects of the release.
 	IsRecovered bool
+	// Rollback is set if the payload is of the files of an earlier update of the record.
+	Rollback *record.Rollback
 	// Lock is the lock of the release; nil if its holder does not matter.
 	Lock *lock.Lock
 }
@@ -41,7 +43,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, input GatherInput) (*Facts,
 	if _, err := c.FindKind(ctx, kinds.Namespace); err != nil {
 		return nil, err
 	}
-	f := &Facts{Payload: input.Payload, Record: input.Record}
+	f := &Facts{Payload: input.Payload, Record: input.Record, Rollback: input.Rollback}
 	held, err := input.holder(ctx)
 	if err != nil {
 		return nil, err
@@ -55,6 +57,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, input GatherInput) (*Facts,
 	f.Deletes = ObserveDeletes(ctx, c, Pending(input.Record, input.Before))
 	f.Terminating = input.terminating(ctx, c, places, f.Deletes)
 	f.TombstoneObjects, f.Claims = input.tombstoneObjects(), input.claims(ctx, c, places)
+	f.Deleted = input.deleted(ctx, c, places)
 	f.Missing, f.RightsErr = input.missing(ctx, c, places)
 	if len(f.Missing) > 0 {
 		f.User = cluster.UserOf(ctx, c)

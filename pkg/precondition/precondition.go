@@ -43,6 +43,9 @@ type Facts struct {
 	GatesErr    error         // the error of reading gates
 	Elsewhere   []string      // namespaces that have a record of the release, if the requested one has none
 
+	Rollback *record.Rollback    // nil if the update is none
+	Deleted  []*payload.Manifest // of a rollback: of objects that newer versions have deleted
+
 	User      string  // our name, if rights are missing and the server returns it
 	Missing   []Right // rights that we lack
 	RightsErr error   // the error of reviewing rights
@@ -171,6 +174,8 @@ const (
 	MissingRights     = "MissingRights"
 	DeletedInUse      = "DeletedInUse"
 	StaleTombstone    = "StaleTombstone"
+	LostData          = "LostData"
+	HookEffects       = "HookEffects"
 )
 
 // Checks returns all checks, in the order in which their findings are shown.
@@ -190,6 +195,8 @@ func Checks() []Check {
 		{MissingRights, "a right that the update needs is missing", judgeRights},
 		{DeletedInUse, "a tombstone deletes an object that another manifest refers to", judgeUses},
 		{StaleTombstone, "a tombstone has done its work in an earlier minor version", judgeTombstones},
+		{LostData, "a rollback makes an object again that a newer version has deleted", judgeLost},
+		{HookEffects, "a lifecycle hook has run since the version of a rollback", judgeHookEffects},
 	}
 }
 

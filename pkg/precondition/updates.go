@@ -26,7 +26,7 @@ func judgeLock(f *Facts) []CheckFinding {
 // judgeAge is OlderVersion.
 func judgeAge(f *Facts) []CheckFinding {
 	newest := f.Record.Newest()
-	if newest == nil {
+	if newest == nil || f.goesBack() {
 		return nil
 	}
 	from, to := parse(newest.Version), parse(f.Payload.Version)
@@ -66,6 +66,9 @@ func (f *Facts) previous() *record.HistoryEntry {
 // judgeContent is ChangedContent, also for a return to an earlier version. A version that was started with these
 // files, because nothing was completed yet or because it was forced, may be continued.
 func judgeContent(f *Facts) []CheckFinding {
+	if f.goesBack() {
+		return nil
+	}
 	newest := f.Record.Newest()
 	at := slices.IndexFunc(f.Record.History, func(e record.HistoryEntry) bool {
 		return e.State == record.Completed && e.Version != "" && e.Version == f.Payload.Version

@@ -18,9 +18,12 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/cli/pace"
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // applyFlags are the flags of runlevel apply.
@@ -106,10 +109,16 @@ func New(streams core.Streams) *cobra.Command {
 	core.AddReleaseFlags(command, &f.Release, &f.Cluster)
 	core.AddKubectlFlags(command, &f.Release)
 	core.AddIntentFlags(command, &f.IntentFlags)
+	addWatchFlags(command, &f.watch)
+	f.add(command)
+	return command
+}
+
+// add adds the flags that a rollback has, too.
+func (f *applyFlags) add(command *cobra.Command) {
 	core.AddFileFlags(command, &f.files)
 	core.AddOutput(command, &f.format, core.Text, core.JSON)
 	core.AddDryRun(command, &f.dryRun)
-	addWatchFlags(command, &f.watch)
 	addHookFlags(command, &f.hooks, &f.Release)
 	core.AddChoice(command, &f.Session.Apply.Standard, "wait", "ready: wait until every object is ready; upstream: wait only for what the cluster-version operator waits for", ready.Full, ready.Upstream)
 	flags := command.Flags()
@@ -121,7 +130,6 @@ func New(streams core.Streams) *cobra.Command {
 	flags.DurationVar(&f.Session.Lock.Duration, "lock-duration", 30*time.Second, "how long the lock outlives an apply that died")
 	flags.DurationVar(&f.Session.Apply.Timeout, "timeout", 30*time.Minute, "how long it may take until everything is ready, from when the lock is held")
 	flags.IntVar(&f.Session.Apply.Workers, "at-once", 0, "how many objects to write at a time (default: 48 in an install, 16 in an update, 8 in a reconcile)")
-	return command
 }
 
 func (f *applyFlags) run(ctx context.Context, ref string, streams core.Streams) error {
@@ -137,24 +145,36 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams core.Streams) 
 	if err != nil {
 		return err
 	}
-	hooks, err := f.hooks.overrides(ctx, c, release)
+	return f.apply(ctx, c, loaded{release, packed, ref}, streams)
+}
+
+// A loaded is a release that is to be applied.
+type loaded struct {
+	*payload.Payload
+	packed *files.Packed // its files, to be kept
+	ref    string
+}
+
+// apply applies a release, and reports what happens.
+func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release loaded, streams core.Streams) error {
+	hooks, err := f.hooks.overrides(ctx, c, release.Payload)
 	if err != nil {
 		return err
 	}
 	signal.Ignore(syscall.SIGPIPE) // the reader of standard output may end before the apply does
 	report := newReporter(streams, f.format, f.noProgress, c.Now)
-	options, run := f.Options(ref), session.Run
-	options.Apply.Hooks, options.Files = hooks, f.files.Options(packed)
+	options, run := f.Options(release.ref), session.Run
+	options.Apply.Hooks, options.Files = hooks, f.files.Options(release.packed)
 	if report.isDry = f.dryRun.IsEnabled(); report.isDry {
 		run = report.preview
 	}
-	options.OnBegin, options.Apply.OnEvent, options.Lock.OnHeld = report.onBegin(ctx, c, release.Manifests), report.event, report.onHeld
+	options.OnBegin, options.Apply.OnEvent, options.Lock.OnHeld = report.onBegin(ctx, c, release.Manifests, options.Rollback), report.event, report.onHeld
 	report.configure(&options.Apply)
 	var kept *keptReporter
 	if f.watch.isEnabled {
 		kept = report.keep(f.watch.every, &options)
 	}
-	outcome := run(ctx, c, release, options)
+	outcome := run(ctx, c, release.Payload, options)
 	kept.finish(outcome)
 	outcome.Err = withLockFlag(outcome.Err)
 	return report.finishOnce(outcome)

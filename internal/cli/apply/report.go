@@ -15,6 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/state"
@@ -64,17 +65,18 @@ type StartEvent struct {
 	Gate     []precondition.CheckFinding `json:"gate,omitempty"`
 	Forced   []string                    `json:"forced,omitempty"`
 	DryRun   bool                        `json:"dryRun,omitempty"`
+	Rollback *record.Rollback            `json:"rollback,omitempty"` // nil if it is none
 }
 
 // onBegin returns a function that reports the start of an apply.
-func (r *reporter) onBegin(ctx context.Context, c *cluster.Cluster, manifests []*payload.Manifest) func(*session.Outcome) error {
+func (r *reporter) onBegin(ctx context.Context, c *cluster.Cluster, manifests []*payload.Manifest, rollback *record.Rollback) func(*session.Outcome) error {
 	objects := len(manifests)
 	return func(o *session.Outcome) error {
 		r.isFinished = false // an apply may begin again after an outage
 		if r.format == core.JSON {
 			r.write(StartEvent{
 				Time: r.now().UTC(), Type: "start", Release: o.Release, Version: o.Version, Previous: o.Previous, Mode: string(o.Mode),
-				Objects: objects, Gate: o.Findings, Forced: o.Forced, DryRun: r.isDry,
+				Objects: objects, Gate: o.Findings, Forced: o.Forced, DryRun: r.isDry, Rollback: rollback,
 			})
 			return nil
 		}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -206,4 +207,19 @@ func (f *ClusterFlags) CompleteRelease(command *cobra.Command, args []string, to
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return f.CompleteReleases(command, args, toComplete)
+}
+
+// CompleteRevisions completes the revisions of a release, with their versions.
+func (f *ClusterFlags) CompleteRevisions(command *cobra.Command, release string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.completing(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
+		known, _, err := record.NewStore(c.Client, f.Namespace, release).Load(ctx)
+		if err != nil {
+			return nil
+		}
+		var found []cobra.Completion
+		for _, entry := range known.History {
+			found = append(found, cobra.CompletionWithDesc(strconv.Itoa(entry.Revision), strings.TrimSpace(entry.Version+" "+string(entry.State))))
+		}
+		return found
+	})
 }

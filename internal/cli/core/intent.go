@@ -33,9 +33,14 @@ type IntentFlags struct {
 
 // AddIntentFlags adds the flags, except those of the release.
 func AddIntentFlags(command *cobra.Command, f *IntentFlags) {
+	AddUpdateFlags(command, f)
+	AddChoice(command, &f.Session.Apply.Mode, "mode", "install, update or reconcile (default: what follows from the record)", graph.Install, graph.Update, graph.Reconcile)
+}
+
+// AddUpdateFlags adds those of the flags that an apply has whose mode is known.
+func AddUpdateFlags(command *cobra.Command, f *IntentFlags) {
 	f.unknown, f.Session.Apply.Standard = "refuse", ready.Full
 	AddClusterFlags(command, &f.Cluster)
-	AddChoice(command, &f.Session.Apply.Mode, "mode", "install, update or reconcile (default: what follows from the record)", graph.Install, graph.Update, graph.Reconcile)
 	AddChoice(command, &f.unknown, "unknown-fields", "what to do with fields that the cluster does not know: refuse the object, or drop them with a warning", "refuse", "drop")
 	command.Flags().StringArrayVar(&f.adoptFrom, "adopt-from", nil, "on the first apply of an object, also take over the fields of these field managers, as NAME[,NAME]: those that the release does not have are removed; may be repeated")
 }
@@ -83,6 +88,11 @@ func (f *IntentFlags) Preview(ctx context.Context, ref string, progress io.Write
 	if err != nil {
 		return nil, err
 	}
+	return f.PreviewOf(ctx, c, release, ref)
+}
+
+// PreviewOf is Preview of a release that was read already.
+func (f *IntentFlags) PreviewOf(ctx context.Context, c *cluster.Cluster, release *payload.Payload, ref string) (*previewResult, error) {
 	options := f.Options(ref)
 	options.Apply.Refusals = KnownRefusals(ctx, release)
 	outcome := session.Preview(ctx, c, release, options)
@@ -112,6 +122,13 @@ func (p *previewResult) Plan(ctx context.Context, progress io.Writer) (*plan.Pla
 		fmt.Fprintf(progress, "warning of the cluster: %s (%s)\n", printable.Line(warning.Text), printable.Line(printable.Few(warning.Files, MostFiles)))
 	}
 	return p.Outcome.Plan(ctx, p.cluster, p.release), context.Cause(ctx)
+}
+
+// DropWholeObjects removes the content of objects that would be created.
+func DropWholeObjects(p *plan.Plan) {
+	for i := range p.Steps {
+		p.Steps[i].Whole = nil
+	}
 }
 
 // isWhole reports whether a preview covers every object.

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
-	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/internal/review/plan/show"
 	"github.com/runlevel/runlevel/internal/source"
 )
@@ -90,7 +89,7 @@ func (f *diffFlags) run(ctx context.Context, ref, command string, streams core.S
 		return noDifference, err
 	}
 	if !f.all {
-		dropWholeObjects(p)
+		core.DropWholeObjects(p)
 	}
 	view := show.Printer{Plan: p.WithoutUnchanged(), To: ref, All: f.all, Command: command}
 	write := view.Diff
@@ -98,11 +97,4 @@ func (f *diffFlags) run(ctx context.Context, ref, command string, streams core.S
 		write = view.Markdown
 	}
 	return differenceOf(p, preview.IsRefused()), f.format.PrintWhole(streams.Out, view.Plan, write)
-}
-
-// dropWholeObjects removes the content of objects that would be created.
-func dropWholeObjects(p *plan.Plan) {
-	for i := range p.Steps {
-		p.Steps[i].Whole = nil
-	}
 }

@@ -46,6 +46,6 @@ func (f *planFlags) planCluster(ctx context.Context, args []string, streams core
 	if err != nil {
 		return noDifference, err
 	}
-	dropWholeObjects(p)
+	core.DropWholeObjects(p)
 	return differenceOf(p, preview.IsRefused()), f.print(streams.Out, show.Printer{Plan: p, To: args[0], All: f.all, Command: f.command})
 }

@@ -12,23 +12,10 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/runlevel/runlevel/internal/cli/core"
-	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/review/plan/show"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
-
-// contentOf returns what a delete of an object also deletes and no manifest restores; "" for most kinds.
-func contentOf(id kinds.ID) string {
-	return map[schema.GroupKind]string{
-		{Kind: "Namespace"}:             "all objects in it",
-		{Kind: "PersistentVolume"}:      "the data on it",
-		{Kind: "PersistentVolumeClaim"}: "the data behind it",
-		kinds.CustomResourceDefinition:  "all objects of its kind",
-	}[schema.GroupKind{Group: id.Group, Kind: id.Kind}]
-}
 
 // A tombstoneFile is a file to write, with the tombstones of objects that stood in one file of the old release.
 type tombstoneFile struct {
@@ -43,7 +30,7 @@ func writeTombstones(folder string, view show.Printer, progress io.Writer) error
 		if object.Tombstone == "" || object.CoveredBy != nil {
 			continue
 		}
-		if content := contentOf(object.ID); content != "" {
+		if content := core.ContentOf(object.ID); content != "" {
 			fmt.Fprintln(progress, printable.Line(fmt.Sprintf("not written: a tombstone of %s would delete %s: copy it from the plan if that is meant", object.ID, content)))
 			continue
 		}

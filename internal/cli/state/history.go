@@ -40,7 +40,7 @@ prints it. -o json has the history of each.`,
   runlevel history shop -o json | jq -r '.[0].history[0].version'
 
   # Go back to an earlier one
-  runlevel diff shop@3 && runlevel apply shop@3`,
+  runlevel diff shop@3 && runlevel rollback shop 3`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.history(command.Context(), streams)
 		},
@@ -97,6 +97,9 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 		return err
 	}
 	for i, entry := range of.History {
+		if entry.Rollback != nil {
+			fmt.Fprintf(out, "  %d: %s\n", entry.Revision, printable.Line(entry.Rollback.String()))
+		}
 		for _, hookOverride := range entry.Hooks {
 			fmt.Fprintf(out, "  %s: the %s at %s\n", printable.Line(cmp.Or(entry.Version, "-")), hookOverride, hookOverride.Time.UTC().Format(time.RFC3339))
 		}

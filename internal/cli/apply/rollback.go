@@ -1,0 +1,181 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/graph"
+)
+
+// rollbackFlags are the flags of runlevel rollback.
+type rollbackFlags struct {
+	applyFlags
+	isConfirmed bool
+	deleteNew   bool
+	reason      string
+}
+
+const rollbackHelp = `Roll a release back: apply the files of an earlier version again, as they are kept on the
+cluster, as an update with all that belongs to one: the order, the waits, the gate, the record.
+Neither the folder nor the registry of that version is needed.
+
+REVISION is a revision or a version of "runlevel history". Without it, it is the version that
+was completed last before the newest one: after a failed update, the one that ran before. A
+rollback that was killed or has failed goes on when the command is run again. If the newest
+version is a rollback already, name the revision.
+
+It first shows the plan of the cluster and what the gate finds, and asks; without a terminal,
+--yes is needed. An object that the cluster would refuse stops it before anything is written:
+an immutable field, or a definition without a version that objects are stored in.
+
+Objects that only the newer version has stay, and the plan has their tombstones. --delete-new deletes them
+in their order, except for namespaces, definitions and volumes, which would take data along.
+
+No tool can take back what is not in the files: data that a newer version has written or
+migrated, objects that it has deleted with what was in them, messages that it has sent. The gate
+warns of lifecycle hooks that have run since, and blocks for deleted volume claims, namespaces and
+definitions, which come back empty. --force goes on; the record names what was overridden.
+
+What an operator or "apply --watch" keeps in place is not rolled back here: the operator would
+undo it. The error has the command for its ClusterVersion.
+
+Exit codes: 0 when all is applied and ready, or with --dry-run=server when nothing stops it; 1 for
+a failure, a gate or an object that stops it, or the answer no; 2 for misuse, or a revision that is
+unknown or not kept.`
+
+// NewRollback returns the verb rollback.
+func NewRollback(streams core.Streams) *cobra.Command {
+	var f rollbackFlags
+	command := &cobra.Command{
+		Use:   "rollback NAME [REVISION]",
+		Short: "Apply an earlier version of a release again",
+		Long:  rollbackHelp,
+		Example: `  # After a failed update
+  runlevel rollback shop
+
+  # What would it do?
+  runlevel rollback shop 3 --dry-run=server
+
+  # In a pipeline, and for those who read the history later
+  runlevel rollback shop 1.3.0 --yes --reason "checkout is slow, see #4711"
+
+  # Delete the objects, too, that only the newer version has
+  runlevel rollback shop --delete-new`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: f.complete,
+		RunE: func(command *cobra.Command, args []string) error {
+			revision := ""
+			if len(args) == 2 {
+				revision = args[1]
+			}
+			return f.run(command.Context(), args[0], revision, streams)
+		},
+	}
+	core.AddUpdateFlags(command, &f.IntentFlags)
+	f.Release.ReadFrom(&f.Cluster)
+	f.Session.Apply.Mode, f.watch.every = graph.Update, defaultRecheck
+	f.add(command)
+	flags := command.Flags()
+	flags.BoolVarP(&f.isConfirmed, "yes", "y", false, "do not ask")
+	flags.BoolVar(&f.deleteNew, "delete-new", false, "delete the objects that only the newer version has")
+	flags.StringVar(&f.reason, "reason", "", "why, for the history")
+	return command
+}
+
+func (f *rollbackFlags) run(ctx context.Context, name, revision string, streams core.Streams) error {
+	if err := errors.Join(f.check(), f.files.Check(name), f.checkAnswer(streams)); err != nil {
+		return err
+	}
+	if err := lock.CheckRelease(name); err != nil {
+		return core.Misuse(err)
+	}
+	c, err := f.Cluster.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	known, err := f.find(ctx, c, name, revision)
+	if err != nil {
+		return err
+	}
+	release, err := f.load(ctx, name, streams)
+	if err != nil {
+		return err
+	}
+	release, err = f.review(ctx, c, release, streams)
+	if err != nil || f.dryRun.IsEnabled() && f.format != core.JSON {
+		return err
+	}
+	if !f.isConfirmed && !f.dryRun.IsEnabled() {
+		to, err := known.FindRevision(strconv.Itoa(f.Session.Rollback.To))
+		if err != nil {
+			return err
+		}
+		from := record.HistoryEntry{Version: f.Session.Rollback.Version, Revision: f.Session.Rollback.From}
+		isYes, err := streams.Ask(ctx, printable.Line(fmt.Sprintf("Roll %s back from %s to %s?", name, from.Title(), to.Title())))
+		if err != nil {
+			return err
+		}
+		if !isYes {
+			return errors.New("nothing is rolled back")
+		}
+	}
+	return f.apply(ctx, c, release, streams)
+}
+
+// checkAnswer refuses a rollback that nobody can confirm.
+func (f *rollbackFlags) checkAnswer(streams core.Streams) error {
+	if f.isConfirmed || f.dryRun.IsEnabled() || streams.CanAsk() {
+		return nil
+	}
+	return core.Misusef("nobody can be asked whether to roll back: see what it would do with --dry-run=server, and confirm with --yes")
+}
+
+// find finds the revision to go to, and refuses a release that another process keeps in place.
+func (f *rollbackFlags) find(ctx context.Context, c *cluster.Cluster, name, revision string) (*record.Record, error) {
+	known, found, err := record.NewStore(c.Client, f.Cluster.Namespace, name).Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !found && len(known.History) == 0 {
+		return nil, core.Misusef("namespace %s has no record of a release %q: \"runlevel list\" lists those that there are", f.Cluster.Namespace, name)
+	}
+	wanted, err := record.FindRollback(known, revision)
+	if err != nil {
+		return nil, core.Misuse(err)
+	}
+	wanted.Reason = f.reason
+	f.Session.Rollback = wanted
+	return known, refuseKept(ctx, c, f.Cluster.Namespace, known, wanted)
+}
+
+// load reads the files of the revision to go to.
+func (f *rollbackFlags) load(ctx context.Context, name string, streams core.Streams) (loaded, error) {
+	ref, err := core.AppliedRef(name, f.Session.Rollback.To)
+	if err != nil {
+		return loaded{}, err
+	}
+	if _, err := os.Lstat(ref); err == nil {
+		return loaded{}, core.Misusef("there is a file or folder %s here, which would be taken for the revision: run the rollback elsewhere", ref)
+	}
+	read, packed, err := f.Release.LoadPacked(ctx, ref, f.files, streams.Err)
+	return loaded{read, packed, ref}, err
+}
+
+// complete completes the name of a release, and then its revisions.
+func (f *rollbackFlags) complete(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) == 1 {
+		return f.Cluster.CompleteRevisions(command, args[0])
+	}
+	return f.Cluster.CompleteRelease(command, slices.Clone(args), toComplete)
+}

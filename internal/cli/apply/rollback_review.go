@@ -1,0 +1,161 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/review/plan/show"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// review shows what a rollback does, and returns the release to apply, with the tombstones of what is to be deleted. It returns
+// an error if the gate, or an object that the cluster would refuse, stops the rollback.
+func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release loaded, streams core.Streams) (loaded, error) {
+	preview, err := f.PreviewOf(ctx, c, release.Payload, release.ref)
+	if err != nil {
+		return release, err
+	}
+	added, err := f.findNew(ctx, release, preview.Orphans)
+	if err != nil {
+		return release, err
+	}
+	if f.deleteNew && len(added) > 0 {
+		with := *release.Payload // its hash stays that of the revision
+		with.Manifests = slices.Concat(release.Manifests, withoutContent(added, streams.Err))
+		release.Payload = &with
+		if preview, err = f.PreviewOf(ctx, c, release.Payload, release.ref); err != nil {
+			return release, err
+		}
+	}
+	p, err := preview.Plan(ctx, streams.Err)
+	if err != nil {
+		return release, err
+	}
+	core.DropWholeObjects(p)
+	if f.format != core.JSON {
+		if err := (show.Printer{Plan: p, To: release.ref}).Text(streams.Out); err != nil {
+			return release, err
+		}
+	}
+	if len(added) > 0 && !f.deleteNew {
+		fmt.Fprintf(streams.Err, "%s that only %s has: --delete-new deletes what holds no data\n", printable.Count(len(added), "object"), printable.Line(f.rolledBack()))
+	}
+	return release, f.stop(preview.Outcome)
+}
+
+// rolledBack returns the version that is rolled back, or its revision.
+func (f *rollbackFlags) rolledBack() string {
+	from := record.HistoryEntry{Version: f.Session.Rollback.Version, Revision: f.Session.Rollback.From}
+	return from.Title()
+}
+
+// findNew returns the tombstones of those orphans that the version has which is rolled back, in the places of their manifests.
+func (f *rollbackFlags) findNew(ctx context.Context, release loaded, orphans []session.Orphan) ([]*payload.Manifest, error) {
+	if len(orphans) == 0 {
+		return nil, nil
+	}
+	ref, err := core.AppliedRef(release.Name, f.Session.Rollback.From)
+	if err != nil {
+		return nil, err
+	}
+	newer, _, err := f.Release.Parse(ctx, ref, io.Discard)
+	if err != nil && f.deleteNew {
+		return nil, fmt.Errorf("--delete-new: it is not known what only %s has: %w", f.rolledBack(), err)
+	}
+	if err != nil {
+		return nil, nil
+	}
+	var added []*payload.Manifest
+	for _, m := range newer.Manifests {
+		isOrphan := slices.ContainsFunc(orphans, func(o session.Orphan) bool { return o.ID == m.ID() })
+		if isOrphan && !m.IsTombstone() {
+			added = append(added, m.WithAnnotation(payload.DeleteAnnotation, "true"))
+		}
+	}
+	return added, nil
+}
+
+// withoutContent leaves out the tombstones that would delete more than their objects.
+func withoutContent(tombstones []*payload.Manifest, progress io.Writer) []*payload.Manifest {
+	return slices.DeleteFunc(tombstones, func(m *payload.Manifest) bool {
+		content := core.ContentOf(m.ID())
+		if content != "" {
+			fmt.Fprintln(progress, printable.Line(fmt.Sprintf("not deleted: %s, since that would delete %s: delete it by hand if that is meant", m.ID(), content)))
+		}
+		return content != ""
+	})
+}
+
+// stop returns why a rollback does not begin; nil if nothing stops it, or all is overridden.
+func (f *rollbackFlags) stop(o *session.Outcome) error {
+	blocking, refused := precondition.Blocking(o.Findings), false
+	if f.Session.Lock.Wait {
+		blocking = slices.DeleteFunc(blocking, func(found precondition.CheckFinding) bool { return found.Check == precondition.ApplyRunning })
+	}
+	for _, found := range o.PreviewFindings() {
+		if found.Check == session.RefusedObject {
+			blocking, refused = append(blocking, found), true
+		}
+	}
+	if f.Session.Force {
+		if refused {
+			f.Session.Forced = append(f.Session.Forced, session.RefusedObject)
+		}
+		return nil
+	}
+	if len(blocking) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, found := range blocking {
+		lines = append(lines, gateText(found))
+	}
+	return fmt.Errorf("the rollback is not begun: resolve what stops it, or override it with --force\n%s", strings.Join(lines, "\n"))
+}
+
+// refuseKept returns an error if an operator or "apply --watch" keeps a release in place.
+func refuseKept(ctx context.Context, c *cluster.Cluster, namespace string, known *record.Record, wanted *record.Rollback) error {
+	facts := why.GatherKeeper(ctx, c, lock.Lock{Client: c.Client, Namespace: namespace, Release: known.Release, Now: c.Now}, known)
+	isKept := facts.Held != nil && facts.Held.Keeps() && !facts.Held.IsDead(facts.Now)
+	isOperated := facts.NotKept != nil && facts.NotKept.Operator != nil
+	if !isKept && !isOperated {
+		return nil
+	}
+	if known.Release == payload.DefaultName {
+		if _, err := why.ReadClusterVersion(ctx, c); err == nil {
+			return operatorError(known, wanted)
+		}
+	}
+	if !isKept {
+		return errors.New("an operator is installed for the release, and would undo the rollback: change the release that it keeps in place")
+	}
+	return fmt.Errorf("%s keeps release %s in place, and would undo the rollback: end it first", printable.Line(facts.Held.Name), known.Release)
+}
+
+// operatorError returns the error of a rollback of the operator's release, with the commands that request it from the operator.
+func operatorError(known *record.Record, wanted *record.Rollback) error {
+	image := "IMAGE"
+	for _, entry := range record.Since(known, wanted.To-1) {
+		if entry.Revision == wanted.To {
+			image = printable.Line(cmp.Or(entry.Source, image))
+		}
+	}
+	return fmt.Errorf(`an operator keeps release %s in place, and would undo the rollback: request it from the operator, with one of
+  oc adm upgrade --allow-explicit-upgrade --to-image %s
+  kubectl patch %s %s --type=merge -p '{"spec":{"desiredUpdate":{"image":"%[2]s"}}}'`,
+		known.Release, image, "clusterversion", kinds.ClusterVersionName)
+}

@@ -1,0 +1,104 @@
+package record
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// A Rollback is the return of an update to an earlier one of the history.
+type Rollback struct {
+	To      int    `json:"to"`                // the revision whose files are applied
+	From    int    `json:"from"`              // the revision that is rolled back
+	Version string `json:"version,omitempty"` // the one that is rolled back
+	By      string `json:"by,omitempty"`      // the process that has begun it
+	Reason  string `json:"reason,omitempty"`
+}
+
+// String returns the rollback as a sentence.
+func (r *Rollback) String() string {
+	text := fmt.Sprintf("a rollback from %s to revision %d", titled(r.Version, r.From), r.To)
+	if r.By != "" {
+		text += " by " + r.By
+	}
+	if r.Reason != "" {
+		text += ": " + r.Reason
+	}
+	return text
+}
+
+// Title returns the version of an update, or its revision if it has none.
+func (e *HistoryEntry) Title() string { return titled(e.Version, e.Revision) }
+
+func titled(version string, revision int) string {
+	return cmp.Or(version, "revision "+strconv.Itoa(revision))
+}
+
+// FindRollback returns the rollback of a release to a revision or version; to the last completed one before the newest if the
+// text is empty. A rollback that was begun and not completed goes on.
+func FindRollback(r *Record, text string) (*Rollback, error) {
+	newest := r.Newest()
+	if newest == nil {
+		return nil, fmt.Errorf("release %s was never applied", r.Release)
+	}
+	to, err := findTarget(r, text)
+	if err != nil {
+		return nil, err
+	}
+	if isCompleted(*newest) && isSame(newest, to) {
+		return nil, fmt.Errorf("release %s is at %s already: \"runlevel apply %[1]s@\" repairs what has drifted", r.Release, to.Title())
+	}
+	from := newest
+	if at := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return !isSame(&e, to) }); at >= 0 {
+		from = &r.History[at]
+	}
+	return &Rollback{To: to.Revision, From: from.Revision, Version: from.Version}, nil
+}
+
+// findTarget returns the update that a rollback returns to.
+func findTarget(r *Record, text string) (*HistoryEntry, error) {
+	newest := r.Newest()
+	switch {
+	case text != "":
+		return findCompleted(r, text)
+	case newest.Rollback != nil && isCompleted(*newest):
+		return nil, fmt.Errorf("revision %d of release %s is %s: name the revision to go to, as \"runlevel history %[2]s\" lists them", newest.Revision, r.Release, newest.Rollback)
+	case newest.Rollback != nil:
+		return findCompleted(r, strconv.Itoa(newest.Rollback.To))
+	}
+	at := slices.IndexFunc(r.History, func(e HistoryEntry) bool {
+		return isCompleted(e) && !(isCompleted(*newest) && isSame(&e, newest))
+	})
+	if at < 0 {
+		return nil, fmt.Errorf("release %s has no version before %s that was completed", r.Release, newest.Title())
+	}
+	return &r.History[at], nil
+}
+
+// findCompleted returns an update that was completed: the one that is named, or one of the same manifests.
+func findCompleted(r *Record, text string) (*HistoryEntry, error) {
+	named, err := r.FindRevision(text)
+	if err != nil || isCompleted(*named) {
+		return named, err
+	}
+	at := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return isCompleted(e) && isSame(&e, named) })
+	if at < 0 {
+		return nil, fmt.Errorf("revision %d (%s) of release %s was never completed, and a rollback goes to what has run: \"runlevel apply %[3]s@%[1]d\" applies it", named.Revision, cmp.Or(named.Version, "without a version"), r.Release)
+	}
+	return &r.History[at], nil
+}
+
+// isSame reports whether two updates are of the same manifests and version.
+func isSame(a, b *HistoryEntry) bool {
+	return a.Revision == b.Revision || a.Hash != "" && a.Hash == b.Hash && a.Version == b.Version
+}
+
+// Since returns the updates after a revision, the newest first.
+func Since(r *Record, revision int) []HistoryEntry {
+	at := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return e.Revision <= revision })
+	if at < 0 {
+		return r.History
+	}
+	return r.History[:at]
+}

@@ -1,0 +1,29 @@
+package session
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/text/reason"
+)
+
+// reasonChanged is the reason of a rollback that is refused because the release was updated after it was decided.
+const reasonChanged = "ReleaseChanged"
+
+// checkRollback refuses a rollback from another version than the one that the user has seen.
+func (r *run) checkRollback() error {
+	wanted := r.options.Rollback
+	if wanted == nil {
+		return nil
+	}
+	found, err := record.FindRollback(r.record, strconv.Itoa(wanted.To))
+	if err != nil {
+		return err
+	}
+	if found.From != wanted.From {
+		return &reason.Error{Reason: reasonChanged, Message: fmt.Sprintf(
+			"release %s has changed meanwhile: it was to be rolled back from revision %d, and revision %d was begun: look again", r.payload.Name, wanted.From, found.From)}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package precondition
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// goesBack reports whether the update is a rollback to the files that the record has of that revision.
+func (f *Facts) goesBack() bool {
+	target := f.target()
+	return target != nil && target.Content != "" && target.Content == f.Payload.Content
+}
+
+// target returns the update that a rollback returns to; nil if the update is no rollback.
+func (f *Facts) target() *record.HistoryEntry {
+	if f.Rollback == nil {
+		return nil
+	}
+	at := slices.IndexFunc(f.Record.History, func(e record.HistoryEntry) bool { return e.Revision == f.Rollback.To })
+	if at < 0 {
+		return nil
+	}
+	return &f.Record.History[at]
+}
+
+// deleted returns the manifests of a rollback whose objects newer versions have deleted, and that are gone or will be.
+func (input GatherInput) deleted(ctx context.Context, c *cluster.Cluster, places []place) []*payload.Manifest {
+	if input.Rollback == nil || input.Before == nil {
+		return nil
+	}
+	by := deletedSince(input.Record, input.Rollback.To)
+	var found []*payload.Manifest
+	for _, at := range places {
+		id := at.id()
+		if at.manifest.IsTombstone() || by[id] == "" {
+			continue
+		}
+		head, exists := input.Before.Find(id)
+		if !exists && at.isServed && !input.Before.Covers(id) {
+			_, err := c.GetMetadata(ctx, at.resource, id.Namespace, id.Name)
+			exists = !apierrors.IsNotFound(err)
+		}
+		if !exists || head.Terminating {
+			found = append(found, at.manifest)
+		}
+	}
+	return found
+}
+
+// deletedSince returns the objects that updates after a revision have tombstones of, with the last version that does.
+func deletedSince(r *record.Record, revision int) map[kinds.ID]string {
+	by := map[kinds.ID]string{}
+	for _, entry := range slices.Backward(record.Since(r, revision)) {
+		for _, id := range entry.Tombstones {
+			by[id] = entry.Title()
+		}
+	}
+	return by
+}
+
+// holdsData reports whether a new object of a kind lacks what the deleted one held, whatever its manifest has.
+func holdsData(id kinds.ID) bool {
+	return slices.Contains([]schema.GroupKind{{Kind: "PersistentVolumeClaim"}, kinds.Namespace, kinds.CustomResourceDefinition}, id.GroupKind())
+}
+
+// judgeLost is LostData: one finding for what blocks, and one for what warns, by version.
+func judgeLost(f *Facts) []CheckFinding {
+	if len(f.Deleted) == 0 {
+		return nil
+	}
+	by := deletedSince(f.Record, f.Rollback.To)
+	type cause struct {
+		version string
+		isData  bool
+	}
+	var found []CheckFinding
+	for _, alike := range grouped(f.Deleted, func(m *payload.Manifest) cause { return cause{by[m.ID()], holdsData(m.ID())} }) {
+		first, count := alike[0].ID(), len(alike)
+		subject := fmt.Sprintf("%s, which %s has deleted, %s made again", name(ids(alike)), printable.Line(by[first]), either(count, "is", "are"))
+		finding := warns("whoever knows what was in "+either(count, "it", "them"), "%s as the release has %[2]s: later changes are lost", subject, either(count, "it", "them"))
+		if holdsData(first) {
+			finding = blocks("--force, which accepts that; then a backup can be restored", "%s without what was in %s", subject, either(count, "it", "them"))
+		}
+		found = append(found, finding.at(alike...))
+	}
+	return found
+}
+
+// judgeHookEffects is HookEffects: one finding for each Deployment.
+func judgeHookEffects(f *Facts) []CheckFinding {
+	target := f.target()
+	if target == nil {
+		return nil
+	}
+	newer := record.Since(f.Record, target.Revision)
+	if len(newer) == 0 {
+		return nil
+	}
+	since := newer[len(newer)-1].Started
+	var found []CheckFinding
+	for _, of := range f.Record.Hooks {
+		for _, stage := range []deploymenthook.Stage{deploymenthook.Pre, deploymenthook.Mid, deploymenthook.Post} {
+			if progress := of.Hooks[stage]; progress.Began != nil && !progress.Began.Before(&since) {
+				found = append(found, warns("whoever knows what it changes", "the %s has run after %s: what it has changed, such as a database, stays",
+					of.OrHook(string(stage)), printable.Line(target.Title())).since(progress.Began.Time).about(of.ID))
+			}
+		}
+	}
+	return found
+}
