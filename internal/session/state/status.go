@@ -30,6 +30,7 @@ type ReleaseStatus struct {
 	Gates       []ReleaseGate      `json:"gates,omitempty"`   // what blocks the next minor version, or the requested one
 	Lock        *LockStatus        `json:"lock,omitempty"`    // absent while the lock is free
 	NotKept     *why.NotKept       `json:"notKept,omitempty"` // why no process keeps it in place, though one should
+	Uninstall   *record.Uninstall  `json:"uninstall,omitempty"` // begun and not ended: a part of its objects is gone
 	Repairs     *record.Repairs    `json:"repairs,omitempty"`
 	Hooks       []why.HookStatus   `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not succeeded
 
