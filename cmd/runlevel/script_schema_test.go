@@ -103,7 +103,9 @@ func schemaName(args []string, document any) string {
 	case "diff":
 		return "plan"
 	case "uninstall":
-		return "install"
+		if fields["objects"] != nil { // of the operator
+			return "install"
+		}
 	case "sandbox":
 		return "sandbox-status"
 	case "machines":

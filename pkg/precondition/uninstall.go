@@ -11,7 +11,6 @@ func judgeUninstall(f *Facts) []CheckFinding {
 		return nil
 	}
 	release := printable.Line(f.Record.Release)
-	finding := blocks(`"runlevel uninstall `+release+`", which finishes it; or by --force, with which all of the release is applied again`,
-		"release %s is %s", release, uninstall)
+	finding := blocks(`"runlevel uninstall `+release+`", which finishes that`, "release %s is %s", release, uninstall)
 	return []CheckFinding{finding.since(uninstall.Since.Time)}
 }

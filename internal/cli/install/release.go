@@ -28,18 +28,20 @@ const wide core.Output = "wide"
 // releaseFlags are the flags for the uninstall of a release.
 type releaseFlags struct {
 	keep, deleteData []string
+	namespaces       []string
 	isConfirmed      bool
 	ignoreNotFound   bool
 	lock             lock.Options
 }
 
 // releaseFlagNames are those that the operator has no use for.
-var releaseFlagNames = []string{"keep", "delete-data", "yes", "ignore-not-found", "wait-lock", "lock-duration", "record-namespace"}
+var releaseFlagNames = []string{"keep", "delete-data", "namespace", "yes", "ignore-not-found", "wait-lock", "lock-duration", "record-namespace"}
 
 func (f *releaseFlags) add(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringArrayVar(&f.keep, "keep", nil, "keep an object of the release, as KIND/NAME or KIND/NAMESPACE/NAME; NAME may be *; may be repeated")
 	flags.StringArrayVar(&f.deleteData, "delete-data", nil, "also delete an object that is kept otherwise, because it has data or the annotation "+uninstall.KeepAnnotation+"; written as for --keep; may be repeated")
+	flags.StringArrayVarP(&f.namespaces, "namespace", "n", nil, "a namespace of the release, for a user who may not list its kinds in the whole cluster; may be repeated")
 	flags.BoolVarP(&f.isConfirmed, "yes", "y", false, "don't ask")
 	flags.BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if there is no such release")
 	flags.BoolVar(&f.lock.Wait, "wait-lock", false, "wait while another process applies or uninstalls this release, however long that takes")
@@ -48,7 +50,7 @@ func (f *releaseFlags) add(command *cobra.Command) {
 
 // options returns the options of the uninstall.
 func (f *uninstallFlags) options(name string) (uninstall.Options, error) {
-	o := uninstall.Options{Release: name, Namespace: f.cluster.Namespace, Lock: f.lock, Timeout: f.timeout}
+	o := uninstall.Options{Release: name, Namespace: f.cluster.Namespace, In: f.namespaces, Lock: f.lock, Timeout: f.timeout}
 	if err := lock.CheckRelease(name); err != nil {
 		return o, core.Misuse(err)
 	}
@@ -171,7 +173,7 @@ func (u *releaseUninstall) print(out io.Writer, p *uninstall.UninstallPlan, with
 }
 
 // countText returns the kinds of a stage, without the sum.
-func countText(stage uninstall.DeletionStage) string {
+func countText(stage uninstall.UninstallStage) string {
 	_, text, _ := strings.Cut(stage.Counts().String(), ": ")
 	return text
 }

@@ -33,7 +33,7 @@ import (
 type UninstallPlan struct {
 	Release string
 	Version string // of the newest update; "" if it is not known
-	Stages  []DeletionStage
+	Stages  []UninstallStage
 	Kept    []KeptObject
 	Hooks   []kinds.ID        // Deployments with lifecycle hooks, none of which is run
 	Begun   *record.Uninstall // an earlier uninstall that has not ended; nil if there is none
@@ -203,20 +203,18 @@ func (l *looker) kinds(ctx context.Context, p *UninstallPlan, isFound bool) ([]s
 
 // labelled returns the objects of some kinds that have the label of a release.
 func (l *looker) labelled(ctx context.Context, of []schema.GroupKind) ([]objectmeta.LiveMetadata, error) {
-	live, err := inventory.Take(ctx, l.cluster, inventory.Everywhere(of), nil)
+	scopes := inventory.Everywhere(of)
+	for _, kind := range of {
+		for _, namespace := range l.options.In {
+			scopes = append(scopes, inventory.ListScope{Kind: kind, Namespace: namespace})
+		}
+	}
+	live, err := inventory.Take(ctx, l.cluster, scopes, nil)
 	if err != nil {
 		return nil, err
 	}
-	isGone := func(kind schema.GroupKind) bool { return apierrors.IsNotFound(live.ListError(kind)) }
-	if unlisted := slices.DeleteFunc(live.UnlistedKinds(), isGone); len(unlisted) > 0 {
-		var texts []string
-		for _, kind := range unlisted {
-			texts = append(texts, kind.String())
-		}
-		return nil, &reason.Error{
-			Reason: ReasonUnlisted, Message: fmt.Sprintf("it is not known what release %s has of %s, in the whole cluster", l.options.Release, printable.Few(texts, mostNamed)),
-			Err: printable.Error(live.ListError(unlisted[0])),
-		}
+	if err := l.unlisted(live); err != nil {
+		return nil, err
 	}
 	var all []objectmeta.LiveMetadata
 	for id := range live.IDs() {
@@ -225,6 +223,31 @@ func (l *looker) labelled(ctx context.Context, of []schema.GroupKind) ([]objectm
 	}
 	slices.SortFunc(all, func(a, b objectmeta.LiveMetadata) int { return kinds.Compare(a.ID, b.ID) })
 	return all, nil
+}
+
+// unlisted returns an error if it is not known what the release has of a kind. A user who may not list a kind in the whole cluster
+// names the namespaces of the release.
+func (l *looker) unlisted(live *inventory.Inventory) error {
+	isKnown := func(kind schema.GroupKind) bool {
+		isCovered := func(namespace string) bool {
+			return live.Covers(kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: namespace})
+		}
+		isOutside := func(namespace string) bool { return !isCovered(namespace) }
+		return apierrors.IsNotFound(live.ListError(kind)) || len(l.options.In) > 0 && !slices.ContainsFunc(l.options.In, isOutside)
+	}
+	unlisted := slices.DeleteFunc(live.UnlistedKinds(), isKnown)
+	if len(unlisted) == 0 {
+		return nil
+	}
+	var texts []string
+	for _, kind := range unlisted {
+		texts = append(texts, kind.String())
+	}
+	message := fmt.Sprintf("it is not known which objects of %s release %s has", printable.Few(texts, mostNamed), l.options.Release)
+	if apierrors.IsForbidden(live.ListError(unlisted[0])) {
+		message += "; who may not list them in the whole cluster names the namespaces of the release with --namespace"
+	}
+	return &reason.Error{Reason: ReasonUnlisted, Message: message, Err: printable.Error(live.ListError(unlisted[0]))}
 }
 
 // checkExists returns an error if the cluster has nothing of the release: no record, no Lease, and no object.

@@ -24,7 +24,7 @@ var (
 
 // findPodOwners returns the owners of the pods of the workloads of a stage. The pods end after their workloads, and until then they
 // need their configuration and their rights.
-func (r *remover) findPodOwners(ctx context.Context, stage DeletionStage) podOwners {
+func (r *remover) findPodOwners(ctx context.Context, stage UninstallStage) podOwners {
 	owners := podOwners{}
 	if stage.Name != rankNames[ofWorkloads] {
 		return owners
@@ -62,7 +62,7 @@ func (r *remover) ownedBy(ctx context.Context, kind schema.GroupKind, namespace 
 }
 
 // awaitPods waits until the pods of the workloads of a stage are gone.
-func (r *remover) awaitPods(ctx context.Context, stage DeletionStage, owners podOwners) error {
+func (r *remover) awaitPods(ctx context.Context, stage UninstallStage, owners podOwners) error {
 	pause, reported := shortestPause, time.Now().Add(firstReport-reportInterval)
 	for namespace, of := range owners {
 		for {

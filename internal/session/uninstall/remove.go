@@ -56,7 +56,7 @@ func newRemover(l *looker, report *UninstallReport) *remover {
 
 // deleteStage deletes the objects of a stage, and waits until they are gone. It looks at them again and again, and decides by what it
 // finds: so an object that was written or created again in between is judged anew, and a restart takes no other path.
-func (r *remover) deleteStage(ctx context.Context, stage DeletionStage) error {
+func (r *remover) deleteStage(ctx context.Context, stage UninstallStage) error {
 	r.current, r.total = stage.Objects, len(stage.Objects)
 	r.emit(Event{Type: StageBegan, Stage: stage.Name})
 	pods := r.findPodOwners(ctx, stage)
@@ -92,7 +92,7 @@ func (r *remover) deleteStage(ctx context.Context, stage DeletionStage) error {
 
 // deleteOnce reads the objects of the stage, and requests the deletes that were not accepted before. It reports whether one was
 // accepted.
-func (r *remover) deleteOnce(ctx context.Context, stage DeletionStage, of []schema.GroupKind) (bool, error) {
+func (r *remover) deleteOnce(ctx context.Context, stage UninstallStage, of []schema.GroupKind) (bool, error) {
 	if err := r.observe(ctx, stage, of); err != nil {
 		return false, err
 	}
@@ -100,7 +100,7 @@ func (r *remover) deleteOnce(ctx context.Context, stage DeletionStage, of []sche
 }
 
 // observe reads the objects of the stage, and decides which are still to be deleted.
-func (r *remover) observe(ctx context.Context, stage DeletionStage, of []schema.GroupKind) error {
+func (r *remover) observe(ctx context.Context, stage UninstallStage, of []schema.GroupKind) error {
 	labelled, err := r.labelled(ctx, of)
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (r *remover) confirmGone(ctx context.Context, head objectmeta.LiveMetadata)
 
 // request requests the deletes that were not accepted before, of the objects as they were read. An object that was written since is
 // left for the next look. An error means that a delete is refused for good.
-func (r *remover) request(ctx context.Context, stage DeletionStage) (isAny bool, err error) {
+func (r *remover) request(ctx context.Context, stage UninstallStage) (isAny bool, err error) {
 	var group errgroup.Group
 	group.SetLimit(deletesAtOnce)
 	for _, head := range r.current {
@@ -198,7 +198,7 @@ func isFinal(err error) bool {
 }
 
 // reportWaits reports what the stage waits for, and records how many objects are left.
-func (r *remover) reportWaits(ctx context.Context, stage DeletionStage) error {
+func (r *remover) reportWaits(ctx context.Context, stage UninstallStage) error {
 	for _, left := range r.describe(ctx, r.current) {
 		if r.described[left.Object] != left.Message {
 			r.described[left.Object] = left.Message

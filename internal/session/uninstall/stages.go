@@ -9,14 +9,14 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// A DeletionStage is the objects that are deleted at the same time. The next stage begins when they are gone.
-type DeletionStage struct {
+// A UninstallStage is the objects that are deleted at the same time. The next stage begins when they are gone.
+type UninstallStage struct {
 	Name    string
 	Objects []objectmeta.LiveMetadata
 }
 
 // Counts returns how many objects of each kind the stage has.
-func (s DeletionStage) Counts() kinds.ObjectCounts { return countsOf(s.Objects) }
+func (s UninstallStage) Counts() kinds.ObjectCounts { return countsOf(s.Objects) }
 
 // A rank is the place of a kind in the order of deletion: what needs other objects goes before them.
 type rank int
@@ -84,16 +84,16 @@ func rankOf(kind schema.GroupKind) rank {
 }
 
 // stagesOf returns the stages in which objects are deleted.
-func stagesOf(objects []objectmeta.LiveMetadata) []DeletionStage {
+func stagesOf(objects []objectmeta.LiveMetadata) []UninstallStage {
 	byRank := map[rank][]objectmeta.LiveMetadata{}
 	for _, head := range objects {
 		at := rankOf(head.ID.GroupKind())
 		byRank[at] = append(byRank[at], head)
 	}
-	var stages []DeletionStage
+	var stages []UninstallStage
 	for at, name := range rankNames {
 		if found := byRank[rank(at)]; len(found) > 0 {
-			stages = append(stages, DeletionStage{Name: name, Objects: found})
+			stages = append(stages, UninstallStage{Name: name, Objects: found})
 		}
 	}
 	return stages

@@ -42,7 +42,8 @@ const (
 // Options configure an uninstall.
 type Options struct {
 	Release   string
-	Namespace string // of the record
+	Namespace string   // of the record
+	In        []string // where to look for objects of kinds that may not be listed in the whole cluster
 	Choice    Choice
 	Lock      lock.Options
 	Timeout   time.Duration // of the deletes, from when the lock is held
@@ -136,7 +137,7 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options, seen *UninstallPlan
 		unlocked.plan = r.plan
 		limited, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.Timeout, forever), errTimeout)
 		defer cancel()
-		err = unlocked.deleteStage(limited, DeletionStage{Name: rankNames[ofNamespaces], Objects: last})
+		err = unlocked.deleteStage(limited, UninstallStage{Name: rankNames[ofNamespaces], Objects: last})
 		r.deleted = append(r.deleted, unlocked.deleted...)
 	}
 	return report.finish(began, r.deleted, err)
