@@ -1,6 +1,7 @@
 package uninstall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -250,18 +251,24 @@ func (l *looker) unlisted(live *inventory.Inventory) error {
 	return &reason.Error{Reason: ReasonUnlisted, Message: message, Err: printable.Error(live.ListError(unlisted[0]))}
 }
 
-// checkExists returns an error if the cluster has nothing of the release: no record, no Lease, and no object.
+// checkExists returns an error if the cluster has nothing of the release: no record, no Lease, and no object; or if the record is in
+// another namespace, with the lock.
 func (l *looker) checkExists(ctx context.Context, isFound bool, labelled []objectmeta.LiveMetadata) error {
-	isOurs := func(head objectmeta.LiveMetadata) bool { return head.IsOf(l.options.Release) }
-	if isFound || slices.ContainsFunc(labelled, isOurs) {
+	if isFound {
+		return nil
+	}
+	elsewhere, err := record.Namespaces(ctx, l.cluster.Client, l.options.Release)
+	if err != nil || len(elsewhere) > 0 {
+		return cmp.Or(err, error(&UnknownReleaseError{l.options.Release, l.options.Namespace, elsewhere}))
+	}
+	if slices.ContainsFunc(labelled, func(head objectmeta.LiveMetadata) bool { return head.IsOf(l.options.Release) }) {
 		return nil
 	}
 	last, err := l.lock().Last(ctx)
 	if err != nil || last != nil {
 		return err
 	}
-	elsewhere, err := record.Namespaces(ctx, l.cluster.Client, l.options.Release)
-	return errors.Join(err, &UnknownReleaseError{l.options.Release, l.options.Namespace, elsewhere})
+	return &UnknownReleaseError{l.options.Release, l.options.Namespace, nil}
 }
 
 // choose decides which of some objects are deleted. What Namespaces and definitions have beside them is listed.

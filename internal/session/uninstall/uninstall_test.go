@@ -121,7 +121,7 @@ func TestWhatOthersNeedIsKept(t *testing.T) {
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: taken, namespace: NS}}
 ---
-{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS}}
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}
 `, unready)
 	c := s.connect()
 	sandboxtest.Apply(t, c, strings.ReplaceAll(`{apiVersion: NS.example.com/v1, kind: Ship, metadata: {name: theirs, namespace: default}, spec: {mast: 1}}`, "NS", s.name))
@@ -243,7 +243,7 @@ func TestMissingRights(t *testing.T) {
 	grantReading(t, s.name)
 	s = s.through(log.note)
 	want := "system:serviceaccount:NS:user may not do all that the uninstall of release NS needs, and nothing is deleted; missing: " +
-		"delete configmaps in namespace uninstall-records; delete leases.coordination.k8s.io in namespace uninstall-records; delete namespaces; " +
+		"delete configmaps in namespace uninstall-records; delete leases.coordination.k8s.io in namespace uninstall-records; " +
 		"update configmaps in namespace uninstall-records; update leases.coordination.k8s.io in namespace uninstall-records"
 	sandboxtest.EventuallySucceeds(t, func(context.Context) error { // the server needs a moment to know of the rights
 		err := s.uninstall().Err
