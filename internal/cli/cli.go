@@ -67,7 +67,7 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 	}
 	root.SetFlagErrorFunc(wrongFlag)
 	addVerbosity(root)
-	root.AddCommand(apply.New(streams), state.NewDeletes(streams), review.NewDiff(streams), lint.NewExplain(streams), apply.NewGate(streams), review.NewGraph(streams), state.NewHistory(streams), state.NewInspect(streams), install.New(streams), lint.New(streams), machines.New(streams), review.NewPlan(streams), review.NewRender(streams), sandbox.New(streams), state.NewStatus(streams), install.NewUninstall(streams), newVersion(streams), state.NewWhy(streams))
+	root.AddCommand(apply.New(streams), state.NewDeletes(streams), review.NewDiff(streams), lint.NewExplain(streams), apply.NewGate(streams), review.NewGraph(streams), state.NewHistory(streams), state.NewInspect(streams), install.New(streams), lint.New(streams), state.NewList(streams), machines.New(streams), review.NewPlan(streams), review.NewRender(streams), sandbox.New(streams), state.NewStatus(streams), install.NewUninstall(streams), newVersion(streams), state.NewWait(streams), state.NewWhy(streams), exitCodes())
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
 	checkDefaults(root)

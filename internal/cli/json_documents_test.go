@@ -58,6 +58,7 @@ var jsonDocuments = map[string]jsonDocument{
 	"inspect":        {"inspect", "the files that were written", state.InspectReport{}},
 	"install":        {"install, uninstall --operator", "the objects of the operator", install.OperatorReport{}},
 	"lint":           {"lint", "findings", lint.LintReport{}},
+	"list":           {"list", "the releases on a cluster", []state.ListedRelease{}},
 	"machines":       {"machines", "machines; with `--watch` a line for each that has changed", []overview.MachineOverview{}},
 	"machines-plan":  {"machines plan", "what a changed MachineDeployment would do to its machines", &rolloutpreview.RolloutPreview{}},
 	"plan":           {"plan, diff", "what an update does, object by object", &plan.Plan{}},
@@ -66,6 +67,7 @@ var jsonDocuments = map[string]jsonDocument{
 	"status":         {"status", "how a release stands", &state.ReleaseStatus{}},
 	"uninstall":      {"uninstall NAME", "what was deleted, what is kept, and what is left", &uninstall.UninstallReport{}},
 	"version":        {"version", "the version of the program", core.VersionInfo{}},
+	"wait":           {"wait", "how the release stands in the end", &state.ReleaseStatus{}},
 	"why":            {"why OBJECT", "how objects stand, and why", []*why.Answer{}},
 	"why-release":    {"why", "how releases stand as a whole", []*why.ReleaseAnswer{}},
 }

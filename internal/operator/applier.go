@@ -195,8 +195,8 @@ func (a *applier) want(t *target) applierState {
 	return a.State()
 }
 
-// holdBack sets the risks that hold back a minor update, and has the target tried with them, if it has changed.
-func (a *applier) holdBack(risks []precondition.CheckFinding) {
+// tryWith sets the risks that hold back a minor update, and has a new target tried with them.
+func (a *applier) tryWith(risks []precondition.CheckFinding) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	isGone := func(old precondition.CheckFinding) bool {

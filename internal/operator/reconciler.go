@@ -177,7 +177,7 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 		}
 	}
 	seen.Retrieved = r.applier.updates.follow(version, seen.Applied)
-	r.applier.holdBack(clusterversion.Risks(seen))
+	r.applier.tryWith(clusterversion.Risks(seen))
 	return seen, nil
 }
 

@@ -262,22 +262,22 @@ func List(ctx context.Context, client kubernetes.Interface, namespace string) ([
 	return records, errors.Join(append(broken, unreadable...)...)
 }
 
-// Namespaces returns the namespaces that have a record of a release, in order. It returns none if the user may not list the
-// ConfigMaps of all namespaces.
+// Namespaces returns the namespaces that have a record of a release, in order, or of any release if none is named.
 func Namespaces(ctx context.Context, client kubernetes.Interface, release string) ([]string, error) {
-	records, err := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: lock.Label + "=" + release})
-	if apierrors.IsForbidden(err) {
-		return nil, nil
+	selector := lock.Label
+	if release != "" {
+		selector += "=" + release
 	}
+	records, err := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
-		return nil, fmt.Errorf("look for records of release %s: %w", release, printable.Error(err))
+		return nil, fmt.Errorf("list %s of all namespaces: %w", configMaps, printable.Error(err))
 	}
 	var found []string
 	for _, configMap := range records.Items {
-		if configMap.Name == lock.Name(release) {
+		if configMap.Name == lock.Name(lock.ReleaseOf(configMap.Name)) {
 			found = append(found, configMap.Namespace)
 		}
 	}
 	slices.Sort(found)
-	return found, nil
+	return slices.Compact(found), nil
 }

@@ -37,6 +37,9 @@ func locate(ref string, insecure bool) (location, error) {
 	if strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "/") || strings.HasPrefix(ref, "~") || filepath.IsAbs(ref) {
 		return location{}, &rephrased{text: "no such file or folder", err: fs.ErrNotExist}
 	}
+	if scheme, rest, found := strings.Cut(ref, "://"); found {
+		return location{}, phrase{subject: strconv.Quote(ref), text: explainScheme(scheme, rest)}
+	}
 	// The registry, and a tag or digest, are required: a mistyped folder must not be
 	// requested from a default registry.
 	options := []name.Option{name.StrictValidation}
@@ -49,6 +52,18 @@ func locate(ref string, insecure bool) (location, error) {
 			"an image needs its registry and a tag or digest, as in registry.example/repo:tag"}
 	}
 	return location{kind: Image, image: image}, nil
+}
+
+// explainScheme returns why a reference with a scheme is no location, and what to write instead.
+func explainScheme(scheme, rest string) string {
+	switch scheme {
+	case "docker", "oci":
+		return "has a scheme: write the image without it, as in " + rest
+	case "http", "https", "git", "ssh", "file", "s3":
+		return "is a URL: name a folder, an archive or an image, and download or clone what is elsewhere before"
+	default:
+		return "has an unknown scheme: name a folder, an archive or an image, as in registry.example/repo:tag"
+	}
 }
 
 func onDisk(path string, info fs.FileInfo) (location, error) {

@@ -25,6 +25,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record"
@@ -60,6 +61,9 @@ type Options struct {
 	// AdoptFrom are field managers, beside ownership.Managers, whose fields Runlevel takes over when it
 	// applies an object for the first time.
 	AdoptFrom []string
+	// Refusals are why an API server would refuse objects, as far as that is known without the cluster. A preview takes
+	// them for what it can't ask the cluster; a run does not use them.
+	Refusals map[object.StepID][]fields.FieldRefusal
 	// Hooks override the lifecycle hooks of Deployments in this run.
 	Hooks map[kinds.ID]deploymenthook.Override
 	// ReportWaits is how often waits are reported; every 10 seconds if it is 0.
@@ -143,7 +147,8 @@ func (o Options) Objects() object.Options { return o.withDefaults().objects(nil)
 func (o Options) objects(manifests []*payload.Manifest) object.Options {
 	return object.Options{
 		Release: o.Release, Version: o.Version, Mode: o.Mode, Standard: o.Standard, DropUnknownFields: o.DropUnknownFields, DropHint: o.DropHint,
-		Full: o.Full, AdoptFrom: o.AdoptFrom, Manifests: manifests, LookCounts: o.lookCounts, Journal: o.Journal, Lock: o.Lock, Fingerprints: o.Fingerprints,
+		Full: o.Full, AdoptFrom: o.AdoptFrom, Refusals: o.Refusals, Manifests: manifests, LookCounts: o.lookCounts,
+		Journal: o.Journal, Lock: o.Lock, Fingerprints: o.Fingerprints,
 	}
 }
 

@@ -1,12 +1,10 @@
 package apply
 
 import (
-	"slices"
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/graph"
 
-	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
@@ -103,17 +101,6 @@ func (w *walk) awaitNeeds(step int) (isParked bool) {
 	return true
 }
 
-// await parks until the objects of some tasks are ready, or one of them has failed. A ClusterOperator has to meet more
-// conditions at the end of the apply: see await.Tracker.Await.
-func (w *walk) await(tasks []int, p *parking) {
-	objects := make([]kinds.ID, len(tasks))
-	for i, task := range tasks {
-		objects[i] = w.run.order.tasks[task].ID()
-	}
-	w.parked[p] = true
-	p.objects = w.run.tracker.Await(objects, p.isAtEnd)
-}
-
 // endWait ends a wait for objects. If some have failed, it is found out why before.
 func (w *walk) endWait(e await.Event) {
 	for p := range w.parked {
@@ -163,18 +150,6 @@ func (n *nodeWalk) begin(w *walk) {
 		n.isBegun, n.hasBegun = true, true
 		w.run.components.begin(w.run.order.nodeOf(n.steps[n.from]))
 	}
-}
-
-// awaitPart waits, in an update, until all objects of a part are ready. A node may have several parts, since consecutive
-// levels of one component each share a node.
-func (n *nodeWalk) awaitPart(w *walk) {
-	if w.run.options.Mode != graph.Update || w.run.options.NoWait {
-		n.endPart(w, true)
-		return
-	}
-	tasks := w.run.order.tasksOf(n.steps[:n.parts[0]])
-	waits := slices.DeleteFunc(tasks, func(task int) bool { return w.run.order.isUnawaited[task] })
-	w.await(waits, &parking{node: n})
 }
 
 // endPart goes on to the next part of a node, or ends the node.

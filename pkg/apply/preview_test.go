@@ -116,6 +116,7 @@ func (f previewCase) check(t *testing.T) {
 		f.then(t, namespace)
 	}
 	release := load(t, namespace, namespace, f.files)
+	f.options.Refusals = knownRefusals(t, release)
 	saw := preview(t, t.Context(), test.Sandbox(t).Config, release, f.options)
 	if diff := cmp.Diff(f.want, saw.previewed(namespace)); diff != "" {
 		t.Error("the preview:", diff)

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -334,6 +335,29 @@ func (w *walk) ended(step int, isDone bool) {
 	default:
 		n.awaitPart(w)
 	}
+}
+
+// awaitPart waits, in an update, until all objects of a part are ready. A node may have several parts, since consecutive
+// levels of one component each share a node.
+func (n *nodeWalk) awaitPart(w *walk) {
+	if w.run.options.Mode != graph.Update || w.run.options.NoWait {
+		n.endPart(w, true)
+		return
+	}
+	tasks := w.run.order.tasksOf(n.steps[:n.parts[0]])
+	waits := slices.DeleteFunc(tasks, func(task int) bool { return w.run.order.isUnawaited[task] })
+	w.await(waits, &parking{node: n})
+}
+
+// await parks until the objects of some tasks are ready, or one of them has failed. A ClusterOperator has to meet more
+// conditions at the end of the apply: see await.Tracker.Await.
+func (w *walk) await(tasks []int, p *parking) {
+	objects := make([]kinds.ID, len(tasks))
+	for i, task := range tasks {
+		objects[i] = w.run.order.tasks[task].ID()
+	}
+	w.parked[p] = true
+	p.objects = w.run.tracker.Await(objects, p.isAtEnd)
 }
 
 // queue queues the current step of a node.

@@ -93,16 +93,6 @@ func Load(ctx context.Context, files fs.FS, options Options) (*Payload, []Proble
 	return payload, problems, nil // only warnings are left
 }
 
-// Parse reads what can be read of a release, and returns it with all problems.
-// It fails only if the context ends, never for the content of files.
-func Parse(ctx context.Context, files fs.FS, options Options) (*Payload, []Problem, error) {
-	r := &reader{files: files, options: options, budget: newBudget(), payload: &Payload{Name: options.Name, Version: options.Version}}
-	if err := r.read(ctx); err != nil {
-		return nil, nil, err
-	}
-	return r.payload, r.problems, nil
-}
-
 // hash returns the hash of the included manifests.
 func hash(manifests []*Manifest) string {
 	whole := sha256.New()

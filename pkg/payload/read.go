@@ -65,6 +65,16 @@ type manifestFile struct {
 	unlisted   int // warnings beyond the limit
 }
 
+// Parse reads what can be read of a release, and returns it with all problems.
+// It fails only if the context ends, never for the content of files.
+func Parse(ctx context.Context, files fs.FS, options Options) (*Payload, []Problem, error) {
+	r := &reader{files: files, options: options, budget: newBudget(), payload: &Payload{Name: options.Name, Version: options.Version}}
+	if err := r.read(ctx); err != nil {
+		return nil, nil, err
+	}
+	return r.payload, r.problems, nil
+}
+
 // read reads the release.
 func (r *reader) read(ctx context.Context) error {
 	found := r.list()

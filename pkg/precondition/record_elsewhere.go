@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -17,6 +19,9 @@ func (input GatherInput) elsewhere(ctx context.Context, c *cluster.Cluster) ([]s
 		return nil, nil
 	}
 	found, err := record.Namespaces(ctx, c.Client, input.Record.Release)
+	if apierrors.IsForbidden(err) {
+		return nil, nil
+	}
 	return slices.DeleteFunc(found, func(namespace string) bool { return namespace == input.Namespace }), err
 }
 

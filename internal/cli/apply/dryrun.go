@@ -57,6 +57,7 @@ func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *pay
 	}
 	var events []apply.Event
 	options.Apply.OnEvent = func(event apply.Event) { events = append(events, event) }
+	options.Apply.Refusals = core.KnownRefusals(ctx, release)
 	outcome := session.Preview(ctx, c, release, options)
 	slices.SortStableFunc(events, func(a, b apply.Event) int { return of(a) - of(b) })
 	for _, event := range events {

@@ -24,8 +24,8 @@ type gateFlags struct {
 const gateHelp = `Check what would block a release on a cluster, before it is applied: pending deletes, an
 older version or one that skips a minor version, missing rights, kinds that the cluster
 does not have, objects of other releases; and objects that the API server would refuse,
-which dry runs find. Each finding shows since when, and how to resolve it. Nothing is
-written.
+which dry runs find, or the validation of lint for what the cluster can't be asked yet.
+Each finding shows since when, and how to resolve it. Nothing is written.
 
 Exit codes: 0 when nothing blocks and nothing is refused, 1 when something is, 2 for
 misuse.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/kubeconfig"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -34,6 +36,33 @@ func AddClusterFlags(command *cobra.Command, f *ClusterFlags) {
 	AddConnectionFlags(command, f)
 	command.Flags().StringVar(&f.Namespace, "record-namespace", session.DefaultNamespace, "the namespace of the record of what was applied; created if it is missing")
 	_ = command.RegisterFlagCompletionFunc("name", f.CompleteReleases) // fails if the command has no such flag
+}
+
+// AddReleaseName adds --name for a release on the cluster. The name may also be the only argument.
+func AddReleaseName(command *cobra.Command, f *ClusterFlags, name *string, help string) {
+	command.Flags().StringVar(name, "name", "", help)
+	_ = command.RegisterFlagCompletionFunc("name", f.CompleteReleases)
+	command.Use += " [NAME]"
+	command.Args = cobra.MaximumNArgs(1)
+	command.ValidArgsFunction = func(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return f.CompleteReleases(command, args, toComplete)
+	}
+	command.PreRunE = func(_ *cobra.Command, args []string) error {
+		if len(args) == 1 && *name != "" && *name != args[0] {
+			return Misusef("the release is named twice: %q and --name %q", args[0], *name)
+		}
+		*name = cmp.Or(append(args, *name)...)
+		if *name == "" {
+			return nil
+		}
+		if err := lock.CheckRelease(*name); err != nil {
+			return Misuse(err)
+		}
+		return nil
+	}
 }
 
 // AddConnectionFlags adds the flags for the connection to a cluster.

@@ -10,8 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/review/refusals"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply"
@@ -81,7 +83,9 @@ func (f *IntentFlags) Preview(ctx context.Context, ref string, progress io.Write
 	if err != nil {
 		return nil, err
 	}
-	outcome := session.Preview(ctx, c, release, f.Options(ref))
+	options := f.Options(ref)
+	options.Apply.Refusals = KnownRefusals(ctx, release)
+	outcome := session.Preview(ctx, c, release, options)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -91,6 +95,15 @@ func (f *IntentFlags) Preview(ctx context.Context, ref string, progress io.Write
 		return nil, outcome.Report.Err
 	}
 	return &previewResult{outcome, release, c}, nil
+}
+
+// KnownRefusals returns why an API server would refuse objects of a release, as far as that is known without the cluster.
+func KnownRefusals(ctx context.Context, release *payload.Payload) map[object.StepID][]fields.FieldRefusal {
+	known := map[object.StepID][]fields.FieldRefusal{}
+	for m, found := range refusals.Find(ctx, release.Manifests, nil) {
+		known[object.StepOf(m)] = found
+	}
+	return known
 }
 
 // Plan returns the plan of an apply, and prints the warnings of the server.

@@ -100,7 +100,7 @@ func (f *uninstallFlags) run(command *cobra.Command, args []string, streams core
 	case f.operator:
 		return f.runOperator(command, streams)
 	case len(args) == 0:
-		return core.Misusef("name the release to uninstall, as in \"runlevel uninstall shop\" (\"runlevel status\" shows those that there are); or --operator")
+		return core.Misusef("name the release to uninstall, as in \"runlevel uninstall shop\" (\"runlevel list\" has those that there are); or --operator")
 	}
 	if err := f.check(); err != nil {
 		return err

@@ -99,7 +99,7 @@ func (r LintReport) text(out io.Writer, all, showSuppressed bool) error {
 	return err
 }
 
-// summary returns the number of findings, and the rules that were skipped.
+// summary returns the number of findings, the rules that were skipped, and the kinds that nothing has checked.
 func (r LintReport) summary() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s, %s, %s", printable.Count(r.Counts[lint.Error], "error"), printable.Count(r.Counts[lint.Warning], "warning"), printable.Count(r.Counts[lint.Info], "note"))
@@ -118,5 +118,15 @@ func (r LintReport) summary() string {
 	for _, need := range needs {
 		fmt.Fprintf(&text, "not checked without %s: %s\n", need, strings.Join(skipped[need], ", "))
 	}
+	var unchecked []string
+	for _, kind := range r.Unchecked {
+		unchecked = append(unchecked, printable.Line(fmt.Sprintf("%s in %s (%d)", kind.Kind, kind.APIVersion, kind.Count)))
+	}
+	if len(unchecked) > 0 {
+		fmt.Fprintf(&text, "not checked, as nothing here has their schemas: %s: \"runlevel gate\" asks a cluster\n", printable.Few(unchecked, maxUnchecked))
+	}
 	return text.String()
 }
+
+// maxUnchecked is how many kinds the summary names.
+const maxUnchecked = 10

@@ -20,9 +20,9 @@ import (
 // The heap may have smallHeap bytes without a collection, or grow by a percentage if that is more:
 // that of Go, or a smaller one.
 const (
-	smallHeap    = 33 << 20
+	smallHeap    = 30 << 20
 	usualGrowth  = 100
-	tightGrowth  = 35
+	tightGrowth  = 25
 	leastCounted = 4 << 20 // the lower bound of bytes in use
 )
 

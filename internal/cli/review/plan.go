@@ -15,6 +15,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/internal/review/plan/show"
+	"github.com/runlevel/runlevel/internal/review/refusals"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -38,9 +39,9 @@ type planFlags struct {
 const planHelp = `Show what an update from one release to another does, object by object, with the
 components in the order in which they begin: what is created, changed and deleted. What
 needs attention comes first: objects that
-are left behind because nothing deletes them, changes that an API server refuses,
-versions, fields and values that a CustomResourceDefinition no longer has, tombstones
-of objects that no release had.
+are left behind because nothing deletes them, objects and changes that an API server
+refuses, versions, fields and values that a CustomResourceDefinition no longer has,
+tombstones of objects that no release had.
 
   +  created          -  deleted, by itself or with its Namespace, definition or owner
   ~  changed          !  left behind in the cluster
@@ -209,19 +210,22 @@ func (f *planFlags) plan(ctx context.Context, args []string, streams core.Stream
 		return noDifference, core.Misusef("OLD and NEW are both %s: name two releases", newRef)
 	}
 	view := show.Printer{From: oldRef, To: newRef, All: f.all, Command: f.command}
-	var old, next *payload.Payload
+	var both releasePair
 	if f.component.Into != "" {
-		old, next, err = f.place(ctx, args, &view, streams.Err)
+		both, err = f.place(ctx, args, &view, streams.Err)
 	} else {
-		old, next, err = f.read(ctx, oldRef, newRef, streams.Err)
+		both, err = f.read(ctx, oldRef, newRef, streams.Err)
 	}
 	if err != nil {
 		return noDifference, err
 	}
-	p := plan.Compare(old, next)
+	p := plan.Compare(both.old, both.next, refusals.Find(ctx, both.next.Manifests, both.problems))
+	if ctx.Err() != nil {
+		return noDifference, context.Cause(ctx)
+	}
 	if p.Update == plan.Downgrade {
 		fmt.Fprintf(streams.Err, "warning: OLD %s is version %s, and NEW %s is %s, which is older: are the two swapped?\n",
-			oldRef, old.Version, newRef, next.Version)
+			oldRef, both.old.Version, newRef, both.next.Version)
 	}
 	view.Plan = p
 	if err := f.print(streams.Out, view); err != nil || f.tombstones == "" {
@@ -263,32 +267,38 @@ func (f *planFlags) print(out io.Writer, view show.Printer) error {
 	return f.format.PrintWhole(out, view.Plan, write)
 }
 
+// A releasePair is the two releases of a plan.
+type releasePair struct {
+	old, next *payload.Payload
+	problems  []payload.Problem // of next
+}
+
 // read reads both releases. It returns the errors of both.
-func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io.Writer) (old, next *payload.Payload, err error) {
+func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io.Writer) (both releasePair, err error) {
 	if _, err := f.Release.Options(progress); err != nil { // the same for both
-		return nil, nil, err
+		return both, err
 	}
 	before, after, err := f.sides()
 	if err != nil {
-		return nil, nil, err
+		return both, err
 	}
 	old, _, oldErr := before.LoadAs(ctx, "the old release", oldRef, progress)
 	switch {
 	case ctx.Err() != nil && oldErr != nil: // do not read the other release
-		return nil, nil, oldErr
+		return both, oldErr
 	case ctx.Err() != nil:
-		return nil, nil, context.Cause(ctx)
+		return both, context.Cause(ctx)
 	}
 	if f.Release.Capabilities != "" {
 		after.Before = old
 	}
 	next, problems, newErr := after.LoadAs(ctx, "the new release", newRef, progress)
 	if err := errors.Join(oldErr, newErr); err != nil {
-		return nil, nil, err
+		return both, err
 	}
 	core.Warn(progress, core.ProblemLines(problems)) // the old release can no longer be fixed
 	core.WarnIfEmpty(progress, next)
-	return old, next, f.Release.CheckFilters(old, next)
+	return releasePair{old, next, problems}, f.Release.CheckFilters(old, next)
 }
 
 // sides returns the flags for reading OLD and NEW.

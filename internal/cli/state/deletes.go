@@ -43,9 +43,8 @@ The record has the deletes that were requested; their state is read from the obj
 	}
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format)
-	command.Flags().StringVar(&f.name, "name", "", "only those of this release")
+	core.AddReleaseName(command, &f.cluster, &f.name, "only those of this release")
 	command.Flags().BoolVarP(&f.watch, "watch", "w", false, "print each again when it changes, until all are done")
-	_ = command.RegisterFlagCompletionFunc("name", f.cluster.CompleteReleases)
 	return command
 }
 

@@ -23,22 +23,24 @@ func NewHistory(streams core.Streams) *cobra.Command {
 	var f deletesFlags
 	command := &cobra.Command{
 		Use:   "history",
-		Short: "Print what was applied to a cluster, and when",
-		Long: `Print what was applied to a cluster, and when: for each release its versions, newest
-first, whether they were completed, which gates were overridden, and which lifecycle
-hooks a user has skipped or run again. For a version that was not completed, it also shows
-when and why its last apply ended, and what failed first, unless the apply was killed.
-While an apply runs, it also shows what the apply waits for.`,
-		Example: `  runlevel history
-  runlevel history --name shop -o json | jq -r '.[0].history[0].version'`,
+		Short: "Print which versions of a release were applied, and when",
+		Long: `Print which versions of a release were applied, and when: the newest first, whether they
+were completed, which gates were overridden, and which lifecycle hooks a user has skipped
+or run again. For a version that was not completed, it also shows when and why its last
+apply ended, and what failed first, unless the apply was killed. While an apply runs, it
+also shows what the apply waits for.
+
+If there are several releases and none is named, it is their list, as "runlevel list"
+prints it. -o json has the history of each.`,
+		Example: `  runlevel history shop
+  runlevel history shop -o json | jq -r '.[0].history[0].version'`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.history(command.Context(), streams)
 		},
 	}
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format)
-	command.Flags().StringVar(&f.name, "name", "", "only that of this release")
-	_ = command.RegisterFlagCompletionFunc("name", f.cluster.CompleteReleases)
+	core.AddReleaseName(command, &f.cluster, &f.name, "the release (default: the only one)")
 	return command
 }
 
@@ -55,15 +57,26 @@ func (f *deletesFlags) history(ctx context.Context, streams core.Streams) error 
 		if len(records) == 0 {
 			return core.PrintLines(out, reader.NotAppliedLines(ctx))
 		}
-		for _, record := range records {
-			if err := printHistory(out, record, reader.Cluster.Now()); err != nil {
-				return err
-			}
-			printOpen(ctx, reader, record, out)
+		if len(records) > 1 {
+			return printReleaseList(ctx, reader, out)
 		}
+		if err := printHistory(out, records[0], reader.Cluster.Now()); err != nil {
+			return err
+		}
+		printOpen(ctx, reader, records[0], out)
 		return nil
 	})
 	return errors.Join(err, broken)
+}
+
+// printReleaseList prints the list of releases, and how to print the history of one.
+func printReleaseList(ctx context.Context, reader *state.Reader, out io.Writer) error {
+	found, err := reader.List(ctx)
+	if err != nil {
+		return err
+	}
+	var list listFlags
+	return core.PrintLines(out, append(core.Align(list.rows(found, reader.Cluster.Now())), "\"runlevel history NAME\" prints the history of one"))
 }
 
 // printHistory prints the record of one release.

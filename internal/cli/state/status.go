@@ -9,12 +9,10 @@ package state
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
-	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/state"
 )
 
@@ -35,7 +33,7 @@ It is read from the record of the release, its lock and its objects, and from Cl
 "version" and the ClusterOperators, if the cluster has them. An apply writes its progress into the
 record after three seconds, and then every ten seconds at most.
 
-Without --name, it is the only release on the cluster, or the one called "default", which is the
+Without a name, it is the only release on the cluster, or the one called "default", which is the
 operator's.
 
 With --watch, it is shown again whenever something has changed, until Ctrl-C: in place on a
@@ -54,7 +52,7 @@ const statusExamples = `  runlevel status
   runlevel status --watch
 
   # In a script: wait until the release is complete and all is well
-  until runlevel status --name shop; do sleep 5; done
+  until runlevel status shop; do sleep 5; done
 
   # What blocks the next minor version?
   runlevel status -o json | jq -r '.gates[]? | "\(.reason): \(.message)"'
@@ -76,18 +74,12 @@ func NewStatus(streams core.Streams) *cobra.Command {
 	}
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format)
-	command.Flags().StringVar(&f.name, "name", "", "the release (default: the only one, or \"default\")")
+	core.AddReleaseName(command, &f.cluster, &f.name, "the release (default: the only one, or \"default\")")
 	command.Flags().BoolVarP(&f.watch, "watch", "w", false, "show it again whenever something has changed, until Ctrl-C")
-	_ = command.RegisterFlagCompletionFunc("name", f.cluster.CompleteReleases)
 	return command
 }
 
 func (f *statusFlags) run(ctx context.Context, streams core.Streams) error {
-	if f.name != "" {
-		if err := lock.CheckRelease(f.name); err != nil {
-			return core.Misusef("--name: %w", err)
-		}
-	}
 	reader, err := connect(ctx, &f.cluster)
 	if err != nil {
 		return err
@@ -98,7 +90,7 @@ func (f *statusFlags) run(ctx context.Context, streams core.Streams) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &several):
-		return core.Misusef("there are several releases: name one of them with --name: %s", strings.Join(several.Releases, ", "))
+		return core.Misuse(err)
 	case err != nil:
 		return err
 	}

@@ -88,7 +88,9 @@ spec:
 		sandboxtest.Apply(t, c, fmt.Sprintf(`{apiVersion: %s.example.com/v1, kind: Ship, metadata: {name: %s, namespace: %[1]s}}`, namespace, name))
 	}
 	definition := headOf(t, c, kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: "ships." + namespace + ".example.com"})
-	t.Cleanup(func() { _ = c.Delete(context.Background(), definition.Resource, "", definition.ID.Name, definition.UID) })
+	t.Cleanup(func() {
+		_ = c.Delete(context.Background(), definition.Resource, "", definition.ID.Name, definition.UID)
+	})
 	found, err := dependents.Remaining(t.Context(), c, []objectmeta.LiveMetadata{definition}, []objectmeta.LiveMetadata{headOf(t, c, ship("mine"))})
 	if err != nil {
 		t.Fatal(err)

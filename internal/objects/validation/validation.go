@@ -20,18 +20,9 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/capabilities"
+
+	"github.com/runlevel/runlevel/internal/objects/fields"
 )
-
-// A FieldRefusal is why an API server refuses an object.
-type FieldRefusal struct {
-	Path    []string // to the field: keys of mappings, and indexes of lists
-	Message string   // one line: the field and what is wrong with it
-}
-
-// IsMissingImage reports whether a container lacks its image.
-func (r FieldRefusal) IsMissingImage() bool {
-	return len(r.Path) > 0 && r.Path[len(r.Path)-1] == "image" && strings.Contains(r.Message, field.ErrorTypeRequired.String())
-}
 
 // Knows reports whether Check has the validation of an object's kind and version.
 func Knows(object *unstructured.Unstructured) bool {
@@ -41,7 +32,7 @@ func Knows(object *unstructured.Unstructured) bool {
 
 // Check returns why an API server refuses to create an object. It finds nothing in objects of unknown kinds, and in
 // those that can't be decoded: fields that are unknown or of the wrong type are for the caller to find.
-func Check(ctx context.Context, object *unstructured.Unstructured) []FieldRefusal {
+func Check(ctx context.Context, object *unstructured.Unstructured) []fields.FieldRefusal {
 	if !Knows(object) {
 		return nil
 	}
@@ -50,7 +41,7 @@ func Check(ctx context.Context, object *unstructured.Unstructured) []FieldRefusa
 		return nil
 	}
 	allowPrivileged()
-	var refusals []FieldRefusal
+	var refusals []fields.FieldRefusal
 	for _, problem := range validations[object.GroupVersionKind().GroupKind()](asRequest(ctx, object), internal) {
 		if problem.Field == "metadata.namespace" || problem.Type == field.ErrorTypeInternal {
 			continue // a namespace that is missing or needless is another finding
@@ -75,14 +66,14 @@ func asRequest(ctx context.Context, object *unstructured.Unstructured) context.C
 
 // refusalOf returns a problem as a refusal. Some validations name a field by where it is in the internal version, or have
 // a whole structure of it as the value.
-func refusalOf(problem *field.Error) FieldRefusal {
+func refusalOf(problem *field.Error) fields.FieldRefusal {
 	name := strings.Replace(problem.Field, "template.labels", "template.metadata.labels", 1)
 	name = strings.Replace(name, "template.annotations", "template.metadata.annotations", 1)
 	switch reflect.ValueOf(problem.BadValue).Kind() {
 	case reflect.Struct, reflect.Pointer, reflect.Map, reflect.Slice:
 		problem.BadValue = field.OmitValueType{}
 	}
-	return FieldRefusal{Path: pathOf(name), Message: name + ": " + problem.ErrorBody()}
+	return fields.FieldRefusal{Path: pathOf(name), Message: name + ": " + problem.ErrorBody()}
 }
 
 // decode returns an object as the API server validates it: in its internal version, with defaults.

@@ -165,6 +165,6 @@ func checkForeignKind(s *subject, r *reporter) {
 			continue
 		}
 		seen[kind] = true
-		r.field(m, []string{"kind"}, "%s of %s is defined elsewhere, so its fields are not checked (%s)", kind.Kind, kind.Group, printable.Count(len(s.byKind[kind]), "object"))
+		r.field(m, []string{"kind"}, "%s of %s is neither Kubernetes' nor defined in the payload, so the cluster must have it already (%s)", kind.Kind, kind.Group, printable.Count(len(s.byKind[kind]), "object"))
 	}
 }

@@ -134,7 +134,9 @@ type Result struct {
 	Findings   []Finding `json:"findings"`   // those that count, in the order of files
 	Suppressed []Finding `json:"suppressed"` // those that are ignored or accepted
 	Skipped    []Skipped `json:"skipped"`    // rules that lacked an input
-	Ran        []string  `json:"-"`          // all other enabled rules, in the order of Rules
+	// Unchecked are the kinds of which only a cluster knows the schemas.
+	Unchecked []UncheckedKind `json:"unchecked"`
+	Ran       []string        `json:"-"` // all other enabled rules, in the order of Rules
 }
 
 // WithPaths returns the result with the paths of files that a function returns.
@@ -204,6 +206,7 @@ func run(ctx context.Context, input Input) (*Result, error) {
 	}
 	locate(found)
 	s.locateNear(found)
+	result.Unchecked = s.unchecked()
 	result.add(newIgnores(s, result.Ran), found)
 	return result, nil
 }

@@ -2,16 +2,13 @@ package lint
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/runlevel/runlevel/internal/objects/validation"
-	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/internal/objects/fields"
 )
 
 // These rules are about what an API server refuses of Kubernetes' own kinds. Its own code validates each object once;
@@ -60,7 +57,7 @@ func refusingRules() []Rule {
 }
 
 // matches reports whether a refusal belongs to the rule.
-func (rule refusalRule) matches(kind schema.GroupKind, refusal validation.FieldRefusal) bool {
+func (rule refusalRule) matches(kind schema.GroupKind, refusal fields.FieldRefusal) bool {
 	isAny := len(rule.kinds)+len(rule.fields)+len(rule.texts) == 0
 	return isAny || slices.Contains(rule.kinds, kind.Kind) ||
 		slices.ContainsFunc(rule.fields, func(key string) bool { return slices.Contains(refusal.Path, key) }) ||
@@ -69,38 +66,14 @@ func (rule refusalRule) matches(kind schema.GroupKind, refusal validation.FieldR
 
 // reportRefusals reports the refusals that belong to a rule.
 func reportRefusals(s *subject, id string, r *reporter) {
-	for i, refusals := range s.refusals() {
-		m := s.normal[i]
-		for _, refusal := range refusals {
+	for _, m := range s.normal {
+		for _, refusal := range s.refusals()[m.Manifest] {
 			first := slices.IndexFunc(refusalRules, func(rule refusalRule) bool { return rule.matches(m.groupKind(), refusal) })
 			if refusalRules[first].id == id {
 				r.field(m, refusal.Path, "the API server will refuse it: %s", refusal.Message)
 			}
 		}
 	}
-}
-
-// findRefusals returns why an API server refuses to create each normal manifest.
-func findRefusals(s *subject) [][]validation.FieldRefusal {
-	found := make([][]validation.FieldRefusal, len(s.normal))
-	group, ctx := errgroup.WithContext(s.ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i, m := range s.normal {
-		group.Go(func() error {
-			found[i] = validation.Check(ctx, m.Object())
-			if isImageless(s, m) {
-				found[i] = slices.DeleteFunc(found[i], validation.FieldRefusal.IsMissingImage)
-			}
-			return ctx.Err()
-		})
-	}
-	_ = group.Wait() // the rules end with the context
-	return found
-}
-
-// isImageless reports whether a manifest is of a template with the release's own image, which is not known here.
-func isImageless(s *subject, m *manifest) bool {
-	return slices.ContainsFunc(s.problems, func(p payload.Problem) bool { return p.Cause == payload.Imageless && p.File == m.Path })
 }
 
 // checkInvalidWebhook checks admission webhooks for what an API server requires of them.

@@ -17,6 +17,7 @@ func Rules() []Rule {
 		objectRules(),
 		referenceRules(),
 		selectingRules(),
+		runningRules(),
 		hookRules(),
 		schemaRules(),
 		refusingRules(),

@@ -10,9 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/validation"
 	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/review/refusals"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -157,9 +158,9 @@ type subject struct {
 	outages  *outageFinder
 	update   *plan.Plan // from the previous payload; nil if there is none
 	overlaps map[[2]string]overlap
-	bindings map[kinds.ID][]*manifest           // see bindingsOf
-	uses     map[kinds.ID][]use                 // see usesOf
-	refusals func() [][]validation.FieldRefusal // of each normal manifest, see findRefusals
+	bindings map[kinds.ID][]*manifest // see bindingsOf
+	uses     map[kinds.ID][]use       // see usesOf
+	refusals func() map[*payload.Manifest][]fields.FieldRefusal
 	makers   func() makers
 	missing  func() []missing           // see findMissing
 	pods     func() map[string][]podSet // see findPods
@@ -179,10 +180,13 @@ func newSubject(ctx context.Context, input Input) *subject {
 	}
 	if input.Previous != nil {
 		s.previous = newIndex(input.Previous, true)
-		s.update = plan.Compare(input.Previous, input.Payload)
+		s.update = plan.Compare(input.Previous, input.Payload, nil) // rules report refusals
 	}
 	s.makers = sync.OnceValue(func() makers { return newMakers(s) })
-	s.refusals, s.missing, s.pods = sync.OnceValue(func() [][]validation.FieldRefusal { return findRefusals(s) }), sync.OnceValue(func() []missing { return findMissing(s) }), sync.OnceValue(func() map[string][]podSet { return findPods(s) })
+	s.refusals = sync.OnceValue(func() map[*payload.Manifest][]fields.FieldRefusal {
+		return refusals.Find(ctx, s.Manifests, s.problems)
+	})
+	s.missing, s.pods = sync.OnceValue(func() []missing { return findMissing(s) }), sync.OnceValue(func() map[string][]podSet { return findPods(s) })
 	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}
 	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)
 	return s

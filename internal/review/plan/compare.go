@@ -18,8 +18,9 @@ import (
 const recreateAnnotation = "runlevel.dev/recreate"
 
 // Compare returns the plan of an update from one payload to another. Both must have been
-// read with the filters of the same cluster.
-func Compare(from, to *payload.Payload) *Plan {
+// read with the filters of the same cluster. Refusals are why an API server would refuse manifests of the new one; nil
+// if that is not known.
+func Compare(from, to *payload.Payload, refusals map[*payload.Manifest][]fields.FieldRefusal) *Plan {
 	steps := inOrder(to.Manifests)
 	c, p := newComparer(from, to, steps), newPlan(release(from), to)
 	for _, m := range steps {
@@ -33,7 +34,7 @@ func Compare(from, to *payload.Payload) *Plan {
 	}
 	p.findRenamed()
 	p.count()
-	p.warn(slices.Concat(c.contradictions(steps, deletions), droppedReplicas(p.Steps, steps))...)
+	p.warn(slices.Concat(c.contradictions(steps, deletions), refusedObjects(p.Steps, steps, refusals), droppedReplicas(p.Steps, steps))...)
 	return p
 }
 

@@ -22,7 +22,7 @@ import (
 func TestPlans(t *testing.T) {
 	transcript.Each(t, "testdata/*.txtar", func(t *testing.T, file *transcript.Transcript) {
 		old, next := releases(t, file)
-		file.Expect(t, "want", print(plan.Compare(old, next)))
+		file.Expect(t, "want", print(plan.Compare(old, next, nil)))
 	})
 }
 

@@ -20,8 +20,8 @@ func TestRandomReleases(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	for round := range 1_000 {
 		old, next := randomRelease(t, random), randomRelease(t, random)
-		p := plan.Compare(old, next)
-		if diff := cmp.Diff(p, plan.Compare(old, next)); diff != "" {
+		p := plan.Compare(old, next, nil)
+		if diff := cmp.Diff(p, plan.Compare(old, next, nil)); diff != "" {
 			t.Fatalf("round %d: twice is not the same: %s", round, diff)
 		}
 		if len(p.Steps) != len(next.Manifests) {
@@ -53,7 +53,7 @@ func TestRandomReleases(t *testing.T) {
 			t.Fatalf("round %d: %v do not count all of it", round, p.Counts)
 		}
 		for _, same := range []*payload.Payload{old, next} {
-			if q := plan.Compare(same, same); !isBroken(same) && !q.IsEmpty() {
+			if q := plan.Compare(same, same, nil); !isBroken(same) && !q.IsEmpty() {
 				t.Fatalf("round %d: a release differs from itself: %v", round, q.Counts)
 			}
 		}
@@ -133,7 +133,7 @@ func TestWhatIsNoDifference(t *testing.T) {
 		"retired":       {map[string]string{"a.yaml": tombstoneOfOne, "b.yaml": other}, map[string]string{"b.yaml": other}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := plan.Compare(parse(t, test.old), parse(t, test.next)).IsEmpty(); got != test.isEmpty {
+			if got := plan.Compare(parse(t, test.old), parse(t, test.next), nil).IsEmpty(); got != test.isEmpty {
 				t.Errorf("it is empty: %v", got)
 			}
 		})
@@ -175,7 +175,7 @@ func TestKindsOfUpdates(t *testing.T) {
 		{"", "1.2.3"}:            plan.Unknown,
 		{"one", "1.2.3"}:         plan.Unknown,
 	} {
-		if got := plan.Compare(&payload.Payload{Version: versions[0]}, &payload.Payload{Version: versions[1]}).Update; got != want {
+		if got := plan.Compare(&payload.Payload{Version: versions[0]}, &payload.Payload{Version: versions[1]}, nil).Update; got != want {
 			t.Errorf("from %s to %s is %s, want %s", versions[0], versions[1], got, want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -23,7 +24,7 @@ type Reason string
 
 // The reasons of warnings, the worst first.
 const (
-	Refused           Reason = "Refused"           // the API server does not allow a change
+	Refused           Reason = "Refused"           // the API server does not allow a change, or refuses the object
 	VersionRemoved    Reason = "VersionRemoved"    // a version of a CustomResourceDefinition is removed, or not served any more
 	FieldRemoved      Reason = "FieldRemoved"      // its schema loses a field
 	FieldRequired     Reason = "FieldRequired"     // its schema requires a field
@@ -80,6 +81,20 @@ func (c *comparer) contradictions(steps []*payload.Manifest, deletions *cascade)
 	for _, m := range steps {
 		if by, goes := deletions.parentOf(m); goes && !m.IsTombstone() {
 			found = append(found, UpdateWarning{Contradiction, m.ID(), "the same release deletes " + by.String() + ", and with it this object"})
+		}
+	}
+	return found
+}
+
+// refusedObjects returns warnings of objects that the update creates or changes, and that an API server refuses. One that
+// stays as it was gets none: it was applied, so the server has taken it.
+func refusedObjects(entries []ObjectPlan, manifests []*payload.Manifest, refusals map[*payload.Manifest][]fields.FieldRefusal) []UpdateWarning {
+	var found []UpdateWarning
+	for i, e := range entries {
+		why := fields.RefusalMessages(refusals[manifests[i]])
+		isSent := e.Action == Created || e.Action == Included || e.Action == Revived || e.Action == Changed && !e.CreateOnly
+		if isSent && len(why) > 0 {
+			found = append(found, UpdateWarning{Refused, e.ID, "the API server will refuse it: " + printable.Few(why, maxListed)})
 		}
 	}
 	return found

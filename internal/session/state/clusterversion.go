@@ -219,6 +219,10 @@ func (s *ReleaseStatus) isHealthy() bool {
 	if s.requestedVersion() != "" {
 		return false
 	}
-	isWrong := func(c StatusCondition) bool { return c.Type != string(configv1.OperatorUpgradeable) && !c.isHealthy() }
-	return s.ClusterVersion == nil || !slices.ContainsFunc(s.ClusterVersion.Conditions, isWrong)
+	return s.ClusterVersion == nil || !slices.ContainsFunc(s.ClusterVersion.Conditions, StatusCondition.isWrong)
+}
+
+// isWrong reports whether a condition of the ClusterVersion is not healthy. A block of the next minor version does not count.
+func (c StatusCondition) isWrong() bool {
+	return c.Type != string(configv1.OperatorUpgradeable) && !c.isHealthy()
 }

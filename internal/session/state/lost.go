@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session"
@@ -38,7 +40,7 @@ func (r *Reader) FindLost(ctx context.Context, name string) ([]UnrecordedRelease
 			continue
 		}
 		elsewhere, err := record.Namespaces(ctx, r.Cluster.Client, release.Name)
-		if err != nil {
+		if err != nil && !apierrors.IsForbidden(err) {
 			return nil, err
 		}
 		lost = append(lost, UnrecordedRelease{Name: release.Name, Objects: release.Objects, Elsewhere: elsewhere, newest: release.Newest, namespace: r.Namespace})

@@ -164,7 +164,7 @@ type SeveralError struct{ Releases []string }
 
 // Error names the releases.
 func (e *SeveralError) Error() string {
-	return "there are several releases: " + strings.Join(e.Releases, ", ")
+	return "there are several releases: name one of them: " + strings.Join(e.Releases, ", ")
 }
 
 // choose returns the record of the release, and the names of the other releases; nil if there is no record.

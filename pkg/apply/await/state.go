@@ -59,27 +59,6 @@ func (o *tracked) assume() {
 	}
 }
 
-// startWatching watches an object with the first wait for it. A trusted object is taken for ready until the run changes
-// an object, which may break any other except for Namespaces and definitions: all objects in them wait for those, and to watch
-// them again would make thousands wait.
-func (t *Tracker) startWatching(o *tracked) {
-	switch {
-	case o.watch != nil || o.state == trusted && (!t.hasChanges || kinds.IsContainer(o.Resource.GroupKind())):
-	case o.state == applied || o.state == unconfirmed:
-		if o.Verdict.State != ready.Ready {
-			o.state, o.Since = unconfirmed, time.Now() // the wait begins now
-		}
-		t.watchObject(o, o.Live != nil && isUnlabelled(o.Live, t.options.Release))
-	default:
-		if o.assume(); o.state == seen {
-			t.observeFirst(o, o.Live)
-		} else {
-			t.judge(o)
-		}
-		t.watchObject(o, false)
-	}
-}
-
 // isAlwaysWatched reports whether an object is watched without a wait for it: custom resources need their
 // definitions, and finished Jobs are noted.
 func isAlwaysWatched(o *tracked) bool {

@@ -282,6 +282,27 @@ func (t *Tracker) Await(ids []kinds.ID, isAtEnd bool) *GroupWait {
 	return w
 }
 
+// startWatching watches an object with the first wait for it. A trusted object is taken for ready until the run changes
+// an object, which may break any other except for Namespaces and definitions: all objects in them wait for those, and to watch
+// them again would make thousands wait.
+func (t *Tracker) startWatching(o *tracked) {
+	switch {
+	case o.watch != nil || o.state == trusted && (!t.hasChanges || kinds.IsContainer(o.Resource.GroupKind())):
+	case o.state == applied || o.state == unconfirmed:
+		if o.Verdict.State != ready.Ready {
+			o.state, o.Since = unconfirmed, time.Now() // the wait begins now
+		}
+		t.watchObject(o, o.Live != nil && isUnlabelled(o.Live, t.options.Release))
+	default:
+		if o.assume(); o.state == seen {
+			t.observeFirst(o, o.Live)
+		} else {
+			t.judge(o)
+		}
+		t.watchObject(o, false)
+	}
+}
+
 // Cancel ends a wait.
 func (t *Tracker) Cancel(w *GroupWait) { t.do(w.drop) }
 

@@ -108,8 +108,8 @@ func (a *Applier) reconcile(o *liveObject) (Change, error) {
 		return kept(what, o.head), nil
 	case keepDone:
 		return kept(what, o.head), nil
-	default:
-		return a.write(o)
+	default: // create, set
+		return a.write(o) // update, or compareLive in a preview
 	}
 }
 

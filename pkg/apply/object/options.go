@@ -7,6 +7,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -33,6 +34,8 @@ type Options struct {
 	Full bool
 	// AdoptFrom are field managers whose fields the first apply of an object takes over.
 	AdoptFrom []string
+	// Refusals are why an API server would refuse objects, for a Previewer that can't ask the cluster.
+	Refusals map[StepID][]fields.FieldRefusal
 	// Manifests are the manifests of the release.
 	Manifests []*payload.Manifest
 	// LookCounts is how long the metadata from before the run count.

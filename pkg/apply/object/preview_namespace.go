@@ -30,7 +30,7 @@ func (p *Previewer) tryElsewhere(o *liveObject, lacking unmet) (unmet, error) {
 		err = p.tryIn(StandIn, o, nameOfItsOwn(o.Manifest))
 	}
 	if err == nil {
-		lacking.why += ": it was tried in namespace " + StandIn
+		lacking.why, lacking.isTried = lacking.why+": it was tried in namespace "+StandIn, true
 		return lacking, nil
 	}
 	switch needed := p.unmetBy(o.Manifest, err); {
@@ -40,7 +40,7 @@ func (p *Previewer) tryElsewhere(o *liveObject, lacking unmet) (unmet, error) {
 		return lacking, err
 	default:
 		why := oneLine(masked(o.Manifest, err))
-		lacking = unmet{lacking.why + ": it was tried in namespace " + StandIn + ", which refuses it, as its own one may or may not: " + why, false}
+		lacking = unmet{why: lacking.why + ": it was tried in namespace " + StandIn + ", which refuses it, as its own one may or may not: " + why}
 	}
 	return lacking, nil
 }

@@ -45,7 +45,7 @@ func (p *Previewer) compare(o *liveObject) (Change, error) {
 	}
 	switch {
 	case o.head.Terminating:
-		return Change{Action: NotChecked, UID: o.head.UID, Message: p.deleter.terminating(o.Manifest, o.head.UID).Error()}, nil
+		return p.unlessRefused(o.Manifest, Change{Action: NotChecked, UID: o.head.UID, Message: p.deleter.terminating(o.Manifest, o.head.UID).Error()})
 	case o.exists && o.Manifest.IsCreateOnly():
 		return kept(keep, o.head), nil
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -49,8 +50,23 @@ func (p *Previewer) refused(o *liveObject, err error) (Change, error) {
 	case unmet.comes:
 		change.Action = Created
 	}
+	if o.exists || unmet.isTried { // the manifest of an existing object need not have all fields
+		return change, nil
+	}
+	return p.unlessRefused(o.Manifest, change)
+}
+
+// unlessRefused returns a change that would create an object, and that the server can't be asked about, unless API servers
+// are known to refuse the object.
+func (p *Previewer) unlessRefused(m *payload.Manifest, change Change) (Change, error) {
+	if known := p.options.Refusals[StepOf(m)]; len(known) > 0 {
+		return Change{}, refusal{ResourceInvalid, strings.Join(fields.RefusalMessages(known), "; ") + withoutServer}
+	}
 	return change, nil
 }
+
+// withoutServer ends the reason of a refusal that is not the answer of the server.
+const withoutServer = " (by Kubernetes' own validation, as the cluster can't be asked yet)"
 
 // unchecked returns the states of an object that the server could not validate. An autoscaler keeps its replicas.
 func (p *Previewer) unchecked(o *liveObject, would *unstructured.Unstructured, why string) *Look {
@@ -66,6 +82,8 @@ func (p *Previewer) unchecked(o *liveObject, would *unstructured.Unstructured, w
 type unmet struct {
 	why   string // the object can't be validated; "" if it was
 	comes bool   // the release brings the prerequisite: the object is expected to match the release then
+
+	isTried bool // the server takes the object in another namespace
 }
 
 // noDryRun is the message of servers for a webhook that can't be called for dry runs.
@@ -78,17 +96,17 @@ const (
 func (p *Previewer) unmetBy(m *payload.Manifest, err error) unmet {
 	definition := p.definitionOf(m)
 	if needed := p.lacks(m, err); needed != nil {
-		return unmet{"it needs " + needed.ID().String() + ", which is new, too", true}
+		return unmet{why: "it needs " + needed.ID().String() + ", which is new, too", comes: true}
 	}
 	switch {
 	case hasMessage(noDryRun)(err):
-		return unmet{webhookWithoutDryRun, false}
+		return unmet{why: webhookWithoutDryRun}
 	case isServersInvalid(err) && definition.isChanged():
-		return unmet{"the cluster has another version of its definition: it was held against that of this release", true}
+		return unmet{why: "the cluster has another version of its definition: it was held against that of this release", comes: true}
 	case IsNoNamespace(err):
-		return unmet{"namespace " + m.Object().GetNamespace() + " is neither there nor in this release: an apply would wait for it", false}
+		return unmet{why: "namespace " + m.Object().GetNamespace() + " is neither there nor in this release: an apply would wait for it"}
 	case isTransient(err):
-		return unmet{"the server does not take it now, and an apply would try again: " + p.explained(m, err), false}
+		return unmet{why: "the server does not take it now, and an apply would try again: " + p.explained(m, err)}
 	}
 	return unmet{}
 }

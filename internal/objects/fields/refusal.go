@@ -1,0 +1,16 @@
+package fields
+
+// A FieldRefusal is why an API server refuses an object.
+type FieldRefusal struct {
+	Path    []string // to the field: keys of mappings, and indexes of lists
+	Message string   // one line: the field and what is wrong with it
+}
+
+// RefusalMessages returns the messages of refusals.
+func RefusalMessages(refusals []FieldRefusal) []string {
+	var messages []string
+	for _, refusal := range refusals {
+		messages = append(messages, refusal.Message)
+	}
+	return messages
+}

@@ -1,0 +1,154 @@
+package lint
+
+import (
+	"slices"
+	"strconv"
+
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// These rules are about budgets that hold all nodes, and autoscalers that scale nothing.
+
+// runningRules are about what an API server accepts, and what does not work then.
+func runningRules() []Rule {
+	return []Rule{
+		{"unadmitted-pod", Error, "The pod security level of a Namespace does not allow a pod in it.", nothing, checkUnadmittedPod},
+		{"budget-without-eviction", Warning, "A PodDisruptionBudget allows no eviction of its pods.", nothing, checkBudgetWithoutEviction},
+		{"unmeasured-autoscaler", Warning, "A HorizontalPodAutoscaler scales by a utilization that can't be computed.", nothing, checkUnmeasuredAutoscaler},
+	}
+}
+
+var (
+	budgetKind     = schema.GroupKind{Group: "policy", Kind: "PodDisruptionBudget"}
+	autoscalerKind = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
+)
+
+func checkBudgetWithoutEviction(s *subject, r *reporter) {
+	for _, m := range s.byKind[budgetKind] {
+		var budget policyv1.PodDisruptionBudget
+		if m.isTombstone || runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object().Object, &budget) != nil {
+			continue
+		}
+		pods, _, areAll := selected(s, m)
+		total, isFixed := replicasOf(s, pods)
+		switch spec := budget.Spec; {
+		case spec.MaxUnavailable != nil && isShare(*spec.MaxUnavailable, 0, 0):
+			r.field(m, []string{"spec", "maxUnavailable"}, "maxUnavailable %s allows no eviction, so no node that has one of its pods can be drained: allow 1", spec.MaxUnavailable)
+		case spec.MinAvailable != nil && isShare(*spec.MinAvailable, 100, -1):
+			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %s allows no eviction, so no node that has one of its pods can be drained: set maxUnavailable: 1", spec.MinAvailable)
+		case spec.MinAvailable != nil && spec.MinAvailable.Type == intstr.Int && areAll && isFixed && total > 0 && int(spec.MinAvailable.IntVal) >= total:
+			r.field(m, []string{"spec", "minAvailable"}, "minAvailable %s of %s allows no eviction, so no node that has one of its pods can be drained: set maxUnavailable: 1, or raise the replicas of %s (%s:%d)",
+				spec.MinAvailable, printable.Count(total, "replica"), pods[0].by.id, pods[0].by.Path, pods[0].by.Line)
+		}
+	}
+}
+
+// isShare reports whether a bound of a budget is a percentage or a number of pods.
+func isShare(bound intstr.IntOrString, percent, pods int) bool {
+	if bound.Type == intstr.String {
+		return bound.StrVal == strconv.Itoa(percent)+"%"
+	}
+	return int(bound.IntVal) == pods
+}
+
+// replicasOf returns the number of pods of some workloads, and whether it stays so: an autoscaler may change it, and a
+// DaemonSet has as many as there are nodes.
+func replicasOf(s *subject, pods []podSet) (total int, isFixed bool) {
+	for _, set := range pods {
+		scaled := slices.ContainsFunc(s.byKind[autoscalerKind], func(m *manifest) bool {
+			target, _ := kinds.ScaleTarget(m.Object())
+			return target == set.by.id
+		})
+		if scaled || !slices.Contains([]string{"Deployment", "StatefulSet", "ReplicaSet"}, set.by.kind.Kind) {
+			return 0, false
+		}
+		replicas, isSet := set.by.get("spec", "replicas").(int64)
+		if !isSet {
+			replicas = 1
+		}
+		total += int(replicas)
+	}
+	return total, true
+}
+
+// checkUnmeasuredAutoscaler looks for autoscalers by utilization, a share of what pods request, of pods without requests.
+func checkUnmeasuredAutoscaler(s *subject, r *reporter) {
+	for _, m := range s.byKind[autoscalerKind] {
+		target, isKnown := kinds.ScaleTarget(m.Object())
+		if m.isTombstone || !isKnown {
+			continue
+		}
+		for _, pods := range s.pods()[m.id.Namespace] {
+			if pods.by.id != target || !s.shareCluster(m, pods.by) {
+				continue
+			}
+			for _, metric := range utilizations(m) {
+				if name := pods.withoutRequest(metric); name != "" && !hasDefaultRequest(s, m.id.Namespace, metric.resource) {
+					r.field(m, metric.path, "the container %s of %s (%s:%d) requests no %s, of which this is a share: nothing is scaled",
+						name, pods.by.id, pods.by.Path, pods.by.Line, metric.resource)
+				}
+			}
+		}
+	}
+}
+
+// hasDefaultRequest reports whether a LimitRange of the payload adds requests of a resource to the containers of a namespace.
+func hasDefaultRequest(s *subject, namespace, resource string) bool {
+	return slices.ContainsFunc(s.byKind[schema.GroupKind{Kind: "LimitRange"}], func(m *manifest) bool {
+		limits, _ := m.get("spec", "limits").([]any)
+		return m.id.Namespace == namespace && !m.isTombstone && slices.ContainsFunc(limits, func(limit any) bool {
+			// The API server takes the default request from the first that is set.
+			return slices.ContainsFunc([]string{"defaultRequest", "default", "max", "min"}, func(field string) bool {
+				return fieldAt(limit, []string{field, resource}) != nil
+			})
+		})
+	})
+}
+
+// A utilization is a metric of an autoscaler that is a share of what containers request.
+type utilization struct {
+	path      []string // to the name of the resource
+	resource  string
+	container string // "" if it is of all
+}
+
+// utilizations returns the metrics of an autoscaler that are shares of requests.
+func utilizations(m *manifest) (found []utilization) {
+	if m.get("spec", "targetCPUUtilizationPercentage") != nil { // of autoscaling/v1
+		found = append(found, utilization{path: []string{"spec", "targetCPUUtilizationPercentage"}, resource: "cpu"})
+	}
+	metrics, _ := m.get("spec", "metrics").([]any)
+	for i := range metrics {
+		for _, key := range []string{"resource", "containerResource"} {
+			path := []string{"spec", "metrics", strconv.Itoa(i), key}
+			metric, _ := fieldAt(m.Object().Object, path).(map[string]any)
+			resource, _ := metric["name"].(string)
+			container, _ := metric["container"].(string)
+			if fieldAt(metric, []string{"target", "type"}) == "Utilization" {
+				found = append(found, utilization{append(path, "name"), resource, container})
+			}
+		}
+	}
+	return found
+}
+
+// withoutRequest returns a container without a request of a metric's resource; "" if all have one. A limit is a request, too.
+func (p podSet) withoutRequest(metric utilization) string {
+	containers, _ := p.containers("containers")
+	for _, container := range containers {
+		name, _ := container["name"].(string)
+		if metric.container != "" && metric.container != name {
+			continue
+		}
+		if fieldAt(container, []string{"resources", "requests", metric.resource}) == nil && fieldAt(container, []string{"resources", "limits", metric.resource}) == nil {
+			return name
+		}
+	}
+	return ""
+}

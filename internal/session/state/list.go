@@ -1,0 +1,162 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A ListedRelease is a release in the list of those on a cluster. It is an element of the output of -o json.
+type ListedRelease struct {
+	Release   string       `json:"release"`
+	Namespace string       `json:"namespace"` // of its record
+	Version   string       `json:"version,omitempty"`
+	Previous  string       `json:"previous,omitempty"` // the version that was completed before
+	Source    string       `json:"source,omitempty"`
+	State     ReleaseState `json:"state"`
+	Percent   *int         `json:"percent,omitempty"` // of its objects that are applied and ready; absent if it is not known
+	Since     *time.Time   `json:"since,omitempty"`   // when the version was completed, or else begun
+	KeptBy    ReleaseOwner `json:"keptBy"`
+	Holder    string       `json:"holder,omitempty"` // of the lock
+	Deletes   int          `json:"deletes"`          // that are pending
+	Problems  []string     `json:"problems"`         // what is wrong, the most severe first
+	Unknown   []string     `json:"unknown,omitempty"`
+}
+
+// A ReleaseState is the state of a release in a word.
+type ReleaseState string
+
+// The states of releases.
+const (
+	IsComplete   ReleaseState = "Complete"
+	IsApplying   ReleaseState = "Applying"   // a process applies it
+	IsIncomplete ReleaseState = "Incomplete" // its newest version was not completed, and no process applies it
+	IsDegraded   ReleaseState = "Degraded"   // it was completed, and not all is well
+	IsUnknown    ReleaseState = "Unknown"    // it was completed, and something could not be read
+)
+
+// A ReleaseOwner is who keeps a release in place.
+type ReleaseOwner string
+
+// Who may keep a release in place.
+const (
+	ByOperator ReleaseOwner = "operator"
+	ByWatch    ReleaseOwner = "watch" // an apply with --watch
+	ByNobody   ReleaseOwner = "nobody"
+)
+
+// List returns the releases on the cluster that have a record in the reader's namespace, or in any if that is empty. With an error,
+// it also returns those that can be read.
+func (r *Reader) List(ctx context.Context) ([]ListedRelease, error) {
+	namespaces := []string{r.Namespace}
+	if r.Namespace == metav1.NamespaceAll {
+		var err error
+		if namespaces, err = record.Namespaces(ctx, r.Cluster.Client, ""); err != nil {
+			return nil, err
+		}
+	}
+	found, unread := []ListedRelease{}, []error(nil)
+	for _, namespace := range namespaces {
+		in := &Reader{Cluster: r.Cluster, Namespace: namespace}
+		records, err := in.Records(ctx, "")
+		unread = append(unread, err)
+		for _, of := range records {
+			found = append(found, in.listed(ctx, of))
+		}
+	}
+	return found, cmp.Or(ctx.Err(), errors.Join(unread...))
+}
+
+// listed returns the list's element of one release.
+func (r *Reader) listed(ctx context.Context, of *record.Record) ListedRelease {
+	s := &ReleaseStatus{Release: of.Release}
+	r.addRecord(ctx, s, of)
+	r.addClusterVersion(ctx, s)
+	r.addOperators(ctx, s)
+	s.Time, s.Done = r.Cluster.Now().UTC().Truncate(time.Second), s.Done && s.isHealthy()
+	found := ListedRelease{
+		Release: of.Release, Namespace: r.Namespace, Version: s.Version, Previous: s.Previous, Percent: s.Percent,
+		State: s.word(), KeptBy: s.keptBy(), Deletes: len(s.pending()), Problems: s.problems(), Unknown: s.Unknown,
+	}
+	if newest := of.Newest(); newest != nil {
+		found.Since, found.Source = &newest.Started.Time, newest.Source
+		if newest.Completed != nil {
+			found.Since = &newest.Completed.Time
+		}
+	}
+	if s.Lock != nil && !s.Lock.Expired {
+		found.Holder = s.Lock.Holder
+	}
+	return found
+}
+
+// word returns the state of a release in a word.
+func (s *ReleaseStatus) word() ReleaseState {
+	isHeld := s.Lock != nil && !s.Lock.Expired
+	switch {
+	case isHeld && (s.State != record.Completed || s.Progress != nil):
+		return IsApplying
+	case s.State != record.Completed:
+		return IsIncomplete
+	case s.Done && len(s.Unknown) == 0:
+		return IsComplete
+	case len(s.problems()) == 0:
+		return IsUnknown
+	default:
+		return IsDegraded
+	}
+}
+
+// keptBy returns who keeps a release in place. Only the operator keeps a release for which there is a ClusterVersion.
+func (s *ReleaseStatus) keptBy() ReleaseOwner {
+	switch {
+	case s.Lock == nil || s.Lock.Expired || !s.Lock.Watching:
+		return ByNobody
+	case s.ClusterVersion != nil:
+		return ByOperator
+	default:
+		return ByWatch
+	}
+}
+
+// problems returns what is wrong with a release, each in a line.
+func (s *ReleaseStatus) problems() []string {
+	lines := []string{}
+	for _, object := range s.Objects {
+		if object.State == why.Blocked {
+			continue
+		}
+		line := fmt.Sprintf("%s: %s", object.Object, object.State)
+		if len(object.Messages) > 0 {
+			line = fmt.Sprintf("%s: %s", object.Object, object.Messages[0].Text)
+		}
+		lines = append(lines, printable.Line(line))
+	}
+	if s.Missing > 0 {
+		lines = append(lines, printable.Count(s.Missing, "object")+" missing")
+	}
+	if s.NotKept != nil {
+		lines = append(lines, printable.Line(s.NotKept.Message))
+	}
+	for _, operator := range s.Operators {
+		if operator.rank() < otherRank {
+			lines = append(lines, printable.Line("ClusterOperator "+operator.Name+" is not healthy"))
+		}
+	}
+	if s.ClusterVersion != nil {
+		for _, c := range s.ClusterVersion.Conditions {
+			if c.isWrong() {
+				lines = append(lines, printable.Line(fmt.Sprintf("ClusterVersion: %s=%s: %s", c.Type, c.Status, c.Message)))
+			}
+		}
+	}
+	return lines
+}
