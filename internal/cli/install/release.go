@@ -22,8 +22,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// wide is text with the names of all objects.
-const wide core.Output = "wide"
+// asWide is text with the names of all objects.
+const asWide core.Output = "wide"
 
 // releaseFlags are the flags for the uninstall of a release.
 type releaseFlags struct {
@@ -49,11 +49,8 @@ func (f *releaseFlags) add(command *cobra.Command) {
 }
 
 // options returns the options of the uninstall.
-func (f *uninstallFlags) options(name string) (uninstall.Options, error) {
-	o := uninstall.Options{Release: name, Namespace: f.cluster.Namespace, In: f.namespaces, Lock: f.lock, Timeout: f.timeout}
-	if err := lock.CheckRelease(name); err != nil {
-		return o, core.Misuse(err)
-	}
+func (f *uninstallFlags) options() (uninstall.Options, error) {
+	o := uninstall.Options{Release: f.name, Namespace: f.cluster.Namespace, In: f.namespaces, Lock: f.lock, Timeout: f.timeout}
 	if f.lock.Duration < time.Second || f.lock.Duration > 24*time.Hour {
 		return o, core.Misusef("--lock-duration: %s is invalid: it must be between a second and a day", f.lock.Duration)
 	}
@@ -94,7 +91,7 @@ func (u *releaseUninstall) run(ctx context.Context) error {
 	if isDry {
 		return u.finish(uninstall.DryRun(ctx, u.cluster, p), p)
 	}
-	u.print(u.streams.Err, p, u.flags.format == wide)
+	u.print(u.streams.Err, p, u.flags.format == asWide)
 	if !u.flags.isConfirmed {
 		if err := u.ask(ctx); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 type uninstallFlags struct {
 	setupFlags
 	releaseFlags
+	name     string
 	operator bool
 }
 
@@ -69,23 +70,17 @@ const uninstallExamples = `  # What would be deleted, and what would be kept?
 func NewUninstall(streams core.Streams) *cobra.Command {
 	var f uninstallFlags
 	command := &cobra.Command{
-		Use:     "uninstall NAME | --operator",
+		Use:     "uninstall",
 		Short:   "Uninstall a release, or the operator",
 		Long:    uninstallHelp,
 		Example: uninstallExamples,
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(command *cobra.Command, args []string) error {
-			return f.run(command, args, streams)
-		},
-		ValidArgsFunction: func(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return f.cluster.CompleteReleases(command, args, toComplete)
+		RunE: func(command *cobra.Command, _ []string) error {
+			return f.run(command, streams)
 		},
 	}
 	core.AddClusterFlags(command, &f.cluster)
-	core.AddOutput(command, &f.format, core.Text, wide, core.JSON, core.YAML)
+	core.AddReleaseName(command, &f.cluster, &f.name, "the release")
+	core.AddOutput(command, &f.format, core.Text, asWide, core.JSON, core.YAML)
 	core.AddDryRun(command, &f.dryRun)
 	command.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to wait until all objects are gone; or until the operator has ended (default then: 5m)")
 	command.Flags().BoolVar(&f.operator, "operator", false, "uninstall the operator, and leave what it has applied")
@@ -93,19 +88,19 @@ func NewUninstall(streams core.Streams) *cobra.Command {
 	return command
 }
 
-func (f *uninstallFlags) run(command *cobra.Command, args []string, streams core.Streams) error {
+func (f *uninstallFlags) run(command *cobra.Command, streams core.Streams) error {
 	switch {
-	case f.operator && len(args) > 0:
+	case f.operator && f.name != "":
 		return core.Misusef("--operator and the name of a release don't go together: what the operator has applied is uninstalled after it")
 	case f.operator:
 		return f.runOperator(command, streams)
-	case len(args) == 0:
+	case f.name == "":
 		return core.Misusef("name the release to uninstall, as in \"runlevel uninstall shop\" (\"runlevel list\" has those that there are); or --operator")
 	}
 	if err := f.check(); err != nil {
 		return err
 	}
-	return f.runRelease(command.Context(), args[0], streams)
+	return f.runRelease(command.Context(), streams)
 }
 
 // operatorTimeout is the default of --timeout with --operator.
@@ -130,8 +125,8 @@ func (f *uninstallFlags) runOperator(command *cobra.Command, streams core.Stream
 }
 
 // runRelease uninstalls a release, or shows what that would do.
-func (f *uninstallFlags) runRelease(ctx context.Context, name string, streams core.Streams) error {
-	options, err := f.options(name)
+func (f *uninstallFlags) runRelease(ctx context.Context, streams core.Streams) error {
+	options, err := f.options()
 	if err != nil {
 		return err
 	}
