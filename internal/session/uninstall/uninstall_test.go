@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -17,7 +20,9 @@ import (
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/session/keep"
 	"github.com/runlevel/runlevel/internal/session/uninstall"
+	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
@@ -184,11 +189,57 @@ func TestAHeldObject(t *testing.T) {
 	if err := s.apply(base).Err; err == nil || !strings.Contains(err.Error(), precondition.BeingUninstalled) {
 		t.Errorf("an apply of it: %v", err)
 	}
+	keeping := s.apply(base, func(o *session.Options) { o.Keep = &keep.Options{} }) // which nothing else of the gate ends
+	if keeping.Err == nil || !strings.Contains(keeping.Err.Error(), precondition.BeingUninstalled) {
+		t.Errorf("an apply of it, to keep it in place: %v", keeping.Err)
+	}
 	s.unhold(configOne)
 	s.mustUninstall()
 	if left := s.remaining(); len(left) > 0 || !s.isForgotten() {
 		t.Errorf("left: %v, forgotten: %t", left, s.isForgotten())
 	}
+}
+
+// An object that is written after it was read is read again: it may not be the release's any more, or is to be kept.
+func TestAnObjectThatIsWrittenMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.must(base)
+	var once sync.Once
+	report := s.through(func(request *http.Request) error {
+		if parsed, _ := sandboxtest.ParseRequest(request); request.Method == http.MethodDelete && parsed.Name == "one" {
+			once.Do(func() { s.patch(configOne, `{"metadata": {"annotations": {"runlevel.dev/keep": "true"}}}`) })
+		}
+		return nil
+	}).mustUninstall()
+	if diff := cmp.Diff([]string{"ConfigMap NS/one: Annotated", "Namespace NS: HoldsKeptObjects"}, s.kept(report)); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"ConfigMap NS/one", "Namespace NS"}, s.remaining()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A delete that an update has requested is awaited, although the release has never applied the object.
+func TestAPendingDelete(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.must(base)
+	old := kinds.ID{Kind: "ConfigMap", Name: "old"}
+	if _, err := test.Client(t).CoreV1().ConfigMaps(s.name).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "old"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.hold(old)
+	s.must(base+`
+-- 0000_30_old_10.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: old, namespace: NS, annotations: {release.openshift.io/delete: "true"}}}
+`, func(o *session.Options) { o.Apply.Mode, o.Force = graph.Update, true })
+	report := s.uninstall(func(o *uninstall.Options) { o.Timeout = 2 * time.Second })
+	if report.Err == nil || len(report.Left) == 0 || s.text(report.Left[0].Object.String()) != "ConfigMap NS/old" {
+		t.Errorf("%v, left: %+v", report.Err, report.Left)
+	}
+	s.unhold(old)
+	s.mustUninstall()
 }
 
 func TestAForcedApplyEndsAnUninstall(t *testing.T) {
