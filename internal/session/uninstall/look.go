@@ -3,21 +3,17 @@ package uninstall
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/dependents"
 	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
-	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
@@ -80,6 +76,7 @@ type looker struct {
 	cluster *cluster.Cluster
 	options Options
 	store   *record.Store
+	seen    *UninstallPlan // by the user; nil for the first look
 }
 
 // Look returns what an uninstall would do. It changes nothing. It returns an error if a process applies the release or keeps it in
@@ -140,6 +137,9 @@ func (l *looker) look(ctx context.Context) (*UninstallPlan, error) {
 	if newest := known.Newest(); newest != nil {
 		p.Version = newest.Version
 	}
+	if l.seen != nil {
+		p.Kept = l.seen.Kept
+	}
 	of, err := l.kinds(ctx, p, isFound)
 	if err != nil {
 		return nil, err
@@ -154,9 +154,11 @@ func (l *looker) look(ctx context.Context) (*UninstallPlan, error) {
 	if missed := append(unmatched(l.options.Choice.Keep, labelled), unmatched(l.options.Choice.DeleteData, labelled)...); len(missed) > 0 {
 		return nil, &PatternError{Release: l.options.Release, Patterns: missed}
 	}
-	selected, err := l.choose(ctx, p.chooser(l.options.Choice), labelled)
-	if err != nil {
-		return nil, err
+	selected := p.chooser(l.options.Choice).choose(labelled)
+	if l.seen == nil { // else it is looked into when the turn of each comes
+		if err := l.keepHolders(ctx, &selected); err != nil {
+			return nil, err
+		}
 	}
 	p.Kept = selected.kept
 	p.addNotes(labelled)
@@ -180,77 +182,6 @@ func (e *PatternError) Error() string {
 	return fmt.Sprintf("release %s has no object %s: an object is named KIND/NAME or KIND/NAMESPACE/NAME", e.Release, strings.Join(e.Patterns, ", "))
 }
 
-// kinds returns the kinds to list: those that the record has or, if it is lost, all.
-func (l *looker) kinds(ctx context.Context, p *UninstallPlan, isFound bool) ([]schema.GroupKind, error) {
-	if isFound && l.store.Loss() == "" {
-		return p.record.GroupKinds(), nil
-	}
-	all, unknown, err := l.cluster.AllKinds(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for group := range unknown {
-		p.Notes = append(p.Notes, "objects of "+group+" are not looked for, since the API server can't list its kinds")
-	}
-	slices.Sort(p.Notes)
-	var of []schema.GroupKind
-	for _, in := range all {
-		if slices.Contains(in.Verbs, "list") && slices.Contains(in.Verbs, "delete") && in.Kind != "Event" {
-			of = append(of, in.GroupKind())
-		}
-	}
-	return of, nil
-}
-
-// labelled returns the objects of some kinds that have the label of a release.
-func (l *looker) labelled(ctx context.Context, of []schema.GroupKind) ([]objectmeta.LiveMetadata, error) {
-	scopes := inventory.Everywhere(of)
-	for _, kind := range of {
-		for _, namespace := range l.options.In {
-			scopes = append(scopes, inventory.ListScope{Kind: kind, Namespace: namespace})
-		}
-	}
-	live, err := inventory.Take(ctx, l.cluster, scopes, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.unlisted(live); err != nil {
-		return nil, err
-	}
-	var all []objectmeta.LiveMetadata
-	for id := range live.IDs() {
-		head, _ := live.Find(id)
-		all = append(all, head)
-	}
-	slices.SortFunc(all, func(a, b objectmeta.LiveMetadata) int { return kinds.Compare(a.ID, b.ID) })
-	return all, nil
-}
-
-// unlisted returns an error if it is not known what the release has of a kind. A user who may not list a kind in the whole cluster
-// names the namespaces of the release.
-func (l *looker) unlisted(live *inventory.Inventory) error {
-	isKnown := func(kind schema.GroupKind) bool {
-		isCovered := func(namespace string) bool {
-			return live.Covers(kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: namespace})
-		}
-		isOutside := func(namespace string) bool { return !isCovered(namespace) }
-		return apierrors.IsNotFound(live.ListError(kind)) || len(l.options.In) > 0 && !slices.ContainsFunc(l.options.In, isOutside)
-	}
-	unlisted := slices.DeleteFunc(live.UnlistedKinds(), isKnown)
-	if len(unlisted) == 0 {
-		return nil
-	}
-	var texts []string
-	for _, kind := range unlisted {
-		texts = append(texts, kind.String())
-	}
-	message := fmt.Sprintf("it is not known which objects of %s release %s has", printable.Few(texts, mostNamed), l.options.Release)
-	if apierrors.IsForbidden(live.ListError(unlisted[0])) {
-		message += "; who may not list them in the whole cluster names the namespaces of the release with --namespace"
-	}
-	return &reason.Error{Reason: ReasonUnlisted, Message: message, Err: printable.Error(live.ListError(unlisted[0]))}
-}
-
 // checkExists returns an error if the cluster has nothing of the release: no record, no Lease, and no object; or if the record is in
 // another namespace, with the lock.
 func (l *looker) checkExists(ctx context.Context, isFound bool, labelled []objectmeta.LiveMetadata) error {
@@ -271,20 +202,19 @@ func (l *looker) checkExists(ctx context.Context, isFound bool, labelled []objec
 	return &UnknownReleaseError{l.options.Release, l.options.Namespace, nil}
 }
 
-// choose decides which of some objects are deleted. What Namespaces and definitions have beside them is listed.
-func (l *looker) choose(ctx context.Context, by *chooser, labelled []objectmeta.LiveMetadata) (selection, error) {
-	selected := by.choose(labelled)
-	remains, err := dependents.Remaining(ctx, l.cluster, selected.containers(), selected.deleted)
+// keepHolders keeps the Namespaces and definitions that hold objects which are not to be deleted.
+func (l *looker) keepHolders(ctx context.Context, s *selection) error {
+	remains, err := dependents.Remaining(ctx, l.cluster, s.containers(), s.deleted)
 	if err != nil {
-		return selected, err
+		return err
 	}
 	ofRecord := kinds.ID{Kind: "ConfigMap", Namespace: l.options.Namespace, Name: lock.Name(l.options.Release)}
 	for uid, left := range remains {
 		left.Objects = slices.DeleteFunc(left.Objects, func(id kinds.ID) bool { return id == ofRecord })
 		remains[uid] = left
 	}
-	selected.keepFor(remains)
-	return selected, nil
+	s.keepFor(remains)
+	return nil
 }
 
 // pending returns the objects of deletes that the release has requested before and that are not done, except those with its
@@ -308,26 +238,6 @@ func (l *looker) pending(ctx context.Context, known *record.Record, labelled []o
 		}
 	}
 	return found, nil
-}
-
-// read returns the metadata of an object; nil if it is gone.
-func (l *looker) read(ctx context.Context, id kinds.ID) (*objectmeta.LiveMetadata, error) {
-	in, err := l.cluster.FindOrGone(ctx, id.GroupKind())
-	if errors.Is(err, cluster.ErrNotServed) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	found, err := l.cluster.GetMetadata(ctx, in, id.Namespace, id.Name)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	head := objectmeta.Of(in, found)
-	return &head, nil
 }
 
 // splitNamespace takes the Namespace of the record out of the objects to be deleted.

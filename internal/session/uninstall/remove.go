@@ -108,8 +108,8 @@ func (r *remover) observe(ctx context.Context, stage UninstallStage, of []schema
 	if r.hold != nil {
 		labelled, _ = splitNamespace(labelled, r.options.Namespace)
 	}
-	selected, err := r.choose(ctx, r.plan.chooser(r.options.Choice), labelled)
-	if err != nil {
+	selected := r.plan.chooser(r.options.Choice).choose(labelled)
+	if err := r.keepHolders(ctx, &selected); err != nil {
 		return err
 	}
 	for _, kept := range selected.kept[len(r.plan.Kept):] {
@@ -160,12 +160,10 @@ func (r *remover) confirmGone(ctx context.Context, head objectmeta.LiveMetadata)
 // request requests the deletes that were not accepted before, of the objects as they were read. An object that was written since is
 // left for the next look. An error means that a delete is refused for good.
 func (r *remover) request(ctx context.Context, stage UninstallStage) (isAny bool, err error) {
+	unsent := slices.DeleteFunc(slices.Clone(r.current), func(head objectmeta.LiveMetadata) bool { return r.sent[head.UID] || head.Terminating })
 	var group errgroup.Group
 	group.SetLimit(deletesAtOnce)
-	for _, head := range r.current {
-		if r.sent[head.UID] || head.Terminating {
-			continue
-		}
+	for _, head := range unsent {
 		group.Go(func() error {
 			err := cluster.DeleteUnchanged(ctx, r.cluster, head.Resource, head.Object())
 			r.mu.Lock()

@@ -127,7 +127,7 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options, seen *UninstallPlan
 	if err != nil {
 		return report.finish(began, nil, hold.Release(err))
 	}
-	r := newRemover(&looker{cluster: fenced, options: o, store: record.NewStore(fenced.Client, o.Namespace, o.Release)}, report)
+	r := newRemover(&looker{cluster: fenced, options: o, store: record.NewStore(fenced.Client, o.Namespace, o.Release), seen: seen}, report)
 	r.hold = hold
 	if err = r.run(hold.Context(), seen); err != nil {
 		return report.finish(began, r.deleted, hold.Release(err))

@@ -283,6 +283,72 @@ func TestOneUninstallAtATime(t *testing.T) {
 	}
 }
 
+// The pods of a workload end after it. Until then, they have their configuration and their rights.
+func TestPodsHaveTheirConfigurationToTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.must(whole, unready)
+	var pod kinds.ID
+	sandboxtest.Eventually(t, "the Deployment has no pod", func(ctx context.Context) bool {
+		found, err := test.Client(t).CoreV1().Pods(s.name).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+		if err == nil && len(found.Items) > 0 {
+			pod = kinds.ID{Kind: "Pod", Name: found.Items[0].Name}
+		}
+		return pod.Name != ""
+	})
+	s.hold(pod)
+	report := s.uninstall(func(o *uninstall.Options) { o.Timeout = 3 * time.Second })
+	if report.Err == nil || len(report.Left) == 0 || report.Left[0].Object.Name != pod.Name {
+		t.Errorf("%v, left: %+v", report.Err, report.Left)
+	}
+	left := strings.Join(s.remaining(), ", ")
+	if strings.Contains(left, "Deployment") || !strings.Contains(left, "ConfigMap NS/one") || !strings.Contains(left, "RoleBinding NS/web") {
+		t.Errorf("remaining: %s", left)
+	}
+	s.unhold(pod)
+	s.mustUninstall()
+}
+
+// The API server refuses a delete for good: the uninstall ends, and what comes later stays.
+func TestARefusedDelete(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.must(base)
+	c := s.connect()
+	for _, manifest := range []string{
+		`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: NS}, spec: {
+			matchConstraints: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}, resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [DELETE]}]},
+			validations: [{expression: "oldObject.metadata.name != 'one'", message: it is needed}]}}`,
+		`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: NS}, spec: {policyName: NS, validationActions: [Deny]}}`,
+	} {
+		object := sandboxtest.ParseObject(t, strings.ReplaceAll(manifest, "NS", s.name))
+		made := sandboxtest.ApplyObject(t, c, object)
+		in, err := c.FindKind(t.Context(), made.Object.GroupVersionKind().GroupKind())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Delete(context.Background(), in, "", s.name, made.Object.GetUID()) })
+	}
+	dryRun := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	sandboxtest.Eventually(t, "the policy is not enforced", func(ctx context.Context) bool {
+		return test.Client(t).CoreV1().ConfigMaps(s.name).Delete(ctx, "one", dryRun) != nil
+	})
+	plan, err := uninstall.Look(t.Context(), c, s.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report := uninstall.DryRun(t.Context(), c, plan); report.Err == nil || len(report.Left) != 1 {
+		t.Errorf("the dry run: %v, %+v", report.Err, report.Left)
+	}
+	report := s.uninstall()
+	if report.Err == nil || !strings.Contains(s.text(report.Err.Error()), "the delete of ConfigMap NS/one is refused") || !strings.Contains(report.Err.Error(), "it is needed") {
+		t.Errorf("%v", report.Err)
+	}
+	if diff := cmp.Diff([]string{"ConfigMap NS/one", "Namespace NS"}, s.remaining()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // Who may not delete all that is to be deleted deletes nothing.
 func TestMissingRights(t *testing.T) {
 	t.Parallel()
