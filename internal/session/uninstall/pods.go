@@ -63,7 +63,7 @@ func (r *remover) ownedBy(ctx context.Context, kind schema.GroupKind, namespace 
 
 // awaitPods waits until the pods of the workloads of a stage are gone.
 func (r *remover) awaitPods(ctx context.Context, stage UninstallStage, owners podOwners) error {
-	pause, reported := shortestPause, time.Now().Add(firstReport-reportInterval)
+	began, reported := time.Now(), time.Now().Add(firstReport-reportInterval)
 	for namespace, of := range owners {
 		for {
 			pods := r.ownedBy(ctx, pod, namespace, of)
@@ -80,13 +80,10 @@ func (r *remover) awaitPods(ctx context.Context, stage UninstallStage, owners po
 					r.emit(Event{Type: ObjectWaiting, Object: left.Object, Message: message, Stage: stage.Name})
 				}
 			}
-			select {
-			case <-ctx.Done():
+			if err := pause(ctx, began); err != nil {
 				r.current, r.left = pods, r.left+len(pods)
-				return context.Cause(ctx)
-			case <-time.After(pause):
+				return err
 			}
-			pause = min(pause*3/2, longestPause)
 		}
 	}
 	return nil

@@ -23,7 +23,8 @@ import (
 
 const (
 	deletesAtOnce = 16
-	// The pauses between two looks at the objects of a stage.
+	// The pause between two looks at the objects of a stage is a tenth of the time that the stage has taken, within bounds.
+	pauseShare    = 10
 	shortestPause = 50 * time.Millisecond
 	longestPause  = 2 * time.Second
 	// reportInterval is how often the state of objects that do not end is read and recorded.
@@ -60,7 +61,7 @@ func (r *remover) deleteStage(ctx context.Context, stage UninstallStage) error {
 	r.current, r.total = stage.Objects, len(stage.Objects)
 	r.emit(Event{Type: StageBegan, Stage: stage.Name})
 	pods := r.findPodOwners(ctx, stage)
-	of, pause := kindsOf(stage.Objects), shortestPause
+	of, began := kindsOf(stage.Objects), time.Now()
 	reported := time.Now().Add(firstReport - reportInterval)
 	for {
 		isAny, err := r.deleteOnce(ctx, stage, of)
@@ -72,7 +73,6 @@ func (r *remover) deleteStage(ctx context.Context, stage UninstallStage) error {
 		case err == nil && len(r.current) == 0:
 			return r.awaitPods(ctx, stage, pods)
 		case err == nil && isAny: // most are gone already
-			pause = shortestPause
 			continue
 		}
 		if time.Since(reported) > reportInterval {
@@ -81,12 +81,19 @@ func (r *remover) deleteStage(ctx context.Context, stage UninstallStage) error {
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(pause):
+		if err := pause(ctx, began); err != nil {
+			return err
 		}
-		pause = min(pause*3/2, longestPause)
+	}
+}
+
+// pause waits before the next look, and returns the cause if the context ends.
+func pause(ctx context.Context, began time.Time) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(min(max(time.Since(began)/pauseShare, shortestPause), longestPause)):
+		return nil
 	}
 }
 
