@@ -108,6 +108,10 @@ func schemaName(args []string, document any) string {
 		}
 	case "sandbox":
 		return "sandbox-status"
+	case "graph":
+		if slices.Contains(args, "--references") {
+			return "graph-references"
+		}
 	case "machines":
 		if slices.Contains(args, "plan") {
 			return "machines-plan"

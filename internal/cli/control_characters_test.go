@@ -48,6 +48,7 @@ func hostileReleases() map[string]string {
 var readers = []string{
 	"render NEW", "render NEW -o json", "render NEW --explain", "render NEW --only-excluded", "render NEW --output-dir OUT",
 	"graph NEW", "graph NEW --manifests", "graph NEW -o json", "graph NEW -o yaml", "graph NEW -o dot", "graph NEW -o svg", "graph NEW -o mermaid",
+	"graph NEW --references", "graph NEW --references -o json", "graph NEW --references -o dot", "graph NEW --references -o mermaid",
 	"plan OLD NEW", "plan OLD NEW --all", "plan OLD NEW -o json", "plan OLD NEW -o yaml", "plan OLD NEW -o markdown",
 	"lint NEW", "lint NEW --previous OLD --all", "lint NEW --previous OLD -o json", "lint NEW --previous OLD -o yaml", "lint NEW --previous OLD -o sarif",
 	"lint NEW --previous OLD -o junit", "lint NEW --previous OLD -o github", "lint NEW --baseline OUT --write-baseline",

@@ -31,6 +31,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/rolloutpreview"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/review/referrers"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/session/keep"
 	"github.com/runlevel/runlevel/internal/session/why"
@@ -45,31 +46,32 @@ type jsonDocument struct {
 
 // jsonDocuments are all, by the name of their schema.
 var jsonDocuments = map[string]jsonDocument{
-	"apply-start":    {"apply", "the first line", apply.StartEvent{}},
-	"apply-event":    {"apply", "a line for each event of the apply", apply.DryEvent{}},
-	"apply-summary":  {"apply", "the last line, or with `--watch` the one before the release is kept in place", apply.ApplySummary{}},
-	"keep-event":     {"apply --watch", "a line for each event after that", keep.Event{}},
-	"keep-summary":   {"apply --watch", "the last line", apply.KeptSummary{}},
-	"deletes":        {"deletes", "pending deletes", []state.PendingDelete{}},
-	"explain":        {"explain", "rules of lint", []lint.RuleInfo{}},
-	"gate":           {"gate", "what the gate has found", apply.GateReport{}},
-	"graph":          {"graph", "the nodes of the graph, with their tasks", review.GraphInfo{}},
-	"history":        {"history", "the record of each release, as it is stored in the cluster", []*record.Record{}},
-	"inspect":        {"inspect", "the files that were written", state.InspectReport{}},
-	"install":        {"install, uninstall --operator", "the objects of the operator", install.OperatorReport{}},
-	"lint":           {"lint", "findings", lint.LintReport{}},
-	"list":           {"list", "the releases on a cluster", []state.ListedRelease{}},
-	"machines":       {"machines", "machines; with `--watch` a line for each that has changed", []overview.MachineOverview{}},
-	"machines-plan":  {"machines plan", "what a changed MachineDeployment would do to its machines", &rolloutpreview.RolloutPreview{}},
-	"plan":           {"plan, diff", "what an update does, object by object", &plan.Plan{}},
-	"render":         {"render", "the manifests of a cluster, or with `--explain` why each is in or out", review.RenderInfo{}},
-	"sandbox-status": {"sandbox status", "sandboxes; `sandbox up` prints one", []sandbox.Status{}},
-	"status":         {"status", "how a release stands", &state.ReleaseStatus{}},
-	"uninstall":      {"uninstall NAME", "what was deleted, what is kept, and what is left", &uninstall.UninstallReport{}},
-	"version":        {"version", "the version of the program", core.VersionInfo{}},
-	"wait":           {"wait", "how the release stands in the end", &state.ReleaseStatus{}},
-	"why":            {"why OBJECT", "how objects stand, and why", []*why.Answer{}},
-	"why-release":    {"why", "how releases stand as a whole", []*why.ReleaseAnswer{}},
+	"apply-start":      {"apply", "the first line", apply.StartEvent{}},
+	"apply-event":      {"apply", "a line for each event of the apply", apply.DryEvent{}},
+	"apply-summary":    {"apply", "the last line, or with `--watch` the one before the release is kept in place", apply.ApplySummary{}},
+	"keep-event":       {"apply --watch", "a line for each event after that", keep.Event{}},
+	"keep-summary":     {"apply --watch", "the last line", apply.KeptSummary{}},
+	"deletes":          {"deletes", "pending deletes", []state.PendingDelete{}},
+	"explain":          {"explain", "rules of lint", []lint.RuleInfo{}},
+	"gate":             {"gate", "what the gate has found", apply.GateReport{}},
+	"graph":            {"graph", "the nodes of the graph, with their tasks", review.GraphInfo{}},
+	"graph-references": {"graph --references", "who refers to whom in a release", referrers.ReferenceReport{}},
+	"history":          {"history", "the record of each release, as it is stored in the cluster", []*record.Record{}},
+	"inspect":          {"inspect", "the files that were written", state.InspectReport{}},
+	"install":          {"install, uninstall --operator", "the objects of the operator", install.OperatorReport{}},
+	"lint":             {"lint", "findings", lint.LintReport{}},
+	"list":             {"list", "the releases on a cluster", []state.ListedRelease{}},
+	"machines":         {"machines", "machines; with `--watch` a line for each that has changed", []overview.MachineOverview{}},
+	"machines-plan":    {"machines plan", "what a changed MachineDeployment would do to its machines", &rolloutpreview.RolloutPreview{}},
+	"plan":             {"plan, diff", "what an update does, object by object", &plan.Plan{}},
+	"render":           {"render", "the manifests of a cluster, or with `--explain` why each is in or out", review.RenderInfo{}},
+	"sandbox-status":   {"sandbox status", "sandboxes; `sandbox up` prints one", []sandbox.Status{}},
+	"status":           {"status", "how a release stands", &state.ReleaseStatus{}},
+	"uninstall":        {"uninstall NAME", "what was deleted, what is kept, and what is left", &uninstall.UninstallReport{}},
+	"version":          {"version", "the version of the program", core.VersionInfo{}},
+	"wait":             {"wait", "how the release stands in the end", &state.ReleaseStatus{}},
+	"why":              {"why OBJECT", "how objects stand, and why", []*why.Answer{}},
+	"why-release":      {"why", "how releases stand as a whole", []*why.ReleaseAnswer{}},
 }
 
 // TestJSONDocumentsHaveSchemas compares docs/schemas and the tables of docs/json.md with the types that are printed.

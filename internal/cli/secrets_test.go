@@ -85,7 +85,7 @@ func TestNoCommandTellsASecret(t *testing.T) {
 	for _, args := range [][]string{
 		{"render", next}, {"render", next, "-o", "json"}, {"render", next, "--explain"}, {"render", next, "--only-excluded"},
 		{"render", next, "--output-dir", filepath.Join(folder, "rendered")},
-		{"graph", next, "--manifests"}, {"graph", next, "-o", "json"}, {"graph", next, "-o", "dot"}, {"graph", next, "-o", "svg"}, {"graph", next, "-o", "mermaid"},
+		{"graph", next, "--manifests"}, {"graph", next, "-o", "json"}, {"graph", next, "-o", "dot"}, {"graph", next, "-o", "svg"}, {"graph", next, "-o", "mermaid"}, {"graph", next, "--references"},
 		{"plan", old, next, "--all"}, {"plan", old, next, "-o", "json"}, {"plan", old, next, "-o", "yaml"}, {"plan", old, next, "-o", "markdown"},
 		{"plan", next, old}, {"plan", next, old, "-o", "markdown"},
 		{"lint", next, "--previous", old}, {"lint", next, "--previous", old, "-o", "json"}, {"lint", next, "--previous", old, "-o", "sarif"},

@@ -37,20 +37,24 @@ var makers = map[schema.GroupKind]rule{
 	{Group: "cloudcredential.openshift.io", Kind: "CredentialsRequest"}: {path: "spec.secretRef.name", to: secret, hasNamespace: true},
 }
 
-// Made returns the objects that a controller makes of an object, by the custom resources and annotations of well-known ones.
-func Made(object *unstructured.Unstructured) []kinds.ID {
+// Made returns the objects that a controller makes of an object: by the custom resources and annotations of well-known ones,
+// and by what definitions declare.
+func (d Definitions) Made(object *unstructured.Unstructured) []kinds.ID {
 	var made []kinds.ID
 	for _, key := range servingCert {
 		if name := object.GetAnnotations()[key]; name != "" {
 			made = append(made, kinds.ID{Kind: secret.Kind, Namespace: object.GetNamespace(), Name: name})
 		}
 	}
-	if maker, isKnown := makers[object.GroupVersionKind().GroupKind()]; isKnown {
-		var found []Reference
-		maker.find(object, nil, object.Object, strings.Split(maker.path, "."), &found)
-		for _, reference := range found {
-			made = append(made, reference.To)
-		}
+	kind := object.GroupVersionKind().GroupKind()
+	rules := d[kind].makes
+	if maker, isKnown := makers[kind]; isKnown {
+		rules = append(slices.Clip(rules), maker)
+	}
+	f := &finder{definitions: d, object: object}
+	f.findAll(nil, rules)
+	for _, reference := range f.found {
+		made = append(made, reference.To)
 	}
 	return made
 }

@@ -1,13 +1,15 @@
 // Package references finds the objects that an object refers to and needs: the Secrets and ConfigMaps of its pods, the
-// Service behind an Ingress, the role of a binding.
+// Service behind an Ingress, the role of a binding, its owner.
 //
-// It knows the fields of built-in kinds and reads no cluster. Optional references, and references to objects that
-// Kubernetes creates itself, are left out.
+// It knows the fields of built-in kinds, and those that annotations of CustomResourceDefinitions declare. It reads no
+// cluster. Optional references, and references to objects that Kubernetes creates itself, are left out.
 //
-// Of is the call to start from; Uses does the same for all manifests of a release, by the referenced objects.
+// NewGraph is the call to start from: it finds who refers to whom in a release. Definitions.Of finds the references of one
+// object.
 package references
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -24,9 +26,19 @@ type Reference struct {
 	Path []string // to the field: keys of mappings, and indexes of lists
 	To   kinds.ID
 	Keys []string // of a ConfigMap or a Secret, if only these are needed
-	// IsGrant is true if the object does not fail without the other: a binding gives an account its rights.
-	IsGrant bool
+	Consequence
 }
+
+// A Consequence is what becomes of an object while the object that it refers to does not exist.
+type Consequence string
+
+// The consequences.
+const (
+	Impaired  Consequence = ""          // it does not do its work
+	PodsWait  Consequence = "pods wait" // its pods do not start; of a claim, the pods that use it
+	Collected Consequence = "collected" // it is deleted with the other, which is its only owner
+	Harmless  Consequence = "harmless"  // nothing: a binding gives an account its rights, or the other is one of several owners
+)
 
 // Field returns the path for people, such as spec.tls[0].secretName.
 func (r Reference) Field() string {
@@ -45,28 +57,55 @@ func (r Reference) Field() string {
 }
 
 // Of returns the references of an object, in the order of the rules.
-func Of(object *unstructured.Unstructured) []Reference {
-	var found []Reference
+func (d Definitions) Of(object *unstructured.Unstructured) []Reference {
 	kind := object.GroupVersionKind().GroupKind()
-	for _, r := range rules[kind] {
-		r.find(object, nil, object.Object, strings.Split(r.path, "."), &found)
+	f := &finder{definitions: d, object: object}
+	f.findAll(nil, rules[kind])
+	if prefix := PodSpec(kind); prefix != nil {
+		f.findAll(prefix, ofPods)
 	}
-	if prefix, hasPods := podSpecs[kind]; hasPods {
-		for _, r := range ofPods {
-			r.find(object, nil, object.Object, append(strings.Split(prefix, "."), strings.Split(r.path, ".")...), &found)
-		}
-	}
+	f.findAll(nil, d[kind].refers)
 	if target, scales := kinds.ScaleTarget(object); scales && kind.Group == "autoscaling" {
-		found = append(found, Reference{Path: []string{"spec", "scaleTargetRef", "name"}, To: target})
+		f.found = append(f.found, Reference{Path: []string{"spec", "scaleTargetRef", "name"}, To: target})
+	}
+	return append(f.found, d.owners(object)...)
+}
+
+// owners returns the references of an object to its owners.
+func (d Definitions) owners(object *unstructured.Unstructured) (found []Reference) {
+	owners, then := object.GetOwnerReferences(), Collected
+	if len(owners) > 1 {
+		then = Harmless
+	}
+	for i, owner := range owners {
+		kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
+		if to, isKnown := d.inScope(kind, object.GetNamespace()); isKnown {
+			to.Name = owner.Name
+			found = append(found, Reference{Path: []string{"metadata", "ownerReferences", strconv.Itoa(i), "name"}, To: to, Consequence: then})
+		}
 	}
 	return found
 }
 
+// A finder collects the references of an object.
+type finder struct {
+	definitions Definitions
+	object      *unstructured.Unstructured
+	found       []Reference
+}
+
+// findAll finds the references of rules for the value at a path.
+func (f *finder) findAll(prefix []string, rules []rule) {
+	for _, r := range rules {
+		f.find(r, nil, f.object.Object, append(slices.Clip(prefix), strings.Split(r.path, ".")...))
+	}
+}
+
 // find follows a path below a value, through all items of lists, and appends the reference at its end.
-func (r rule) find(object *unstructured.Unstructured, at []string, value any, path []string, found *[]Reference) {
+func (f *finder) find(r rule, at []string, value any, path []string) {
 	if items, isList := value.([]any); isList {
 		for i, item := range items {
-			r.find(object, append(slices.Clone(at), strconv.Itoa(i)), item, path, found)
+			f.find(r, append(slices.Clone(at), strconv.Itoa(i)), item, path)
 		}
 		return
 	}
@@ -75,15 +114,15 @@ func (r rule) find(object *unstructured.Unstructured, at []string, value any, pa
 		return
 	}
 	if len(path) > 1 {
-		r.find(object, append(slices.Clone(at), path[0]), within[path[0]], path[1:], found)
+		f.find(r, append(slices.Clone(at), path[0]), within[path[0]], path[1:])
 		return
 	}
 	name, _ := within[path[0]].(string)
 	isOptional, _ := within["optional"].(bool)
 	instead, _ := within[r.unless].(string)
-	if to := r.target(object, within); name != r.made && name != "" && instead == "" && !isOptional && to.Kind != "" {
+	if to := f.target(r, within); name != r.made && name != "" && instead == "" && !isOptional && to.Kind != "" {
 		to.Name = name
-		*found = append(*found, Reference{Path: append(slices.Clone(at), path[0]), To: to, Keys: keysOf(within), IsGrant: r.isGrant})
+		f.found = append(f.found, Reference{Path: append(slices.Clone(at), path[0]), To: to, Keys: keysOf(within), Consequence: r.then})
 	}
 }
 
@@ -103,34 +142,30 @@ func keysOf(within map[string]any) (keys []string) {
 }
 
 // target returns the object that a rule's field refers to, without its name; empty if the rule is for another kind.
-func (r rule) target(object *unstructured.Unstructured, within map[string]any) kinds.ID {
-	to := kinds.ID{Group: r.to.Group, Kind: r.to.Kind}
+func (f *finder) target(r rule, within map[string]any) kinds.ID {
 	if named, _ := within["kind"].(string); r.isKindNamed && named != r.to.Kind {
 		return kinds.ID{}
 	}
-	if kinds.ScopeOf(schema.GroupKind{Group: to.Group, Kind: to.Kind}) != kinds.Cluster {
-		to.Namespace = object.GetNamespace()
-		if r.hasNamespace {
-			to.Namespace, _ = within["namespace"].(string)
-		}
-		if to.Namespace == "" {
-			return kinds.ID{}
-		}
+	namespace := f.object.GetNamespace()
+	if beside, _ := within["namespace"].(string); r.hasNamespace || r.isDeclared && beside != "" {
+		namespace = beside
 	}
+	to, _ := f.definitions.inScope(r.to, namespace)
 	return to
 }
 
-// A Referrer is a manifest of a release, which may refer to others.
-type Referrer interface {
-	Object() *unstructured.Unstructured
-	ID() kinds.ID
-	IsTombstone() bool
-}
-
-// A Use is a reference with the manifest that has it.
-type Use[M Referrer] struct {
-	By M
-	Reference
+// inScope returns the object of a kind without its name: in a namespace if the kind is namespaced. It fails if that is not
+// known, or there is no namespace.
+func (d Definitions) inScope(kind schema.GroupKind, namespace string) (to kinds.ID, isKnown bool) {
+	scope := cmp.Or(kinds.ScopeOf(kind), d[kind].scope)
+	switch {
+	case scope == kinds.Cluster:
+		return kinds.ID{Group: kind.Group, Kind: kind.Kind}, true
+	case scope == kinds.Namespaced && namespace != "":
+		return kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: namespace}, true
+	default:
+		return kinds.ID{}, false
+	}
 }
 
 // Describe returns a text about which manifest refers to an object, where, and how many others do.
@@ -140,21 +175,4 @@ func Describe(by kinds.ID, place, field string, others int) string {
 		text += fmt.Sprintf(", and %d more do", others)
 	}
 	return text
-}
-
-// Uses returns the references of manifests, by the referenced objects. A tombstone refers to nothing.
-func Uses[M Referrer](manifests []M) map[kinds.ID][]Use[M] {
-	found := map[kinds.ID][]Use[M]{}
-	for _, m := range manifests {
-		if m.IsTombstone() {
-			continue
-		}
-		for _, reference := range Of(m.Object()) {
-			if reference.IsGrant {
-				continue
-			}
-			found[reference.To] = append(found[reference.To], Use[M]{m, reference})
-		}
-	}
-	return found
 }

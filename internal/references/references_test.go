@@ -78,20 +78,39 @@ func TestOf(t *testing.T) {
 	}
 }
 
+func linesOf(found []references.Reference) string {
+	var lines strings.Builder
+	for _, reference := range found {
+		lines.WriteString(reference.Field() + ": " + reference.To.String() + "\n")
+	}
+	return lines.String()
+}
+
+func manifestsOf(t *testing.T, text string) (found []manifest) {
+	t.Helper()
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, manifest{object, false})
+	}
+	return found
+}
+
 func textOf(t *testing.T, text string) string {
 	t.Helper()
 	object := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(strings.Replace(text, "METADATA", "metadata: {name: it, namespace: shop}", 1)), &object.Object); err != nil {
 		t.Fatal(err)
 	}
-	var lines strings.Builder
-	for _, reference := range references.Of(object) {
-		lines.WriteString(reference.Field() + ": " + reference.To.String() + "\n")
+	found := references.Definitions(nil).Of(object)
+	for _, reference := range found {
 		if _, exists, _ := unstructured.NestedFieldNoCopy(object.Object, reference.Path[0]); !exists {
 			t.Errorf("there is no field %s", reference.Path)
 		}
 	}
-	return lines.String()
+	return linesOf(found)
 }
 
 func TestKeys(t *testing.T) {
@@ -101,7 +120,7 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, reference := range references.Of(object) {
+	for _, reference := range references.Definitions(nil).Of(object) {
 		got = append(got, reference.To.Name+" "+strings.Join(reference.Keys, ","))
 	}
 	if diff := cmp.Diff([]string{"b ", "a x,w", "b z"}, got); diff != "" {
@@ -121,11 +140,78 @@ func TestMade(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		for _, id := range references.Made(object) {
+		for _, id := range references.Definitions(nil).Made(object) {
 			got += id.String()
 		}
 		if got != want {
 			t.Errorf("%s: %q is made, want %q", text, got, want)
+		}
+	}
+}
+
+// definition declares what objects of two kinds refer to, and what is made of them.
+const definition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets.shop.example, annotations: {
+  runlevel.dev/references: "spec.parts.secretName: Secret, spec.classRef.name: WidgetClass.shop.example, spec.issuer: Issuer.example.com, wrong",
+  runlevel.dev/makes: "spec.target: Secret"}},
+  spec: {group: shop.example, scope: Namespaced, names: {kind: Widget}}}
+---
+{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgetclasses.shop.example},
+  spec: {group: shop.example, scope: Cluster, names: {kind: WidgetClass}}}`
+
+// TestDeclared follows what definitions declare: through lists, into other namespaces, to kinds whose scope is known.
+func TestDeclared(t *testing.T) {
+	const widget = "{apiVersion: shop.example/v1, kind: Widget, metadata: {name: w, namespace: shop}, " +
+		"spec: {target: tls, issuer: i, classRef: {name: gold}, parts: [{secretName: a}, {secretName: b, namespace: other}, {}]}}"
+	manifests := manifestsOf(t, definition+"\n---\n"+widget)
+	old := manifestsOf(t, strings.ReplaceAll(definition, "parts.secretName", "target"))
+	want := "spec.parts[0].secretName: Secret shop/a\nspec.parts[1].secretName: Secret other/b\nspec.classRef.name: WidgetClass gold\n"
+	for name, graph := range map[string]*references.ReferenceGraph[manifest]{
+		"in the release":        references.NewGraph(manifests, old),
+		"in the release before": references.NewGraph(manifests[2:], manifests[:2]),
+	} {
+		if diff := cmp.Diff(want, linesOf(graph.References[len(graph.References)-1])); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		maker, isMade := graph.Makers[kinds.ID{Kind: "Secret", Namespace: "shop", Name: "tls"}]
+		if !isMade || maker.GetName() != "w" || len(graph.Makers) != 1 {
+			t.Errorf("%s: %v are made", name, graph.Makers)
+		}
+	}
+}
+
+func TestParseDeclarations(t *testing.T) {
+	for text, want := range map[string]string{
+		"spec.a: Secret":                         "spec.a Secret",
+		"\n spec.a :  Secret\n\nspec.b: X.y.z\n": "spec.a Secret; spec.b X.y.z",
+		"spec.a: Secret, spec.b: ConfigMap,":     "spec.a Secret; spec.b ConfigMap",
+		"spec.a":                                 `"spec.a" has no kind`,
+		"spec.a: ":                               `"spec.a:" has no kind`,
+		"spec.a[0].b: Secret":                    `"spec.a[0].b" is no field`,
+		".spec.a: Secret":                        `".spec.a" is no field`,
+		": Secret":                               `"" is no field`,
+		"spec.a: Secret ConfigMap":               `has no kind`,
+		"":                                       "",
+	} {
+		declared, problems := references.ParseDeclarations(text)
+		var found []string
+		for _, d := range declared {
+			found = append(found, d.Field+" "+d.Kind.String())
+		}
+		got := strings.Join(append(found, problems...), "; ")
+		if got != want && (len(problems) == 0 || !strings.Contains(got, want)) {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestOwners: an object goes with its only owner, and stays with one of several.
+func TestOwners(t *testing.T) {
+	const owner = "{apiVersion: apps/v1, kind: Deployment, name: web, uid: u}"
+	for owners, want := range map[string]references.Consequence{owner: references.Collected, owner + ", " + owner: references.Harmless} {
+		text := "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop, ownerReferences: [" + owners + "]}}"
+		found := references.NewGraph(manifestsOf(t, text), nil).References[0]
+		if linesOf(found[:1]) != "metadata.ownerReferences[0].name: Deployment shop/web\n" || found[0].Consequence != want {
+			t.Errorf("%s: %v", owners, found)
 		}
 	}
 }
@@ -147,7 +233,7 @@ func TestUses(t *testing.T) {
 			"roleRef": map[string]any{"kind": "ClusterRole", "name": "it"},
 		}}
 	}
-	uses := references.Uses([]manifest{{binding("a"), false}, {binding("b"), true}, {binding("c"), false}})
+	uses := references.NewGraph([]manifest{{binding("a"), false}, {binding("b"), true}, {binding("c"), false}}, nil).Uses
 	var got []string
 	for _, use := range uses[kinds.ID{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "it"}] {
 		got = append(got, use.By.GetName()+" "+use.Field())

@@ -17,7 +17,9 @@ type rule struct {
 	unless string // another field beside it, which has precedence if it is set
 	made   string // the name of the object that Kubernetes creates itself
 
-	isGrant bool // see Reference
+	isDeclared bool // it is from an annotation: a namespace field beside it may have the namespace of the object
+
+	then Consequence
 }
 
 var (
@@ -48,43 +50,43 @@ var podSpecs = map[schema.GroupKind]string{
 	{Group: "batch", Kind: "CronJob"}:    "spec.jobTemplate.spec.template.spec",
 }
 
-// ofPods are the fields of pods.
+// ofPods are the fields of pods. Without a pull secret, pods start if their images need none.
 var ofPods = []rule{
-	{path: "serviceAccountName", to: serviceAccount, made: "default"},
-	{path: "serviceAccount", to: serviceAccount, made: "default", unless: "serviceAccountName"}, // its old name
-	{path: "priorityClassName", to: priorityClass},
-	{path: "runtimeClassName", to: runtimeClass},
+	{path: "serviceAccountName", to: serviceAccount, made: "default", then: PodsWait},
+	{path: "serviceAccount", to: serviceAccount, made: "default", unless: "serviceAccountName", then: PodsWait}, // its old name
+	{path: "priorityClassName", to: priorityClass, then: PodsWait},
+	{path: "runtimeClassName", to: runtimeClass, then: PodsWait},
 	{path: "imagePullSecrets.name", to: secret},
-	{path: "volumes.secret.secretName", to: secret},
-	{path: "volumes.configMap.name", to: configMap},
-	{path: "volumes.persistentVolumeClaim.claimName", to: claim},
-	{path: "volumes.csi.nodePublishSecretRef.name", to: secret},
-	{path: "volumes.projected.sources.secret.name", to: secret},
-	{path: "volumes.projected.sources.configMap.name", to: configMap},
-	{path: "volumes.ephemeral.volumeClaimTemplate.spec.storageClassName", to: storageClass},
-	{path: "initContainers.envFrom.secretRef.name", to: secret},
-	{path: "initContainers.envFrom.configMapRef.name", to: configMap},
-	{path: "initContainers.env.valueFrom.secretKeyRef.name", to: secret},
-	{path: "initContainers.env.valueFrom.configMapKeyRef.name", to: configMap},
-	{path: "containers.envFrom.secretRef.name", to: secret},
-	{path: "containers.envFrom.configMapRef.name", to: configMap},
-	{path: "containers.env.valueFrom.secretKeyRef.name", to: secret},
-	{path: "containers.env.valueFrom.configMapKeyRef.name", to: configMap},
+	{path: "volumes.secret.secretName", to: secret, then: PodsWait},
+	{path: "volumes.configMap.name", to: configMap, then: PodsWait},
+	{path: "volumes.persistentVolumeClaim.claimName", to: claim, then: PodsWait},
+	{path: "volumes.csi.nodePublishSecretRef.name", to: secret, then: PodsWait},
+	{path: "volumes.projected.sources.secret.name", to: secret, then: PodsWait},
+	{path: "volumes.projected.sources.configMap.name", to: configMap, then: PodsWait},
+	{path: "volumes.ephemeral.volumeClaimTemplate.spec.storageClassName", to: storageClass, then: PodsWait},
+	{path: "initContainers.envFrom.secretRef.name", to: secret, then: PodsWait},
+	{path: "initContainers.envFrom.configMapRef.name", to: configMap, then: PodsWait},
+	{path: "initContainers.env.valueFrom.secretKeyRef.name", to: secret, then: PodsWait},
+	{path: "initContainers.env.valueFrom.configMapKeyRef.name", to: configMap, then: PodsWait},
+	{path: "containers.envFrom.secretRef.name", to: secret, then: PodsWait},
+	{path: "containers.envFrom.configMapRef.name", to: configMap, then: PodsWait},
+	{path: "containers.env.valueFrom.secretKeyRef.name", to: secret, then: PodsWait},
+	{path: "containers.env.valueFrom.configMapKeyRef.name", to: configMap, then: PodsWait},
 }
 
 // subjects are the accounts of a binding.
-var subjects = rule{path: "subjects.name", to: serviceAccount, hasNamespace: true, isKindNamed: true, isGrant: true, made: "default"}
+var subjects = rule{path: "subjects.name", to: serviceAccount, hasNamespace: true, isKindNamed: true, then: Harmless, made: "default"}
 
 // rules are the fields of other kinds, and those beside the pods of a workload.
 var rules = map[schema.GroupKind][]rule{
 	{Group: "apps", Kind: "StatefulSet"}: {
 		{path: "spec.serviceName", to: service},
-		{path: "spec.volumeClaimTemplates.spec.storageClassName", to: storageClass},
+		{path: "spec.volumeClaimTemplates.spec.storageClassName", to: storageClass, then: PodsWait},
 	},
 	{Kind: "ServiceAccount"}: {{path: "imagePullSecrets.name", to: secret}},
 	{Kind: "PersistentVolumeClaim"}: {
-		{path: "spec.storageClassName", to: storageClass},
-		{path: "spec.volumeName", to: volume},
+		{path: "spec.storageClassName", to: storageClass, then: PodsWait},
+		{path: "spec.volumeName", to: volume, then: PodsWait},
 		{path: "spec.dataSource.name", to: claim, isKindNamed: true},
 	},
 	{Kind: "PersistentVolume"}: {

@@ -139,7 +139,7 @@ func judgeUses(f *Facts) []CheckFinding {
 	if f.Payload == nil || !slices.ContainsFunc(f.Payload.Manifests, (*payload.Manifest).IsTombstone) {
 		return nil
 	}
-	uses := references.Uses(f.Payload.Manifests)
+	uses := references.NewGraph(f.Payload.Manifests, nil).Uses
 	var found []CheckFinding
 	for _, m := range f.Payload.Manifests {
 		if by := uses[m.ID()]; m.IsTombstone() && len(by) > 0 && !f.has(m.ID()) {

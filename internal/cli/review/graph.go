@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/review/referrers"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/graph/draw"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -29,6 +30,8 @@ type graphFlags struct {
 	edges     string
 	attempt   int
 	manifests bool
+
+	references bool
 }
 
 const graphHelp = `Draw the order in which a release is applied: levels one after the other, the
@@ -43,6 +46,9 @@ CustomResourceDefinition, an object for its Namespace, a webhook for its Service
 Lifecycle hooks of a Deployment run before and after it at its place, one after the other;
 --manifests lists them.
 
+With --references it shows who refers to whom instead: which objects need which others, which
+objects controllers make, and which are not in the release.
+
 ` + core.SourceHelp
 
 const graphExamples = `  # What runs side by side?
@@ -53,7 +59,11 @@ const graphExamples = `  # What runs side by side?
   runlevel graph ./release -o dot | dot -Tpng > release.png
 
   # What would wait in an install, beyond the names of the files?
-  runlevel graph ./release --mode install --edges all`
+  runlevel graph ./release --mode install --edges all
+
+  # Who needs the Secret tls, and which objects are not in the release?
+  runlevel graph ./release --references | grep 'Secret shop/tls'
+  runlevel graph ./release --references | grep 'not in the release'`
 
 // NewGraph returns the verb graph.
 func NewGraph(streams core.Streams) *cobra.Command {
@@ -66,6 +76,11 @@ func NewGraph(streams core.Streams) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: core.CompleteSource,
 		RunE: func(command *cobra.Command, args []string) error {
+			for _, name := range []string{"mode", "edges", "attempt", "manifests"} {
+				if f.references && command.Flags().Changed(name) {
+					return core.Misusef("--references shows no order: leave out --%s", name)
+				}
+			}
 			return f.run(command.Context(), args[0], streams)
 		},
 	}
@@ -75,6 +90,7 @@ func NewGraph(streams core.Streams) *cobra.Command {
 	core.AddChoice(command, &f.edges, "edges", "files: the order of the files; all: what the objects imply, too", "files", "all")
 	command.Flags().IntVar(&f.attempt, "attempt", 0, "which attempt of a reconciliation, each of which has another order")
 	command.Flags().BoolVar(&f.manifests, "manifests", false, "list every manifest (in text)")
+	command.Flags().BoolVar(&f.references, "references", false, "show who refers to whom instead of the order")
 	return command
 }
 
@@ -85,6 +101,8 @@ func (f *graphFlags) run(ctx context.Context, ref string, streams core.Streams) 
 		return core.Misusef("--attempt %d: attempts are counted from 0", f.attempt)
 	case f.attempt > 0 && f.mode != graph.Reconcile:
 		return core.Misusef("--attempt is for --mode reconcile: other modes have one order only")
+	case f.references && f.format == asSVG:
+		return core.Misusef("--references is not drawn as svg: use -o dot, and Graphviz")
 	}
 	release, problems, err := f.release.Parse(ctx, ref, streams.Err)
 	if err != nil {
@@ -96,7 +114,23 @@ func (f *graphFlags) run(ctx context.Context, ref string, streams core.Streams) 
 		return err
 	}
 	core.WarnIfEmpty(streams.Err, release)
+	if f.references {
+		return f.drawReferences(streams, release)
+	}
 	return f.draw(streams, ref, release)
+}
+
+// drawReferences prints who refers to whom in a release.
+func (f *graphFlags) drawReferences(streams core.Streams, release *payload.Payload) error {
+	report := referrers.Of(release)
+	write := report.Text
+	switch f.format {
+	case asDOT:
+		write = report.DOT
+	case asMermaid:
+		write = report.Mermaid
+	}
+	return f.format.PrintWhole(streams.Out, report, write)
 }
 
 // draw prints the graph of a release.

@@ -15,10 +15,7 @@ type use = references.Use[*manifest]
 
 // usesOf returns the references to an object on the clusters of a manifest that deletes it, or had it.
 func (s *subject) usesOf(m *manifest) []use {
-	if s.uses == nil {
-		s.uses = references.Uses(s.normal)
-	}
-	return slices.DeleteFunc(slices.Clone(s.uses[m.id]), func(u use) bool { return !s.shareCluster(m, u.By) })
+	return slices.DeleteFunc(slices.Clone(s.graph.Uses[m.id]), func(u use) bool { return !s.shareCluster(m, u.By) })
 }
 
 // usesWithout returns the references to an object on clusters that have none of the other manifests.
@@ -51,7 +48,11 @@ func checkDeletedInUse(s *subject, r *reporter) {
 		if next := successorOf(s, t); next != nil {
 			todo = fmt.Sprintf("name %s there, or drop the tombstone", next.id)
 		}
-		r.field(t, annotation(payload.DeleteAnnotation), "%s%s, and fails without it: %s", describe(uses), onCluster(where), todo)
+		consequence := "fails without it"
+		if uses[0].Consequence == references.Collected {
+			consequence = "is deleted with it"
+		}
+		r.field(t, annotation(payload.DeleteAnnotation), "%s%s, and %s: %s", describe(uses), onCluster(where), consequence, todo)
 	}
 }
 

@@ -19,6 +19,7 @@ func referenceRules() []Rule {
 		{"missing-reference", Error, "An object refers to one that neither the payload nor a controller makes.", nothing, checkMissingReference},
 		{"foreign-reference", Info, "An object refers to one that is not in the payload, and that others may make.", nothing, checkForeignReference},
 		{"missing-key", Error, "An object refers to a key that a ConfigMap or a Secret of the payload does not have.", nothing, checkMissingKey},
+		{"declared-reference", Error, "An annotation that declares what custom resources refer to is wrong.", nothing, checkDeclaredReference},
 		{"unread-change", Warning, "A ConfigMap or a Secret has changed, and running pods do not get the new values.", needsPrevious, checkUnreadChange},
 	}
 }
@@ -33,18 +34,12 @@ type missing struct {
 // findMissing returns the references to objects that are neither in the payload nor in every cluster. Objects of the previous
 // payload are left out: other rules report that they are dropped, renamed or deleted.
 func findMissing(s *subject) []missing {
-	made := map[kinds.ID]bool{}
-	for _, m := range s.normal {
-		for _, id := range references.Made(m.Object()) {
-			made[id] = true
-		}
-	}
 	makers := s.makers()
 	var found []missing
 	for _, m := range s.normal {
-		for _, reference := range references.Of(m.Object()) {
+		for _, reference := range m.references {
 			id := reference.To
-			isKnown := len(s.byID[id]) > 0 || s.excluded[id] != nil || made[id] || references.IsBuiltIn(id) || isKnownObject(s, id)
+			isKnown := len(s.byID[id]) > 0 || s.excluded[id] != nil || isMade(s, id) || references.IsBuiltIn(id) || isKnownObject(s, id)
 			if isKnown || hadPreviously(s, id) || id.Namespace == "" && kinds.ScopeOf(id.GroupKind()) == kinds.Namespaced {
 				continue
 			}
@@ -52,6 +47,12 @@ func findMissing(s *subject) []missing {
 		}
 	}
 	return found
+}
+
+// isMade reports whether a controller makes an object of a manifest.
+func isMade(s *subject, id kinds.ID) bool {
+	_, isMade := s.graph.Makers[id]
+	return isMade
 }
 
 // isKnownObject reports whether others make an object, by the configuration.
@@ -84,7 +85,7 @@ func checkForeignReference(s *subject, r *reporter) {
 func checkMissingKey(s *subject, r *reporter) {
 	makers := s.makers()
 	for _, m := range s.normal {
-		for _, reference := range references.Of(m.Object()) {
+		for _, reference := range m.references {
 			for _, key := range reference.Keys {
 				to := slices.DeleteFunc(slices.Clone(s.byID[reference.To]), func(other *manifest) bool { return other.isTombstone || !s.shareCluster(m, other) })
 				if len(to) > 0 && !slices.ContainsFunc(to, func(other *manifest) bool { return other.hasKey(key) }) && makers.ofRights(reference.To, "update", "patch") == "" {

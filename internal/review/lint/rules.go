@@ -105,6 +105,7 @@ func objectRules() []Rule {
 		{"needless-namespace", Warning, "A cluster-wide object has a namespace.", nothing, checkNeedlessNamespace},
 		{"missing-namespace", Warning, "A namespace is neither in the payload nor one that every cluster has.", nothing, checkMissingNamespace},
 		{"out-of-order", Warning, "An object comes before one that it needs, in the order of an update.", nothing, checkOutOfOrder},
+		{"waits-for-later", Error, "A workload's pods need an object that comes later, in the order of an update.", nothing, checkWaitsForLater},
 		{"unknown-capability", Warning, "A capability is unknown, so the manifest is left out.", nothing, checkUnknownCapability},
 		{"unknown-feature-set", Warning, "A feature set is unknown, so the manifest is left out.", nothing, checkUnknownFeatureSet},
 		{"unknown-feature-gate", Warning, "A feature gate is unknown, and so never on.", nothing, checkUnknownFeatureGate},

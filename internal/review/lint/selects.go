@@ -204,7 +204,7 @@ type calledPort struct {
 
 // calledPorts returns the ports of Services that an Ingress, a webhook, a definition or an APIService sends requests to.
 func calledPorts(m *manifest) (found []calledPort) {
-	for _, reference := range references.Of(m.Object()) {
+	for _, reference := range m.references {
 		if reference.To.GroupKind() != serviceKind || len(reference.Path) < 2 {
 			continue
 		}

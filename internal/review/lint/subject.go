@@ -12,6 +12,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/internal/review/refusals"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -26,6 +27,8 @@ type manifest struct {
 	annotations map[string]string
 	isTombstone bool
 	isPrevious  bool // whether it is in the previous payload
+
+	references []references.Reference // of a normal manifest of this payload
 
 	profiles []string // the cluster profiles that include it
 	choices  *string  // see chosenBy
@@ -158,8 +161,8 @@ type subject struct {
 	outages  *outageFinder
 	update   *plan.Plan // from the previous payload; nil if there is none
 	overlaps map[[2]string]overlap
-	bindings map[kinds.ID][]*manifest // see bindingsOf
-	uses     map[kinds.ID][]use       // see usesOf
+	bindings map[kinds.ID][]*manifest              // see bindingsOf
+	graph    *references.ReferenceGraph[*manifest] // of this payload
 	refusals func() map[*payload.Manifest][]fields.FieldRefusal
 	makers   func() makers
 	missing  func() []missing           // see findMissing
@@ -182,6 +185,7 @@ func newSubject(ctx context.Context, input Input) *subject {
 		s.previous = newIndex(input.Previous, true)
 		s.update = plan.Compare(input.Previous, input.Payload, nil) // rules report refusals
 	}
+	s.graph = newGraph(s)
 	s.makers = sync.OnceValue(func() makers { return newMakers(s) })
 	s.refusals = sync.OnceValue(func() map[*payload.Manifest][]fields.FieldRefusal {
 		return refusals.Find(ctx, s.Manifests, s.problems)
@@ -190,6 +194,19 @@ func newSubject(ctx context.Context, input Input) *subject {
 	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}
 	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)
 	return s
+}
+
+// newGraph finds who refers to whom in the payload.
+func newGraph(s *subject) *references.ReferenceGraph[*manifest] {
+	var before []*manifest
+	if s.previous != nil {
+		before = s.previous.manifests
+	}
+	found := references.NewGraph(s.normal, before)
+	for i, m := range s.normal {
+		m.references = found.References[i]
+	}
+	return found
 }
 
 // hasProfile reports whether a manifest is for some profiles only.

@@ -85,14 +85,14 @@ type comparer struct {
 	// counts if there is no other: a tombstone is for clusters where it may be applied.
 	inNamespace map[string]*payload.Manifest
 	ofKind      map[schema.GroupKind]*payload.Manifest
-	uses        map[kinds.ID][]references.Use[*payload.Manifest] // of objects, by the manifests of the new release
+	references  *references.ReferenceGraph[*payload.Manifest] // of the new release
 }
 
 // newComparer compares two payloads, of which the new one has its manifests in order.
 func newComparer(from, to *payload.Payload, steps []*payload.Manifest) *comparer {
 	c := &comparer{
 		from: newInventory(from), to: newInventory(to), variants: map[kinds.ID][]*payload.Manifest{},
-		inNamespace: map[string]*payload.Manifest{}, ofKind: map[schema.GroupKind]*payload.Manifest{}, uses: references.Uses(steps),
+		inNamespace: map[string]*payload.Manifest{}, ofKind: map[schema.GroupKind]*payload.Manifest{}, references: references.NewGraph(steps, from.Manifests),
 	}
 	for _, m := range from.All() {
 		if !m.IsTombstone() {
@@ -222,7 +222,7 @@ func (c *comparer) usedBy(m *payload.Manifest) []ObjectUse {
 		return nil
 	}
 	var found []ObjectUse
-	for _, use := range c.uses[m.ID()] {
+	for _, use := range c.references.Uses[m.ID()] {
 		found = append(found, ObjectUse{By: use.By.ID(), At: place(use.By), Field: use.Field()})
 	}
 	return found

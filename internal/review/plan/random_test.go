@@ -36,7 +36,7 @@ func TestRandomReleases(t *testing.T) {
 				if e.Action == plan.TakenAlong && !told[*e.With] && !isAmong(*e.With, p) {
 					t.Fatalf("round %d: %s is taken along by %s, which does not go", round, e.ID, e.With)
 				}
-				if e.Action != plan.Dropped && e.Tombstone != "" || e.Action == plan.Dropped && (e.Tombstone == "") != strings.Contains(e.Why, "along: ") {
+				if e.Action != plan.Dropped && e.Tombstone != "" || e.Action == plan.Dropped && (e.Tombstone == "") != (strings.Contains(e.Why, "along: ") || len(e.UsedBy) > 0) {
 					t.Fatalf("round %d: %s is %s, and its tombstone is %q", round, e.ID, e.Action, e.Tombstone)
 				}
 			}

@@ -3,6 +3,7 @@ package why
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -57,6 +58,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, q ObjectQuery, object Named
 	facts := &ObjectFacts{Object: object.ID, Deletes: object.Deletes, Pending: map[kinds.ID][]string{}}
 	g := &gatherer{reader: newReader(c), ObjectQuery: q, facts: facts}
 	g.plan()
+	g.findReferrers()
 	g.findTombstone()
 	g.object(ctx)
 	g.release(ctx)
@@ -177,6 +179,7 @@ func (g *gatherer) checkReady(ctx context.Context) {
 	}
 	if g.facts.Verdict.State != ready.Ready {
 		g.facts.Pods = g.pods(ctx, g.facts.Live)
+		g.facts.Unmet = g.unmet(ctx, g.facts.Live)
 	}
 }
 
@@ -278,6 +281,9 @@ func (g *gatherer) explainBlockers(ctx context.Context) {
 			}
 			if err == nil && diagnosis.CanExplain(live) {
 				g.facts.Pending[step.ID] = g.pods(ctx, live)
+				for _, need := range g.unmet(ctx, live) {
+					g.facts.Pending[step.ID] = append(g.facts.Pending[step.ID], fmt.Sprintf("needs %s, %s", need.Object, need.Why))
+				}
 			}
 		}
 	}

@@ -20,7 +20,7 @@ type explainer func(*ObjectFacts, *Answer)
 
 // The explainers of an object by itself, from the outside in; and those whose messages a status of the whole release has elsewhere.
 var (
-	ofObject  = []explainer{explainUnknown, explainNotReady, explainDrift, explainMissing, explainTerminating, explainKept, explainUnserved, explainNamespace, explainStep, explainBlocked, explainPlace, explainGate}
+	ofObject  = []explainer{explainUnknown, explainNotReady, explainReferences, explainDrift, explainMissing, explainTerminating, explainKept, explainUnserved, explainNamespace, explainStep, explainBlocked, explainPlace, explainReferrers, explainGate}
 	ofRelease = []explainer{explainHooks, explainRun, explainOwner}
 )
 

@@ -151,6 +151,13 @@ func TestAnswers(t *testing.T) {
 			held(with(absent(during(node("level 10, web", "running", nil, waiting, step(web, apply.Blocked, "")), node("level 20, db", "blocked", []int{0}, step(db, apply.Blocked, "")))), func(f *why.ObjectFacts) { f.Object = db }), time.Second), why.Absent,
 			"its turn, level 20, db, comes after level 10, web\nlevel 10, web waits for the pre hook of Deployment shop/web, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; its progress was last reported 5s ago",
 		},
+		"it needs another object": {
+			with(there(notReady, completed()), func(f *why.ObjectFacts) {
+				f.Unmet = []why.Need{{Object: db, Why: "which is not there (spec.name): no release is known to have it"}}
+				f.NeededBy = []string{"Ingress shop/web (spec.x)", "Ingress shop/till (spec.x)"}
+			}), why.NotReady,
+			"it waits: 0 of 1 replicas are available\nit needs StatefulSet shop/db, which is not there (spec.name): no release is known to have it\nneeded by Ingress shop/web (spec.x); Ingress shop/till (spec.x)\nno process applies release shop 2 now: it was completed 60m ago\nit is of release shop, which changed it last 60s ago",
+		},
 		"ready": {there(isReady, completed()), why.Ready, "it is of release shop, which changed it last 60s ago"},
 		"ready, as the run has not noticed yet": {
 			held(there(isReady, during(node("level 20, web", "running", nil, step(web, apply.InWait, "0 of 1")))), 0), why.Ready,

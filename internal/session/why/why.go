@@ -47,6 +47,8 @@ type ObjectFacts struct {
 	Live            *unstructured.Unstructured // nil if it does not exist, or can't be read
 	Verdict         ready.Verdict              // on it
 	Pods            []string                   // what keeps its pods
+	Unmet           []Need                     // objects that it refers to and that do not exist, if it is not ready
+	NeededBy        []string                   // the manifests of the query's release that refer to it
 	Holders         map[string]string          // by finalizer: the field manager that has set it
 	Unserved        *UnservedKind              // if its kind is not served
 	ObjectNamespace *tombstone.Observation     // its namespace, if that is not simply there

@@ -1,0 +1,98 @@
+package references
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// Annotations of a CustomResourceDefinition with what its objects refer to, and what its controller makes of them: one
+// "FIELD: KIND" a line, such as "spec.secretName: Secret". The kind has its group, if it is not one of the core:
+// "WidgetClass.shop.example".
+const (
+	ReferencesAnnotation = "runlevel.dev/references"
+	MakesAnnotation      = "runlevel.dev/makes"
+)
+
+// A Declaration is a field of a custom resource that has the name of an object of a kind.
+type Declaration struct {
+	Field string // keys with dots between them; lists are followed through all their items
+	Kind  schema.GroupKind
+}
+
+// ParseDeclarations returns the declarations of an annotation, and what is wrong with the others.
+func ParseDeclarations(text string) (declared []Declaration, problems []string) {
+	for entry := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == ',' }) {
+		field, kind, isPair := strings.Cut(entry, ":")
+		declaration := Declaration{strings.TrimSpace(field), schema.ParseGroupKind(strings.TrimSpace(kind))}
+		isName := func(text string) bool { return text != "" && !strings.ContainsAny(text, "[]{}/*$ \"'") }
+		switch {
+		case strings.TrimSpace(entry) == "":
+		case !isPair || !isName(declaration.Kind.Kind):
+			problems = append(problems, fmt.Sprintf("%q has no kind: write FIELD: KIND, such as spec.secretName: Secret", strings.TrimSpace(entry)))
+		case slices.ContainsFunc(strings.Split(declaration.Field, "."), func(key string) bool { return !isName(key) }):
+			problems = append(problems, fmt.Sprintf("%q is no field: write its keys with dots between them, such as spec.secretName; lists need no brackets", declaration.Field))
+		default:
+			declared = append(declared, declaration)
+		}
+	}
+	return declared, problems
+}
+
+// Definitions has what CustomResourceDefinitions declare, by the kinds that they define. Without any, the references of
+// built-in kinds are known.
+type Definitions map[schema.GroupKind]definition
+
+// A definition is what is known of a kind of custom resources.
+type definition struct {
+	scope         kinds.Scope
+	refers, makes []rule
+}
+
+// definitionsOf returns the definitions of a release. Those of the release before count if it has none of a kind.
+func definitionsOf[M Referrer](manifests, before []M) Definitions {
+	found, old := Definitions{}, Definitions{}
+	for i, m := range slices.Concat(manifests, before) {
+		switch {
+		case m.IsTombstone():
+		case i < len(manifests):
+			found.Add(m.Object())
+		default:
+			old.Add(m.Object())
+		}
+	}
+	maps.Copy(old, found)
+	return old
+}
+
+// Add adds what an object declares if it is a CustomResourceDefinition. Variants of a definition add up.
+func (d Definitions) Add(object *unstructured.Unstructured) {
+	if object.GroupVersionKind().GroupKind() != kinds.CustomResourceDefinition {
+		return
+	}
+	kind := kinds.DefinedBy(object)
+	of := d[kind]
+	scope, _, _ := unstructured.NestedString(object.Object, "spec", "scope")
+	of.scope = kinds.Scope(scope)
+	of.refers = appendDeclared(of.refers, object.GetAnnotations()[ReferencesAnnotation])
+	of.makes = appendDeclared(of.makes, object.GetAnnotations()[MakesAnnotation])
+	d[kind] = of
+}
+
+// appendDeclared appends the rules of an annotation that are not among the rules.
+func appendDeclared(rules []rule, text string) []rule {
+	declared, _ := ParseDeclarations(text)
+	for _, declaration := range declared {
+		r := rule{path: declaration.Field, to: declaration.Kind, isDeclared: true}
+		if !slices.Contains(rules, r) {
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}

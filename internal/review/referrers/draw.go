@@ -1,0 +1,139 @@
+package referrers
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// Text writes a line for each reference, and then one for each object that a controller makes.
+func (p ReferenceReport) Text(out io.Writer) error {
+	w := bufio.NewWriter(out)
+	missing := 0
+	for _, r := range p.References {
+		verb := "needs"
+		if r.NotNeeded {
+			verb = "names"
+		}
+		fmt.Fprintf(w, "%s %s %s (%s)%s\n", r.By, verb, r.To, printable.Line(r.Field), r.origin())
+		if r.Presence == Missing {
+			missing++
+		}
+	}
+	for _, made := range p.Makes {
+		fmt.Fprintf(w, "%s makes %s\n", made.MadeFor, made.Object)
+	}
+	fmt.Fprintf(w, "%s, %d to objects that are not in the release\n", printable.Count(len(p.References), "reference"), missing)
+	return w.Flush()
+}
+
+// origin returns where the object comes from if it is not in the release, as the end of a line.
+func (r Referral) origin() string {
+	switch r.Presence {
+	case Made:
+		return ": made by the controller of " + r.MadeFor.String()
+	case BuiltIn:
+		return ": every cluster has it"
+	case Deleted:
+		return ": the release deletes it"
+	case Missing:
+		return ": not in the release"
+	default:
+		return ""
+	}
+}
+
+// An arc leads from an object to one that it needs, or that is made of it.
+type arc struct {
+	from, to kinds.ID
+	isMade   bool
+}
+
+// arcs returns the objects of a picture, in order, and its arcs, each once.
+func (p ReferenceReport) arcs() (objects []kinds.ID, arcs []arc) {
+	for _, r := range p.References {
+		arcs = append(arcs, arc{r.By, r.To, false})
+	}
+	for _, made := range p.Makes {
+		arcs = append(arcs, arc{made.MadeFor, made.Object, true})
+	}
+	for _, a := range arcs {
+		objects = append(objects, a.from, a.to)
+	}
+	slices.SortFunc(objects, kinds.Compare)
+	slices.SortStableFunc(arcs, func(a, b arc) int { return cmp.Or(kinds.Compare(a.from, b.from), kinds.Compare(a.to, b.to)) })
+	return slices.Compact(objects), slices.Compact(arcs)
+}
+
+// marked returns the objects that are missing or deleted, which pictures mark.
+func (p ReferenceReport) marked() map[kinds.ID]bool {
+	marked := map[kinds.ID]bool{}
+	for _, r := range p.References {
+		marked[r.To] = marked[r.To] || r.Presence == Missing || r.Presence == Deleted
+	}
+	return marked
+}
+
+// DOT writes a picture for Graphviz. What is made is dashed; what is missing or deleted is red.
+func (p ReferenceReport) DOT(out io.Writer) error {
+	w := bufio.NewWriter(out)
+	fmt.Fprint(w, "digraph references {\n  rankdir=LR;\n")
+	objects, arcs := p.arcs()
+	quote := func(id kinds.ID) string {
+		return `"` + strings.NewReplacer(`"`, "", `\`, `\\`).Replace(id.String()) + `"`
+	}
+	marked := p.marked()
+	for i, id := range objects {
+		style := ""
+		if marked[id] {
+			style = " color=\"red\""
+		}
+		fmt.Fprintf(w, "  %d [ label=%s shape=\"box\"%s ];\n", i, quote(id), style)
+	}
+	for _, a := range arcs {
+		style := ""
+		if a.isMade {
+			style = ` [ style="dashed" label="makes" ]`
+		}
+		fmt.Fprintf(w, "  %d -> %d%s;\n", indexOf(objects, a.from), indexOf(objects, a.to), style)
+	}
+	fmt.Fprint(w, "}\n")
+	return w.Flush()
+}
+
+// Mermaid writes a flowchart that Markdown can hold, with the same marks.
+func (p ReferenceReport) Mermaid(out io.Writer) error {
+	w := bufio.NewWriter(out)
+	fmt.Fprint(w, "flowchart LR\n")
+	objects, arcs := p.arcs()
+	marked := p.marked()
+	for i, id := range objects {
+		class := ""
+		if marked[id] {
+			class = ":::missing"
+		}
+		text := strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;").Replace(id.String())
+		fmt.Fprintf(w, "  n%d[\"%s\"]%s\n", i, text, class)
+	}
+	for _, a := range arcs {
+		arrow := "-->"
+		if a.isMade {
+			arrow = "-. makes .->"
+		}
+		fmt.Fprintf(w, "  n%d %s n%d\n", indexOf(objects, a.from), arrow, indexOf(objects, a.to))
+	}
+	fmt.Fprint(w, "  classDef missing stroke:#c9190b,color:#c9190b\n")
+	return w.Flush()
+}
+
+// indexOf returns the place of an object among sorted ones.
+func indexOf(objects []kinds.ID, id kinds.ID) int {
+	at, _ := slices.BinarySearchFunc(objects, id, kinds.Compare)
+	return at
+}

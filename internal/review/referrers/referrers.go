@@ -1,0 +1,96 @@
+// Package referrers reports who refers to whom in a release: which objects name which others in their fields, which objects
+// controllers make, and which are neither in the release nor made.
+//
+// It draws objects and their references, not the order in which they are applied, which package graph does.
+//
+// Of is the call to start from; a ReferenceReport can be printed as text, DOT or Mermaid, and is a value for JSON.
+package referrers
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/references"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A Presence is where an object comes from that another one refers to.
+type Presence string
+
+// The presences of an object.
+const (
+	InRelease Presence = "inRelease"
+	Made      Presence = "made"    // a controller makes it of an object of the release
+	BuiltIn   Presence = "builtIn" // every cluster has it
+	Deleted   Presence = "deleted" // by the release
+	Missing   Presence = "missing" // others must make it
+)
+
+// A Referral is a field of a manifest that names another object.
+type Referral struct {
+	By       kinds.ID  `json:"by"`
+	File     string    `json:"file"`
+	Line     int       `json:"line"`
+	Field    string    `json:"field"`
+	To       kinds.ID  `json:"to"`
+	Presence Presence  `json:"presence"`
+	MadeFor  *kinds.ID `json:"madeFor,omitempty"` // the object of which a controller makes it
+	// NotNeeded is true if the object does without the other: a binding gives an account its rights.
+	NotNeeded bool `json:"notNeeded,omitempty"`
+}
+
+// A Making is an object that a controller makes of an object of the release.
+type Making struct {
+	Object  kinds.ID `json:"object"`
+	MadeFor kinds.ID `json:"madeFor"`
+}
+
+// A ReferenceReport is who refers to whom in a release.
+type ReferenceReport struct {
+	Name       string     `json:"name,omitempty"`
+	Version    string     `json:"version,omitempty"`
+	References []Referral `json:"references"` // in the order of the manifests
+	Makes      []Making   `json:"makes,omitempty"`
+}
+
+// Of returns the report of a release.
+func Of(release *payload.Payload) ReferenceReport {
+	report := ReferenceReport{Name: release.Name, Version: release.Version, References: []Referral{}}
+	inRelease, deleted := map[kinds.ID]bool{}, map[kinds.ID]bool{}
+	for _, m := range release.Manifests {
+		if m.IsTombstone() {
+			deleted[m.ID()] = true
+		} else {
+			inRelease[m.ID()] = true
+		}
+	}
+	graph := references.NewGraph(release.Manifests, nil)
+	for i, m := range release.Manifests {
+		for _, reference := range graph.References[i] {
+			r := Referral{
+				By: m.ID(), File: m.Path, Line: m.Line, Field: reference.Field(), To: reference.To, Presence: Missing,
+				NotNeeded: reference.Consequence == references.Harmless,
+			}
+			switch maker, isMade := graph.Makers[r.To]; {
+			case inRelease[r.To]:
+				r.Presence = InRelease
+			case isMade:
+				of := maker.ID()
+				r.Presence, r.MadeFor = Made, &of
+			case references.IsBuiltIn(r.To):
+				r.Presence = BuiltIn
+			case deleted[r.To]:
+				r.Presence = Deleted
+			}
+			report.References = append(report.References, r)
+		}
+	}
+	for made, maker := range graph.Makers {
+		report.Makes = append(report.Makes, Making{made, maker.ID()})
+	}
+	slices.SortFunc(report.Makes, func(a, b Making) int {
+		return cmp.Or(kinds.Compare(a.MadeFor, b.MadeFor), kinds.Compare(a.Object, b.Object))
+	})
+	return report
+}

@@ -1,0 +1,152 @@
+package why
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/references"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// mostReferences is how many of the objects that an object refers to are looked for.
+const mostReferences = 10
+
+// unmet returns the objects that a live object refers to and that do not exist, or are being deleted.
+func (g *gatherer) unmet(ctx context.Context, live *unstructured.Unstructured) (unmet []Need) {
+	seen := map[kinds.ID]bool{}
+	unread := map[schema.GroupKind]bool{} // of which one could not be read: the others can't either
+	for _, reference := range g.definitions(ctx, live).Of(live) {
+		id := reference.To
+		isOut := seen[id] || unread[id.GroupKind()] || reference.Consequence == references.Harmless || references.IsBuiltIn(id)
+		if isOut || len(seen) == mostReferences {
+			continue
+		}
+		seen[id] = true
+		need := Need{Object: id}
+		switch found := tombstone.Observe(ctx, g.cluster, id, ""); found.State {
+		case tombstone.Unknown:
+			unread[id.GroupKind()] = true
+			g.unknown("get "+id.String(), found.Err)
+			continue
+		case tombstone.Absent:
+			need.Why = "is not there"
+		case tombstone.Terminating:
+			need.Why = "is being deleted"
+		default:
+			continue
+		}
+		need.File, need.Node = g.placeOf(id)
+		need.Why = fmt.Sprintf("which %s (%s): %s", need.Why, printable.Line(reference.Field()), g.whyUnmet(need))
+		unmet = append(unmet, need)
+	}
+	return unmet
+}
+
+// definitions returns what the definition of a custom resource declares; nothing for kinds of Kubernetes.
+func (g *gatherer) definitions(ctx context.Context, live *unstructured.Unstructured) references.Definitions {
+	kind := live.GroupVersionKind().GroupKind()
+	found := references.Definitions{}
+	if kinds.ScopeOf(kind) != kinds.Unknown {
+		return found
+	}
+	in, err := g.cluster.FindKind(ctx, kind)
+	if err != nil {
+		return found
+	}
+	id := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: in.GroupVersionResource.GroupResource().String()}
+	definition, err := g.cluster.Get(ctx, id)
+	switch {
+	case err == nil:
+		found.Add(definition)
+	case !apierrors.IsNotFound(err): // an aggregated API has none
+		g.unknown("get "+id.String(), err)
+	}
+	return found
+}
+
+// placeOf returns the file and the node of an object in the run or in the release of the query; "" if it is in neither.
+func (g *gatherer) placeOf(id kinds.ID) (file, node string) {
+	if at, step, isLeft := g.facts.Run.Find(id); isLeft {
+		return step.File, cmp.Or(step.Node, g.facts.Run.Nodes[at].Name)
+	}
+	if m := g.manifestOf(id); m != nil {
+		return m.Path, nodeOf(m.Path)
+	}
+	return "", ""
+}
+
+// manifestOf returns the manifest of an object in the release of the query; nil if it has none.
+func (g *gatherer) manifestOf(id kinds.ID) *payload.Manifest {
+	if g.Release == nil {
+		return nil
+	}
+	at := slices.IndexFunc(g.Release.Manifests, func(m *payload.Manifest) bool { return m.ID() == id })
+	if at < 0 {
+		return nil
+	}
+	return g.Release.Manifests[at]
+}
+
+// whyUnmet returns what becomes of an object that does not exist: whether a release is to apply it, or has deleted it.
+func (g *gatherer) whyUnmet(need Need) string {
+	id, of := need.Object, g.facts.Record
+	where := cmp.Or(need.Node, printable.Line(need.File))
+	_, step, isLeft := g.facts.Run.Find(id)
+	manifest := g.manifestOf(id)
+	isDeleted := of != nil && (slices.ContainsFunc(of.Tombstones, func(t record.Tombstone) bool { return t.ID == id }) ||
+		of.Newest() != nil && slices.Contains(of.Newest().Tombstones, id))
+	switch {
+	case isLeft && step.Deletes, manifest != nil && manifest.IsTombstone(), isDeleted:
+		return "the release deletes it"
+	case isLeft:
+		return "the release has it, and has not applied it yet: " + where
+	case manifest != nil:
+		return "it is in the named release: " + where
+	case of != nil && fingerprint.Read(of.Fingerprints).Has(id):
+		return "the release has it, and it was deleted since"
+	default:
+		return "no release is known to have it"
+	}
+}
+
+// explainReferences adds the objects that an object needs and that do not exist. Of an object that exists and is ready, it
+// adds nothing.
+func explainReferences(f *ObjectFacts, a *Answer) {
+	if a.State != NotReady {
+		return
+	}
+	for _, need := range f.Unmet {
+		a.Needs = append(slices.Clip(a.Needs), need)
+		a.addMessage(nil, "it needs %s, %s", need.Object, need.Why)
+	}
+}
+
+// explainReferrers adds what of the named release needs the object, in one line.
+func explainReferrers(f *ObjectFacts, a *Answer) {
+	if len(f.NeededBy) > 0 {
+		a.addMessage(nil, "needed by %s", few(f.NeededBy, 0))
+	}
+}
+
+// findReferrers finds the manifests of the release of the query that need the object.
+func (g *gatherer) findReferrers() {
+	if g.Release == nil {
+		return
+	}
+	for _, use := range references.NewGraph(g.Release.Manifests, nil).Uses[g.facts.Object] {
+		if name := fmt.Sprintf("%s (%s)", use.By.ID(), printable.Line(use.Field())); !slices.Contains(g.facts.NeededBy, name) {
+			g.facts.NeededBy = append(g.facts.NeededBy, name)
+		}
+	}
+}
