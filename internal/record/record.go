@@ -11,7 +11,9 @@ package record
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // A Record is the record of one release on a cluster.
@@ -37,6 +40,7 @@ type Record struct {
 	Waits        []ObjectWait   `json:"waits,omitempty"`      // what the applier waits for now
 	Run          *Run           `json:"run,omitempty"`        // the current run, or the last one if it has failed
 	Repairs      *Repairs       `json:"repairs,omitempty"`
+	Uninstall    *Uninstall     `json:"uninstall,omitempty"` // begun and not ended: some objects of the release may be gone
 	// Hooks are the states of lifecycle hooks.
 	Hooks []DeploymentHooks `json:"hooks,omitempty"`
 
@@ -47,6 +51,29 @@ type Record struct {
 	// Fingerprints are those of package fingerprint. They are in a key of their own, and removed
 	// if there is no room for them.
 	Fingerprints []byte `json:"-"`
+}
+
+// An Uninstall is the removal of a release from the cluster. The record ends with it.
+type Uninstall struct {
+	Since      metav1.Time `json:"since"`
+	By         string      `json:"by"`   // the holder of the lock
+	Left       int         `json:"left"` // objects that were still to be deleted at the last report
+	ReportedAt metav1.Time `json:"reportedAt"`
+}
+
+// String returns since when the release has been uninstalled, and how many objects are left, as a part of a sentence.
+func (u *Uninstall) String() string {
+	return fmt.Sprintf("being uninstalled since %s, %s left", u.Since.UTC().Format(time.RFC3339), printable.Count(u.Left, "object"))
+}
+
+// BeginUninstall records that the release is being uninstalled. What was known of its applies counts no longer: a Job that is
+// deleted is to run again, if the release is applied again, and so are the hooks of a Deployment. A second call keeps the
+// time of the first one.
+func (r *Record) BeginUninstall(u Uninstall) {
+	if r.Uninstall != nil {
+		u.Since = r.Uninstall.Since
+	}
+	r.Uninstall, r.Run, r.Waits, r.Jobs, r.Hooks, r.KeptBy = &u, nil, nil, nil, nil, ""
 }
 
 // An UpdateState is the state of an update.

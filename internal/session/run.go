@@ -149,11 +149,11 @@ func (r *run) connect(c *cluster.Cluster) {
 
 // askGate returns the refusal of the gate, or notes the checks that are overridden. None blocks the release that was begun
 // last from being kept in place: one object that can't be applied is to cost no other one, and each is checked again when it
-// is applied.
+// is applied. A release that is being uninstalled is not kept in place.
 func (r *run) askGate() error {
 	blocking := precondition.Blocking(r.outcome.Findings)
 	if r.options.Keep != nil && r.outcome.IsSame && !r.options.Force { // with force, the overridden checks are recorded
-		blocking = nil
+		blocking = slices.DeleteFunc(blocking, func(f precondition.CheckFinding) bool { return f.Check != precondition.BeingUninstalled })
 	}
 	if len(blocking) > 0 && !r.options.Force {
 		return precondition.Refuse(blocking)
@@ -273,13 +273,14 @@ func (r *run) unlistedNotes() []string {
 
 // findMode returns the mode that follows from the record: install until an install was completed, reconcile for the
 // payload that was completed last, otherwise update. An update that was killed, or whose deletes were not all sent,
-// goes on as an update. If the record is lost, the objects of the release show that there was one.
+// goes on as an update. If the record is lost, the objects of the release show that there was one. After an uninstall that was
+// begun, what it has deleted is applied in order.
 func (r *run) findMode() graph.Mode {
 	newest := r.record.Newest()
 	switch {
 	case r.options.Apply.Mode != "":
 		return r.options.Apply.Mode
-	case newest == nil && len(r.before.Of(r.payload.Name)) > 0:
+	case newest == nil && len(r.before.Of(r.payload.Name)) > 0, r.record.Uninstall != nil:
 		return graph.Update
 	case r.record.Applied() == nil && !r.record.HasUpdated():
 		return graph.Install

@@ -96,6 +96,9 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 	if err := core.PrintLines(out, core.Align(rows)); err != nil {
 		return err
 	}
+	if of.Uninstall != nil {
+		fmt.Fprintf(out, "  the release is %s\n", of.Uninstall)
+	}
 	for i, entry := range of.History {
 		for _, hookOverride := range entry.Hooks {
 			fmt.Fprintf(out, "  %s: the %s at %s\n", printable.Line(cmp.Or(entry.Version, "-")), hookOverride, hookOverride.Time.UTC().Format(time.RFC3339))
@@ -126,7 +129,7 @@ func historyRow(entry record.HistoryEntry) string {
 // printOpen prints whether the newest update is being applied, if it has no end yet.
 func printOpen(ctx context.Context, reader *state.Reader, of *record.Record, out io.Writer) {
 	newest := of.Newest()
-	if newest == nil || newest.State != record.Partial || newest.End != nil {
+	if newest == nil || newest.State != record.Partial || newest.End != nil || of.Uninstall != nil {
 		return
 	}
 	version := printable.Line(cmp.Or(newest.Version, "-"))

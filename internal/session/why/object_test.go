@@ -293,6 +293,15 @@ an apply makes it again once it is gone
 no process applies release shop 2 now: it was completed 60m ago
 it is of release shop, which changed it last 60s ago`,
 		},
+		"terminating, of a release that is being uninstalled": {
+			with(there(isReady, completed()), func(f *why.ObjectFacts) {
+				f.Seen = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute)}
+				f.Record.Uninstall = &record.Uninstall{Since: metav1.NewTime(now.Add(-time.Minute)), By: "ana@host:7", Left: 3}
+			}), why.Terminating,
+			`its delete was requested: terminating for 60s
+release shop 2 is being uninstalled since 2026-01-02T03:03:05Z, 3 objects left; no process goes on with that: "runlevel uninstall shop" does, and "runlevel apply --force" applies the release again
+it is of release shop, which changed it last 60s ago`,
+		},
 		"terminating, of no release": {
 			with(there(isReady, nil), func(f *why.ObjectFacts) {
 				f.Seen, f.Owner = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute)}, ""
