@@ -31,16 +31,16 @@ type Record struct {
 	Own     string `json:"own,omitempty"`    // the source with which the operator of the newest entry was started
 	KeptBy  string `json:"keptBy,omitempty"` // the holder of the lock that began last to keep the release in place
 	// LastRevision is the highest number that an update of the release was ever given.
-	LastRevision int            `json:"lastRevision,omitempty"`
-	History      []HistoryEntry `json:"history,omitempty"`    // newest first
-	Tombstones   []Tombstone    `json:"tombstones,omitempty"` // requested deletes, across versions, until the objects are gone
-	Left         []Leftover     `json:"left,omitempty"`       // objects that installs have left for the next apply to delete
-	Kinds        []AppliedKind  `json:"kinds,omitempty"`      // ever applied: orphans are searched in these; sorted, each once
-	Jobs         []Job          `json:"jobs,omitempty"`       // finished Jobs, so that a Job is not run again after its TTL
-	Waits        []ObjectWait   `json:"waits,omitempty"`      // what the applier waits for now
-	Run          *Run           `json:"run,omitempty"`        // the current run, or the last one if it has failed
-	Repairs      *Repairs       `json:"repairs,omitempty"`
-	Uninstall    *Uninstall     `json:"uninstall,omitempty"` // begun and not ended: some objects of the release may be gone
+	LastRevision int           `json:"lastRevision,omitempty"`
+	History      History       `json:"history,omitempty"`    // newest first
+	Tombstones   []Tombstone   `json:"tombstones,omitempty"` // requested deletes, across versions, until the objects are gone
+	Left         []Leftover    `json:"left,omitempty"`       // objects that installs have left for the next apply to delete
+	Kinds        []AppliedKind `json:"kinds,omitempty"`      // ever applied: orphans are searched in these; sorted, each once
+	Jobs         []Job         `json:"jobs,omitempty"`       // finished Jobs, so that a Job is not run again after its TTL
+	Waits        []ObjectWait  `json:"waits,omitempty"`      // what the applier waits for now
+	Run          *Run          `json:"run,omitempty"`        // the current run, or the last one if it has failed
+	Repairs      *Repairs      `json:"repairs,omitempty"`
+	Uninstall    *Uninstall    `json:"uninstall,omitempty"` // begun and not ended: some objects of the release may be gone
 	// Hooks are the states of lifecycle hooks.
 	Hooks []DeploymentHooks `json:"hooks,omitempty"`
 
@@ -84,6 +84,9 @@ const (
 	Partial   UpdateState = "Partial"   // it was begun
 	Completed UpdateState = "Completed" // all of it was applied
 )
+
+// A History is the updates of a release, the newest first.
+type History []HistoryEntry
 
 // A HistoryEntry is one update in the history.
 type HistoryEntry struct {

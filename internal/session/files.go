@@ -83,7 +83,7 @@ func (k *keptCopies) write(ctx context.Context, o FileOptions, version string, k
 // sort decides which copies are needed, by the record with the version that is applied.
 func (k *keptCopies) sort(known *record.Record, most int) {
 	k.dropped, k.most = filesOf(known), most
-	k.needed = known.KeepFiles(most)
+	k.needed = known.History.KeepFiles(most)
 }
 
 // collect removes the copies that are not needed, and returns the warnings. Copies that the record does not know, because it was

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/dependents"
@@ -19,6 +21,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -209,12 +212,21 @@ func (l *looker) keepHolders(ctx context.Context, s *selection) error {
 		return err
 	}
 	ofRecord := kinds.ID{Kind: "ConfigMap", Namespace: l.options.Namespace, Name: lock.Name(l.options.Release)}
+	isOfRecord := func(id kinds.ID) bool {
+		isSecret := id.GroupKind() == schema.GroupKind{Kind: "Secret"}
+		return id == ofRecord || isSecret && l.copies().Has(types.NamespacedName{Namespace: id.Namespace, Name: id.Name})
+	}
 	for uid, left := range remains {
-		left.Objects = slices.DeleteFunc(left.Objects, func(id kinds.ID) bool { return id == ofRecord })
+		left.Objects = slices.DeleteFunc(left.Objects, isOfRecord)
 		remains[uid] = left
 	}
 	s.keepFor(remains)
 	return nil
+}
+
+// copies has the copies of the files of the release.
+func (l *looker) copies() files.CopyStore {
+	return files.CopyStore{Cluster: l.cluster, Namespace: l.options.Namespace, Release: l.options.Release}
 }
 
 // pending returns the objects of deletes that the release has requested before and that are not done, except those with its

@@ -75,5 +75,11 @@ func (l *looker) rights(p *UninstallPlan) []precondition.NamedRight {
 			all = append(all, precondition.NamedRight{Right: right, Names: []string{lock.Name(l.options.Release)}})
 		}
 	}
+	if p.record.History.HasFiles() {
+		for _, verb := range []string{"list", "delete"} {
+			right := precondition.Right{Verb: verb, Resource: schema.GroupResource{Resource: "secrets"}, Namespace: l.options.Namespace}
+			all = append(all, precondition.NamedRight{Right: right, Names: []string{""}}) // of all names
+		}
+	}
 	return all
 }

@@ -57,14 +57,14 @@ func held(f *why.ObjectFacts, silent time.Duration) *why.ObjectFacts {
 // during is the record of a release while it is applied, or after.
 func during(nodes ...record.RunNode) *record.Record {
 	return &record.Record{
-		Release: "shop", History: []record.HistoryEntry{{State: record.Partial, Version: "2", Started: *ago(time.Hour)}},
+		Release: "shop", History: record.History{{State: record.Partial, Version: "2", Started: *ago(time.Hour)}},
 		Run: &record.Run{Version: "2", Mode: "update", ReportedAt: *ago(5 * time.Second), Nodes: nodes},
 	}
 }
 
 // completed is the record of a release that was applied.
 func completed() *record.Record {
-	return &record.Record{Release: "shop", History: []record.HistoryEntry{{State: record.Completed, Version: "2", Started: *ago(time.Hour), Completed: ago(time.Hour)}}}
+	return &record.Record{Release: "shop", History: record.History{{State: record.Completed, Version: "2", Started: *ago(time.Hour), Completed: ago(time.Hour)}}}
 }
 
 // begun is the record of a release of which an update has begun, and told nothing.
