@@ -90,6 +90,7 @@ var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"stream":          stream,
 	"terminal":        terminal,
 	"terminal-out":    terminalOut,
+	"terminal-answer": terminalAnswer,
 	"wrote":           wrote,
 	"await-run":       awaitRun,
 	"await-record":    awaitRecord,

@@ -108,7 +108,9 @@ func schemaName(args []string, document any) string {
 		}
 		return "get-objects"
 	case "uninstall":
-		return "install"
+		if fields["objects"] != nil { // of the operator
+			return "install"
+		}
 	case "sandbox":
 		return "sandbox-status"
 	case "graph":

@@ -25,15 +25,26 @@ func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	onTerminal(ts, args, func(c *exec.Cmd, device *os.File) { c.Stdout, c.Stderr = ts.Stderr(), device })
 }
 
+// terminalAnswer is terminal for a command that asks, and gets an answer with a line from the keyboard, in place of Ctrl-C:
+// terminal-answer SIZE REGEXP ANSWER COMMAND...
+func terminalAnswer(ts *testscript.TestScript, _ bool, args []string) {
+	s := open(ts, args[0])
+	s.answer = args[2] + "\n"
+	s.run(ts, append([]string{args[0], args[1]}, args[3:]...), func(c *exec.Cmd, device *os.File) { c.Stdin, c.Stdout, c.Stderr = device, ts.Stderr(), device })
+}
+
 // terminalOut is terminal for a command whose standard output is the terminal, too: terminal-out SIZE REGEXP COMMAND...
 func terminalOut(ts *testscript.TestScript, _ bool, args []string) {
 	onTerminal(ts, args, func(c *exec.Cmd, device *os.File) { c.Stdout, c.Stderr = device, device })
 }
 
 func onTerminal(ts *testscript.TestScript, args []string, connect func(*exec.Cmd, *os.File)) {
+	open(ts, args[0]).run(ts, args, connect)
+}
+
+func (s *shownTerminal) run(ts *testscript.TestScript, args []string, connect func(*exec.Cmd, *os.File)) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	s := open(ts, args[0])
 	defer s.device.Close()
 	command := exec.CommandContext(ctx, args[2], args[3:]...)
 	command.Dir = ts.Getenv("WORK")
@@ -49,7 +60,12 @@ func onTerminal(ts *testscript.TestScript, args []string, connect func(*exec.Cmd
 
 	if s.shows(ctx, regexp.MustCompile(args[1]), ended) {
 		fmt.Fprintf(ts.Stdout(), "== screen ==\n%s", s.text())
-		ts.Check(command.Process.Signal(syscall.SIGINT))
+		if s.answer != "" {
+			_, err := io.WriteString(s.keyboard, s.answer)
+			ts.Check(err)
+		} else {
+			ts.Check(command.Process.Signal(syscall.SIGINT))
+		}
 		<-ended
 	}
 	ts.Check(s.device.Close())
@@ -66,6 +82,8 @@ func onTerminal(ts *testscript.TestScript, args []string, connect func(*exec.Cmd
 // A shownTerminal is a terminal, and what it shows.
 type shownTerminal struct {
 	device   *os.File
+	keyboard *os.File // what is written to it was typed
+	answer   string   // "" is Ctrl-C
 	emulator vt10x.Terminal
 	written  chan struct{} // something was
 	drained  chan struct{}
@@ -85,7 +103,7 @@ func open(ts *testscript.TestScript, size string) *shownTerminal {
 	reader, device, err := pty.Open()
 	ts.Check(err)
 	ts.Check(pty.Setsize(device, &pty.Winsize{Cols: uint16(width), Rows: uint16(height)}))
-	s := &shownTerminal{device: device, emulator: vt10x.New(vt10x.WithSize(width, height)), written: make(chan struct{}, 1), drained: make(chan struct{})}
+	s := &shownTerminal{device: device, keyboard: reader, emulator: vt10x.New(vt10x.WithSize(width, height)), written: make(chan struct{}, 1), drained: make(chan struct{})}
 	go func() {
 		defer close(s.drained)
 		defer reader.Close()

@@ -23,6 +23,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/lint"
 	"github.com/runlevel/runlevel/internal/cli/review"
 	"github.com/runlevel/runlevel/internal/session/state"
+	"github.com/runlevel/runlevel/internal/session/uninstall"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -57,7 +58,7 @@ var jsonDocuments = map[string]jsonDocument{
 	"graph":            {"graph", "the nodes of the graph, with their tasks", review.GraphInfo{}},
 	"history":          {"history", "the record of each release, as it is stored in the cluster", []*record.Record{}},
 	"inspect":          {"inspect", "the files that were written", state.InspectReport{}},
-	"install":          {"install, uninstall", "the objects of the operator", install.OperatorReport{}},
+	"install":          {"install, uninstall --operator", "the objects of the operator", install.OperatorReport{}},
 	"lint":             {"lint", "findings", lint.LintReport{}},
 	"list":             {"list", "the releases on a cluster", []state.ListedRelease{}},
 	"machines":         {"machines", "machines; with `--watch` a line for each that has changed", []overview.MachineOverview{}},
@@ -66,6 +67,7 @@ var jsonDocuments = map[string]jsonDocument{
 	"render":           {"render, get manifests", "the manifests of a cluster, or with `--explain` why each is in or out", review.RenderInfo{}},
 	"sandbox-status":   {"sandbox status", "sandboxes; `sandbox up` prints one", []sandbox.Status{}},
 	"status":           {"status", "how a release stands", &state.ReleaseStatus{}},
+	"uninstall":        {"uninstall NAME", "what was deleted, what is kept, and what is left", &uninstall.UninstallReport{}},
 	"version":          {"version", "the version of the program", core.VersionInfo{}},
 	"wait":             {"wait", "how the release stands in the end", &state.ReleaseStatus{}},
 	"why":              {"why OBJECT", "how objects stand, and why", []*why.Answer{}},

@@ -163,13 +163,21 @@ func (c *Cluster) Create(ctx context.Context, in Resource, object *unstructured.
 // Its dependents are deleted in the background.
 func (c *Cluster) Delete(ctx context.Context, in Resource, namespace, name string, uid types.UID) error {
 	ctx, seen := observed(ctx)
-	return seen.complete(c.In(in, namespace).Delete(ctx, name, deletion(uid)))
+	return seen.complete(c.In(in, namespace).Delete(ctx, name, deletion(metav1.Preconditions{UID: &uid})))
+}
+
+// DeleteUnchanged is like Delete, for an object that nobody has written since it was read. Otherwise it fails with a
+// conflict.
+func DeleteUnchanged(ctx context.Context, c *Cluster, in Resource, read metav1.Object) error {
+	uid, version := read.GetUID(), read.GetResourceVersion()
+	ctx, seen := observed(ctx)
+	return seen.complete(c.In(in, read.GetNamespace()).Delete(ctx, read.GetName(), deletion(metav1.Preconditions{UID: &uid, ResourceVersion: &version})))
 }
 
 // DryRunDelete returns the error with which Delete would be refused, and changes nothing. The dry run is also
 // in the URL: most audit logs do not show the body, and would show a delete.
 func (c *Cluster) DryRunDelete(ctx context.Context, in Resource, namespace, name string, uid types.UID) error {
-	options := deletion(uid)
+	options := deletion(metav1.Preconditions{UID: &uid})
 	options.DryRun = []string{metav1.DryRunAll}
 	body, err := json.Marshal(options)
 	if err != nil {
@@ -181,8 +189,8 @@ func (c *Cluster) DryRunDelete(ctx context.Context, in Resource, namespace, name
 }
 
 // deletion returns the options of Delete.
-func deletion(uid types.UID) metav1.DeleteOptions {
-	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: new(metav1.DeletePropagationBackground)}
+func deletion(as metav1.Preconditions) metav1.DeleteOptions {
+	return metav1.DeleteOptions{Preconditions: &as, PropagationPolicy: new(metav1.DeletePropagationBackground)}
 }
 
 // Patch changes an object by a JSON patch, and returns the metadata of the result.

@@ -30,7 +30,7 @@ var copyReductions = []func(*Record){
 
 // encodeCopy returns the parts of a record that an update needs.
 func encodeCopy(r *Record) (string, error) {
-	copied := Record{Release: r.Release, Own: r.Own, LastRevision: r.LastRevision, Tombstones: r.Tombstones, Kinds: r.Kinds, Jobs: r.Jobs, Hooks: r.Hooks}
+	copied := Record{Release: r.Release, Own: r.Own, LastRevision: r.LastRevision, Tombstones: r.Tombstones, Kinds: r.Kinds, Jobs: r.Jobs, Hooks: r.Hooks, Uninstall: r.Uninstall}
 	newest, applied := r.Newest(), r.Applied()
 	if newest != nil {
 		copied.History = append(copied.History, *newest)

@@ -11,7 +11,9 @@ package record
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // A Record is the record of one release on a cluster.
@@ -28,15 +31,16 @@ type Record struct {
 	Own     string `json:"own,omitempty"`    // the source with which the operator of the newest entry was started
 	KeptBy  string `json:"keptBy,omitempty"` // the holder of the lock that began last to keep the release in place
 	// LastRevision is the highest number that an update of the release was ever given.
-	LastRevision int            `json:"lastRevision,omitempty"`
-	History      []HistoryEntry `json:"history,omitempty"`    // newest first
-	Tombstones   []Tombstone    `json:"tombstones,omitempty"` // requested deletes, across versions, until the objects are gone
-	Left         []Leftover     `json:"left,omitempty"`       // objects that installs have left for the next apply to delete
-	Kinds        []AppliedKind  `json:"kinds,omitempty"`      // ever applied: orphans are searched in these; sorted, each once
-	Jobs         []Job          `json:"jobs,omitempty"`       // finished Jobs, so that a Job is not run again after its TTL
-	Waits        []ObjectWait   `json:"waits,omitempty"`      // what the applier waits for now
-	Run          *Run           `json:"run,omitempty"`        // the current run, or the last one if it has failed
-	Repairs      *Repairs       `json:"repairs,omitempty"`
+	LastRevision int           `json:"lastRevision,omitempty"`
+	History      History       `json:"history,omitempty"`    // newest first
+	Tombstones   []Tombstone   `json:"tombstones,omitempty"` // requested deletes, across versions, until the objects are gone
+	Left         []Leftover    `json:"left,omitempty"`       // objects that installs have left for the next apply to delete
+	Kinds        []AppliedKind `json:"kinds,omitempty"`      // ever applied: orphans are searched in these; sorted, each once
+	Jobs         []Job         `json:"jobs,omitempty"`       // finished Jobs, so that a Job is not run again after its TTL
+	Waits        []ObjectWait  `json:"waits,omitempty"`      // what the applier waits for now
+	Run          *Run          `json:"run,omitempty"`        // the current run, or the last one if it has failed
+	Repairs      *Repairs      `json:"repairs,omitempty"`
+	Uninstall    *Uninstall    `json:"uninstall,omitempty"` // begun and not ended: some objects of the release may be gone
 	// Hooks are the states of lifecycle hooks.
 	Hooks []DeploymentHooks `json:"hooks,omitempty"`
 
@@ -49,6 +53,29 @@ type Record struct {
 	Fingerprints []byte `json:"-"`
 }
 
+// An Uninstall is the removal of a release from the cluster. The record ends with it.
+type Uninstall struct {
+	Since      metav1.Time `json:"since"`
+	By         string      `json:"by"`   // the holder of the lock
+	Left       int         `json:"left"` // objects that were still to be deleted at the last report
+	ReportedAt metav1.Time `json:"reportedAt"`
+}
+
+// String returns since when the release has been uninstalled, and how many objects are left, as a part of a sentence.
+func (u *Uninstall) String() string {
+	return fmt.Sprintf("being uninstalled since %s, %s left", u.Since.UTC().Format(time.RFC3339), printable.Count(u.Left, "object"))
+}
+
+// BeginUninstall records that the release is being uninstalled. What was known of its applies counts no longer: a Job that is
+// deleted is to run again, if the release is applied again, and so are the hooks of a Deployment. A second call keeps the
+// time of the first one.
+func (r *Record) BeginUninstall(u Uninstall) {
+	if r.Uninstall != nil {
+		u.Since = r.Uninstall.Since
+	}
+	r.Uninstall, r.Run, r.Waits, r.Jobs, r.Hooks, r.KeptBy = &u, nil, nil, nil, nil, ""
+}
+
 // An UpdateState is the state of an update.
 type UpdateState string
 
@@ -57,6 +84,9 @@ const (
 	Partial   UpdateState = "Partial"   // it was begun
 	Completed UpdateState = "Completed" // all of it was applied
 )
+
+// A History is the updates of a release, the newest first.
+type History []HistoryEntry
 
 // A HistoryEntry is one update in the history.
 type HistoryEntry struct {

@@ -32,7 +32,7 @@ func TestUpdateThatWasBegunGoesOn(t *testing.T) {
 	r.Begin(record.HistoryEntry{Version: "2", Hash: "b", Source: "elsewhere", Mode: "Update", Started: at(5), Forced: []string{"moon", "disk"}})
 
 	completed := at(2)
-	want := []record.HistoryEntry{
+	want := record.History{
 		{Revision: 2, State: record.Partial, Version: "2", Hash: "b", Source: "elsewhere", Mode: "Update", Started: at(4), Forced: []string{"disk", "age", "moon"}},
 		{Revision: 1, State: record.Completed, Version: "1", Hash: "a", Mode: "Install", Started: at(1), Completed: &completed},
 	}

@@ -76,10 +76,10 @@ func (r *Record) FindRevision(text string) (*HistoryEntry, error) {
 
 // KeepFiles returns the digests of the copies to keep: those of the newest updates, as many as most, of the update that is
 // applied, and of the one that was applied before it. The other updates lose theirs.
-func (r *Record) KeepFiles(most int) map[string]bool {
+func (h History) KeepFiles(most int) map[string]bool {
 	kept, applied := map[string]bool{}, 0
-	for i := range r.History {
-		entry := &r.History[i]
+	for i := range h {
+		entry := &h[i]
 		isNeeded := i < most
 		if isCompleted(*entry) {
 			applied++
@@ -94,4 +94,9 @@ func (r *Record) KeepFiles(most int) map[string]bool {
 		}
 	}
 	return kept
+}
+
+// HasFiles reports whether files of any version were kept.
+func (h History) HasFiles() bool {
+	return slices.ContainsFunc(h, func(entry HistoryEntry) bool { return entry.Files != nil && entry.Files.Digest != "" })
 }

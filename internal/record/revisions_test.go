@@ -118,7 +118,7 @@ func TestWhichFilesAreKept(t *testing.T) {
 	for _, version := range []string{"4", "5", "6"} {
 		next(version, false)
 	}
-	if diff := cmp.Diff([]string{"of 2", "of 3", "of 5", "of 6"}, slices.Sorted(maps.Keys(r.KeepFiles(2)))); diff != "" {
+	if diff := cmp.Diff([]string{"of 2", "of 3", "of 5", "of 6"}, slices.Sorted(maps.Keys(r.History.KeepFiles(2)))); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
 	if files := r.History[5].Files; files.Digest != "" || files.NotKept != "it is not among the last 2 versions, whose files are kept" {

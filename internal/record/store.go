@@ -191,6 +191,21 @@ func (s *Store) write(ctx context.Context, wanted *corev1.ConfigMap) error {
 	return nil
 }
 
+// Delete deletes the ConfigMap as it was last read or written. The copy is in the Lease, which the holder of the lock
+// deletes.
+func (s *Store) Delete(ctx context.Context) error {
+	if s.loaded == nil {
+		return nil
+	}
+	only := metav1.NewUIDPreconditions(string(s.loaded.UID))
+	err := s.client.CoreV1().ConfigMaps(s.namespace).Delete(ctx, s.loaded.Name, metav1.DeleteOptions{Preconditions: only})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return s.failure("delete", configMaps, err)
+	}
+	s.loaded = nil
+	return nil
+}
+
 // isOwn reports whether a conflicting ConfigMap was written by this Store: the response to
 // an earlier write may have been lost.
 func (s *Store) isOwn(ctx context.Context) bool {

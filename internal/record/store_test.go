@@ -37,7 +37,7 @@ func full() *record.Record {
 	object := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	return &record.Record{
 		Release: "web", LastRevision: 1,
-		History: []record.HistoryEntry{{
+		History: record.History{{
 			Revision: 1, Files: &record.KeptFiles{Digest: "sha256:abc", Pieces: []types.UID{"u"}}, State: record.Completed, Version: "1.2.3", Hash: "abc", Source: "registry.example/web@sha256:abc", Mode: "Update",
 			Started: at(1), Completed: &completed, Forced: []string{"disk"}, Tombstones: []kinds.ID{object},
 		}},

@@ -14,7 +14,9 @@ import (
 func IsBuiltIn(id kinds.ID) bool {
 	switch id.GroupKind() {
 	case configMap:
-		return slices.Contains([]string{"kube-root-ca.crt", "openshift-service-ca.crt"}, id.Name)
+		return slices.Contains([]string{"kube-root-ca.crt", "openshift-service-ca.crt"}, id.Name) || id.Namespace == "kube-system" && id.Name == "extension-apiserver-authentication"
+	case role:
+		return id.Namespace == "kube-system" && (strings.HasPrefix(id.Name, "system:") || id.Name == "extension-apiserver-authentication-reader")
 	case serviceAccount:
 		return slices.Contains([]string{"default", "builder", "deployer"}, id.Name)
 	case priorityClass:

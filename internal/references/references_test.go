@@ -242,3 +242,21 @@ func TestUses(t *testing.T) {
 		t.Errorf("%d objects are used: %s", len(uses), diff)
 	}
 }
+
+func TestIsBuiltIn(t *testing.T) {
+	const rbac = "rbac.authorization.k8s.io"
+	for id, want := range map[kinds.ID]bool{
+		{Kind: "ConfigMap", Namespace: "shop", Name: "kube-root-ca.crt"}:                                         true,
+		{Kind: "ConfigMap", Namespace: "kube-system", Name: "extension-apiserver-authentication"}:                true,
+		{Kind: "ConfigMap", Namespace: "shop", Name: "extension-apiserver-authentication"}:                       false,
+		{Group: rbac, Kind: "Role", Namespace: "kube-system", Name: "extension-apiserver-authentication-reader"}: true,
+		{Group: rbac, Kind: "Role", Namespace: "kube-system", Name: "system::leader-locking-kube-scheduler"}:     true,
+		{Group: rbac, Kind: "Role", Namespace: "shop", Name: "extension-apiserver-authentication-reader"}:        false,
+		{Group: rbac, Kind: "ClusterRole", Name: "view"}:                                                         true,
+		{Group: rbac, Kind: "ClusterRole", Name: "viewer"}:                                                       false,
+	} {
+		if got := references.IsBuiltIn(id); got != want {
+			t.Errorf("%s: %v, want %v", id, got, want)
+		}
+	}
+}

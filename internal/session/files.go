@@ -7,6 +7,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/files"
+	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // DefaultHistoryMax is of how many versions the files are kept.
@@ -55,7 +56,8 @@ func (k *keptCopies) nextRevision() int {
 
 // write writes the files of the version that is applied, unless the cluster has them, and returns what the record is to know of
 // the copy. A failure costs the copy only.
-func (k *keptCopies) write(ctx context.Context, o FileOptions, version string, known *record.Record) *record.KeptFiles {
+func (k *keptCopies) write(ctx context.Context, r *run) *record.KeptFiles {
+	o, known := r.options.Files, r.record
 	switch {
 	case o.Packed == nil && o.NotKept == "":
 		return nil
@@ -72,7 +74,11 @@ func (k *keptCopies) write(ctx context.Context, o FileOptions, version string, k
 			return &record.KeptFiles{Digest: entry.Files.Digest, Pieces: entry.Files.Pieces}
 		}
 	}
-	pieces, err := k.store.Write(ctx, o.Packed, version, max(k.nextRevision(), known.LastRevision+1))
+	revision := max(k.nextRevision(), known.LastRevision+1)
+	if newest := known.Newest(); r.outcome.IsSame && (r.outcome.Mode == graph.Reconcile || newest.State == record.Partial) {
+		revision = newest.Revision // which goes on
+	}
+	pieces, err := k.store.Write(ctx, o.Packed, r.payload.Version, revision)
 	if err != nil {
 		k.warnings = append(k.warnings, err.Error())
 		return &record.KeptFiles{NotKept: err.Error()}
@@ -83,7 +89,7 @@ func (k *keptCopies) write(ctx context.Context, o FileOptions, version string, k
 // sort decides which copies are needed, by the record with the version that is applied.
 func (k *keptCopies) sort(known *record.Record, most int) {
 	k.dropped, k.most = filesOf(known), most
-	k.needed = known.KeepFiles(most)
+	k.needed = known.History.KeepFiles(most)
 }
 
 // collect removes the copies that are not needed, and returns the warnings. Copies that the record does not know, because it was

@@ -173,6 +173,9 @@ func TestAnApplyRepairsACopy(t *testing.T) {
 		if outcome := r.keepVersion("1.0.0"); len(outcome.FileWarnings) > 0 {
 			t.Errorf("warnings are %v", outcome.FileWarnings)
 		}
+		if got := r.kept()[0].Annotations["runlevel.dev/revision"]; got != "1" {
+			t.Errorf("the copy is of revision %s", got)
+		}
 		store := files.CopyStore{Cluster: r.connect(), Namespace: r.namespace, Release: r.name}
 		if _, err := store.Read(t.Context(), r.record().Newest().Files.Digest); err != nil {
 			t.Error(err)

@@ -57,10 +57,10 @@ func (r *run) begin(ctx context.Context) error {
 		requested = r.deletesToRecord(ctx, entry.Tombstones, now)
 	}
 	copies := listCopies(ctx, r)
-	entry.Files, entry.Revision = copies.write(ctx, r.options.Files, entry.Version, r.record), copies.nextRevision()
+	entry.Files, entry.Revision = copies.write(ctx, r), copies.nextRevision()
 	err := r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetFinished(known)
-		known.Run = nil // which is of the previous apply
+		known.Run, known.Uninstall = nil, nil // which are of the previous apply, and before this one
 		known.Own = cmp.Or(r.options.Own, known.Own)
 		if r.options.Keep != nil {
 			known.KeptBy = r.options.Apply.Lock.Holder()

@@ -103,33 +103,6 @@ type run struct {
 	onKeep  func(*keep.Keeper) // is called with the keeper of the payload
 }
 
-// Run applies a payload to a cluster, in a session of its own.
-func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
-	s, err := Hold(ctx, c, release.Name, options.Namespace, options.Lock)
-	if err != nil {
-		return &Outcome{Release: release.Name, Version: release.Version, Err: err}
-	}
-	outcome := s.Apply(ctx, release, options)
-	outcome.Err = s.Release(outcome.Err)
-	return outcome
-}
-
-// applyUnder applies the payload under a lock, which is checked before each write.
-func (r *run) applyUnder(ctx context.Context, hold *lock.Hold) error {
-	r.began = time.Now() // without the time that it took to acquire the lock
-	fenced, err := r.cluster.Fenced(hold.Check)
-	if err != nil {
-		return err
-	}
-	r.connect(fenced)
-	r.options.Apply.Lock = hold
-	err = r.run(ctx)
-	if r.outcome.Took == 0 { // else the outcome was reported already
-		r.outcome.Took = time.Since(r.began)
-	}
-	return err
-}
-
 // Inspect returns what Run would find on the cluster, and the findings of the gate. It changes nothing.
 func Inspect(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
 	r := newRun(c, release, options)
@@ -176,43 +149,13 @@ func (r *run) connect(c *cluster.Cluster) {
 	r.store = record.NewStore(c.Client, r.options.Namespace, r.payload.Name)
 }
 
-// run inspects the cluster, asks the gate, and applies the payload.
-func (r *run) run(ctx context.Context) error {
-	if err := r.inspect(ctx, nil); err != nil {
-		return err
-	}
-	if r.options.onlySame && !r.outcome.IsSame {
-		return fmt.Errorf("release %s is not kept in place any more: %w", r.outcome.Release, ErrYielded)
-	}
-	if err := errors.Join(r.checkRollback(), r.askGate()); err != nil {
-		return err
-	}
-	if r.options.OnBegin != nil {
-		if err := r.options.OnBegin(r.outcome); err != nil {
-			return err
-		}
-	}
-	if err := r.begin(ctx); err != nil {
-		return err
-	}
-	if r.options.OnBegun != nil {
-		if err := r.options.OnBegun(ctx, r.cluster); err != nil {
-			return err
-		}
-	}
-	if r.options.Keep != nil {
-		return r.applyAndKeep(ctx)
-	}
-	return r.finish(ctx, apply.Run(ctx, r.cluster, r.payload, r.before, r.applyOptions()))
-}
-
 // askGate returns the refusal of the gate, or notes the checks that are overridden. None blocks the release that was begun
 // last from being kept in place: one object that can't be applied is to cost no other one, and each is checked again when it
-// is applied.
+// is applied. A release that is being uninstalled is not kept in place.
 func (r *run) askGate() error {
 	blocking := precondition.Blocking(r.outcome.Findings)
 	if r.options.Keep != nil && r.outcome.IsSame && !r.options.Force { // with force, the overridden checks are recorded
-		blocking = nil
+		blocking = slices.DeleteFunc(blocking, func(f precondition.CheckFinding) bool { return f.Check != precondition.BeingUninstalled })
 	}
 	if len(blocking) > 0 && !r.options.Force {
 		return precondition.Refuse(blocking)
@@ -332,13 +275,14 @@ func (r *run) unlistedNotes() []string {
 
 // findMode returns the mode that follows from the record: install until an install was completed, reconcile for the
 // payload that was completed last, otherwise update. An update that was killed, or whose deletes were not all sent,
-// goes on as an update. If the record is lost, the objects of the release show that there was one.
+// goes on as an update. If the record is lost, the objects of the release show that there was one. After an uninstall that was
+// begun, what it has deleted is applied in order.
 func (r *run) findMode() graph.Mode {
 	newest := r.record.Newest()
 	switch {
 	case r.options.Apply.Mode != "":
 		return r.options.Apply.Mode
-	case newest == nil && len(r.before.Of(r.payload.Name)) > 0:
+	case newest == nil && len(r.before.Of(r.payload.Name)) > 0, r.record.Uninstall != nil:
 		return graph.Update
 	case r.record.Applied() == nil && !r.record.HasUpdated():
 		return graph.Install
@@ -347,30 +291,4 @@ func (r *run) findMode() graph.Mode {
 	default:
 		return graph.Update
 	}
-}
-
-// apply applies a payload once, under the lock.
-func (s *Session) apply(ctx context.Context, release *payload.Payload, options Options) *Outcome {
-	r := newRun(s.cluster, release, options)
-	if r.outcome.Err = context.Cause(ctx); r.outcome.Err != nil {
-		return r.outcome
-	}
-	if r.outcome.Err = s.ensureHold(ctx); r.outcome.Err != nil {
-		return r.outcome
-	}
-	hold, wasLost := s.held(), false
-	s.set(func() { wasLost = s.wasLost })
-	if wasLost {
-		r.options = r.options.afterOutage()
-	}
-	held, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	defer context.AfterFunc(hold.Context(), func() { end(context.Cause(hold.Context())) })()
-	r.onKeep = func(keeper *keep.Keeper) { s.set(func() { s.keeper = keeper }) }
-	r.outcome.Err = r.applyUnder(held, hold)
-	s.set(func() { s.keeper, s.wasLost = nil, s.wasLost && !r.outcome.IsSame })
-	if lost := hold.Check(context.WithoutCancel(ctx)); lost != nil {
-		r.outcome.Err = s.lose(r.outcome.Err)
-	}
-	return r.outcome
 }

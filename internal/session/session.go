@@ -14,6 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/keep"
 	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -140,6 +141,33 @@ func (s *Session) Release(err error) error {
 	return err
 }
 
+// Run applies a payload to a cluster, in a session of its own.
+func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
+	s, err := Hold(ctx, c, release.Name, options.Namespace, options.Lock)
+	if err != nil {
+		return &Outcome{Release: release.Name, Version: release.Version, Err: err}
+	}
+	outcome := s.Apply(ctx, release, options)
+	outcome.Err = s.Release(outcome.Err)
+	return outcome
+}
+
+// applyUnder applies the payload under a lock, which is checked before each write.
+func (r *run) applyUnder(ctx context.Context, hold *lock.Hold) error {
+	r.began = time.Now() // without the time that it took to acquire the lock
+	fenced, err := r.cluster.Fenced(hold.Check)
+	if err != nil {
+		return err
+	}
+	r.connect(fenced)
+	r.options.Apply.Lock = hold
+	err = r.run(ctx)
+	if r.outcome.Took == 0 { // else the outcome was reported already
+		r.outcome.Took = time.Since(r.began)
+	}
+	return err
+}
+
 // Apply applies a payload. If an apply of this session runs, or keeps its payload in place, that ends first,
 // with ErrSuperseded.
 //
@@ -171,6 +199,62 @@ func (s *Session) Apply(ctx context.Context, release *payload.Payload, options O
 		outcome = s.apply(ctx, release, options.afterOutage())
 	}
 	return outcome
+}
+
+// apply applies a payload once, under the lock.
+func (s *Session) apply(ctx context.Context, release *payload.Payload, options Options) *Outcome {
+	r := newRun(s.cluster, release, options)
+	if r.outcome.Err = context.Cause(ctx); r.outcome.Err != nil {
+		return r.outcome
+	}
+	if r.outcome.Err = s.ensureHold(ctx); r.outcome.Err != nil {
+		return r.outcome
+	}
+	hold, wasLost := s.held(), false
+	s.set(func() { wasLost = s.wasLost })
+	if wasLost {
+		r.options = r.options.afterOutage()
+	}
+	held, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(hold.Context(), func() { end(context.Cause(hold.Context())) })()
+	r.onKeep = func(keeper *keep.Keeper) { s.set(func() { s.keeper = keeper }) }
+	r.outcome.Err = r.applyUnder(held, hold)
+	s.set(func() { s.keeper, s.wasLost = nil, s.wasLost && !r.outcome.IsSame })
+	if lost := hold.Check(context.WithoutCancel(ctx)); lost != nil {
+		r.outcome.Err = s.lose(r.outcome.Err)
+	}
+	return r.outcome
+}
+
+// run inspects the cluster, asks the gate, and applies the payload.
+func (r *run) run(ctx context.Context) error {
+	if err := r.inspect(ctx, nil); err != nil {
+		return err
+	}
+	if r.options.onlySame && !r.outcome.IsSame {
+		return fmt.Errorf("release %s is not kept in place any more: %w", r.outcome.Release, ErrYielded)
+	}
+	if err := errors.Join(r.checkRollback(), r.askGate()); err != nil {
+		return err
+	}
+	if r.options.OnBegin != nil {
+		if err := r.options.OnBegin(r.outcome); err != nil {
+			return err
+		}
+	}
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	if r.options.OnBegun != nil {
+		if err := r.options.OnBegun(ctx, r.cluster); err != nil {
+			return err
+		}
+	}
+	if r.options.Keep != nil {
+		return r.applyAndKeep(ctx)
+	}
+	return r.finish(ctx, apply.Run(ctx, r.cluster, r.payload, r.before, r.applyOptions()))
 }
 
 // Inspect returns what an Apply of a payload would find on the cluster, and the findings of the gate. It changes

@@ -120,7 +120,7 @@ func recoverHistory(known *record.Record, before *inventory.Inventory) bool {
 	}
 	newest := newestAnnotated(before.Of(known.Release))
 	if newest != nil {
-		known.History = []record.HistoryEntry{*newest}
+		known.History = record.History{*newest}
 	}
 	return newest != nil
 }

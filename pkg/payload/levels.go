@@ -2,7 +2,6 @@ package payload
 
 import (
 	"path"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,12 +40,13 @@ var (
 	}
 )
 
-// orderByKind orders the manifests of a release without numbered files by levels, and names the kinds as the components.
-func orderByKind(files []*manifestFile) {
+// orderByKind gives levels to the manifests of a release without numbered files, with their kinds as the components. It reports
+// whether it has.
+func orderByKind(files []*manifestFile) bool {
 	own := map[schema.GroupKind]bool{}
 	for _, file := range files {
 		if strings.HasPrefix(path.Base(file.Path), "0000_") {
-			return
+			return false
 		}
 		for _, m := range file.manifests {
 			if m.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition {
@@ -59,6 +59,7 @@ func orderByKind(files []*manifestFile) {
 			m.order = "0000_" + levelOf(m.GroupVersionKind().GroupKind(), own) + "_" + strings.ToLower(m.object.GetKind()) + "_"
 		}
 	}
+	return true
 }
 
 // levelOf returns the level of a kind, by the kinds that the release defines itself.
@@ -73,9 +74,4 @@ func levelOf(kind schema.GroupKind, own map[schema.GroupKind]bool) string {
 		return customLevel
 	}
 	return foreignLevel
-}
-
-// sortByOrder sorts manifests that orderByKind has given levels. The others keep the order of their files.
-func sortByOrder(manifests []*Manifest) {
-	slices.SortStableFunc(manifests, func(a, b *Manifest) int { return strings.Compare(a.order, b.order) })
 }

@@ -103,9 +103,9 @@ func (m *Manifest) Sum() [sha256.Size]byte { return m.sum }
 // YAML returns the object in YAML, with sorted keys.
 func (m *Manifest) YAML() ([]byte, error) { return yaml.Marshal(m.object.Object) }
 
-// InOrder compares two manifests of a release by their files and documents.
+// InOrder compares two manifests of a release by their files and documents, and by their kinds before if no file has a level.
 func InOrder(a, b *Manifest) int {
-	return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.Document, b.Document))
+	return cmp.Or(strings.Compare(a.order, b.order), cmp.Compare(a.place, b.place), cmp.Compare(a.Document, b.Document))
 }
 
 // annotations returns the annotations of the object.

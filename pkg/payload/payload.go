@@ -33,13 +33,14 @@ type Payload struct {
 	Images   map[string]string // pull specs by name, of image-references
 	Filter   Filter            // which selected the manifests
 
-	Manifests []*Manifest // in the order of their files
-	Excluded  []Exclusion // by the filter, in the same order
-	Files     []File      // that were read, in order
-	Ignored   []string    // files beside them that were not read
-	Placed    []*Manifest // without a namespace of their own: they have that of the options
-	Hash      string      // of the included manifests: the same files give the same hash
-	Content   string      // the hash of the files and images themselves, before filtering and rendering
+	Manifests  []*Manifest // in the order of their files
+	Excluded   []Exclusion // by the filter, in the same order
+	Files      []File      // that were read, in order
+	Ignored    []string    // files beside them that were not read
+	IsNumbered bool        // the names of files decide the order, not the kinds of objects
+	Placed     []*Manifest // without a namespace of their own: they have that of the options
+	Hash       string      // of the included manifests: the same files give the same hash
+	Content    string      // the hash of the files and images themselves, before filtering and rendering
 
 	options Options  // with which it was read
 	beside  []string // the files with its metadata and images, if it has them

@@ -89,7 +89,7 @@ func (r *reader) read(ctx context.Context) error {
 		return nil
 	}
 	r.setNamespaces(found)
-	orderByKind(found)
+	r.payload.IsNumbered = !orderByKind(found)
 	for _, file := range found {
 		if len(file.manifests) == 0 {
 			file.UnendedLine = 0
@@ -118,7 +118,7 @@ func (r *reader) read(ctx context.Context) error {
 	if len(found) > 0 && len(r.payload.Manifests)+len(r.payload.Excluded)+len(r.problems) == 0 {
 		r.report(Problem{File: ".", Cause: Unreadable, Message: "its files are empty: there is no manifest in any of them"})
 	}
-	sortByOrder(r.payload.Manifests)
+	slices.SortStableFunc(r.payload.Manifests, InOrder)
 	r.report(duplicates(r.payload.Manifests, r.payload.Filter)...)
 	r.limitProblems()
 	r.payload.Hash, r.payload.Content = hash(r.payload.Manifests), hashContent(found, r.payload.Images)

@@ -141,13 +141,17 @@ func (input GatherInput) missing(ctx context.Context, c *cluster.Cluster, places
 	if all, err := may(ctx, c, everything); all || err != nil {
 		return nil, err
 	}
-	needed := input.needs(places, input.hasNoNamespace(ctx, c))
-	lacking := make([]*Right, len(needed))
+	return lacking(ctx, c, input.needs(places, input.hasNoNamespace(ctx, c)))
+}
+
+// lacking returns the parts of needs that are not granted.
+func lacking(ctx context.Context, c *cluster.Cluster, needed []*need) ([]Right, error) {
+	lacks := make([]*Right, len(needed))
 	group, inGroup := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, need := range needed {
 		group.Go(func() (err error) {
-			lacking[i], err = need.lacking(inGroup, c)
+			lacks[i], err = need.lacking(inGroup, c)
 			return err
 		})
 	}
@@ -155,12 +159,31 @@ func (input GatherInput) missing(ctx context.Context, c *cluster.Cluster, places
 		return nil, err
 	}
 	var found []Right
-	for _, right := range lacking {
+	for _, right := range lacks {
 		if right != nil {
 			found = append(found, *right)
 		}
 	}
 	return found, nil
+}
+
+// A NamedRight is a right on objects with some names: a role may grant it for those alone.
+type NamedRight struct {
+	Right
+	Names []string
+}
+
+// Lacking returns those of some rights that we lack. It sends one review for a user with all rights.
+func Lacking(ctx context.Context, c *cluster.Cluster, needed []NamedRight) ([]Right, error) {
+	everything := authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}
+	if all, err := may(ctx, c, everything); all || err != nil {
+		return nil, err
+	}
+	needs := make([]*need, len(needed))
+	for i, right := range needed {
+		needs[i] = &need{Right: right.Right, names: right.Names}
+	}
+	return lacking(ctx, c, needs)
 }
 
 // hasNoNamespace reports whether the namespace of the record does not exist yet.

@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
@@ -44,8 +46,11 @@ func examples(t *testing.T) []*precondition.Facts {
 	}
 	edited := &precondition.Facts{Payload: release(t, "4.7.2", nil), Record: history("4.7.2")}
 	edited.Record.History[0].Content, edited.Record.History[0].Source = "sha256:c0ffee", "registry.example/web:4.7.2"
+	uninstalled := &precondition.Facts{Payload: release(t, "4.7.0", nil), Record: history("4.7.0")}
+	uninstalled.Record.Uninstall = &record.Uninstall{Since: metav1.NewTime(now.Add(-5 * time.Minute)), By: "ana@host:7", Left: 12, ReportedAt: metav1.NewTime(now)}
 	return []*precondition.Facts{
 		minor,
+		uninstalled,
 		{Payload: release(t, "4.7.0", map[string]string{"0000_10_web_old.yaml": deletedSecret, "0000_10_web_web.yaml": usesSecret}), Record: history()},
 		{Payload: release(t, "4.7.0", nil), Record: history("4.7.2", "4.7.1")},
 		{Payload: release(t, "4.7.0", nil), Record: history("4.5.3")},

@@ -161,6 +161,7 @@ type Check struct {
 // The names of the checks.
 const (
 	ApplyRunning      = "ApplyRunning"
+	BeingUninstalled  = "BeingUninstalled"
 	RecordElsewhere   = "RecordElsewhere"
 	OlderVersion      = "OlderVersion"
 	ChangedContent    = "ChangedContent"
@@ -182,6 +183,7 @@ const (
 func Checks() []Check {
 	return []Check{
 		{ApplyRunning, "another process is applying the release", judgeLock},
+		{BeingUninstalled, "an uninstall of the release was begun, and has not ended", judgeUninstall},
 		{RecordElsewhere, "the record of the release is in another namespace", judgeElsewhere},
 		{OlderVersion, "the version is older than the one the cluster has", judgeAge},
 		{ChangedContent, "the version was applied last with other files", judgeContent},

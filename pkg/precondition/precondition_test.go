@@ -284,24 +284,24 @@ func TestAVersionHasTheSameFiles(t *testing.T) {
 		history []record.HistoryEntry
 		wanted  string
 	}{
-		"others":                       {[]record.HistoryEntry{entry(record.Completed, "4.6.0", "other")}, blocked},
-		"the same":                     {[]record.HistoryEntry{entry(record.Completed, "4.6.0", same)}, ""},
-		"not known":                    {[]record.HistoryEntry{entry(record.Completed, "4.6.0", "")}, ""},
-		"of the version before":        {[]record.HistoryEntry{entry(record.Completed, "4.6.1", "new"), entry(record.Completed, "4.6.0", "other")}, blocked},
-		"the same of before":           {[]record.HistoryEntry{entry(record.Completed, "4.6.1", "new"), entry(record.Completed, "4.6.0", same)}, ""},
-		"of another version":           {[]record.HistoryEntry{entry(record.Completed, "4.5.9", "other")}, ""},
-		"only begun":                   {[]record.HistoryEntry{entry(record.Partial, "4.6.0", "other")}, ""},
-		"begun after another version":  {[]record.HistoryEntry{entry(record.Partial, "4.6.0", "other"), entry(record.Completed, "4.5.9", "old")}, ""},
-		"forced, and not completed":    {[]record.HistoryEntry{entry(record.Partial, "4.6.0", same), entry(record.Completed, "4.6.0", "other")}, ""},
-		"others forced, not completed": {[]record.HistoryEntry{entry(record.Partial, "4.6.0", "third"), entry(record.Completed, "4.6.0", "other")}, blocked},
-		"forced, and completed":        {[]record.HistoryEntry{entry(record.Completed, "4.6.0", same), entry(record.Completed, "4.6.0", "other")}, ""},
+		"others":                       {record.History{entry(record.Completed, "4.6.0", "other")}, blocked},
+		"the same":                     {record.History{entry(record.Completed, "4.6.0", same)}, ""},
+		"not known":                    {record.History{entry(record.Completed, "4.6.0", "")}, ""},
+		"of the version before":        {record.History{entry(record.Completed, "4.6.1", "new"), entry(record.Completed, "4.6.0", "other")}, blocked},
+		"the same of before":           {record.History{entry(record.Completed, "4.6.1", "new"), entry(record.Completed, "4.6.0", same)}, ""},
+		"of another version":           {record.History{entry(record.Completed, "4.5.9", "other")}, ""},
+		"only begun":                   {record.History{entry(record.Partial, "4.6.0", "other")}, ""},
+		"begun after another version":  {record.History{entry(record.Partial, "4.6.0", "other"), entry(record.Completed, "4.5.9", "old")}, ""},
+		"forced, and not completed":    {record.History{entry(record.Partial, "4.6.0", same), entry(record.Completed, "4.6.0", "other")}, ""},
+		"others forced, not completed": {record.History{entry(record.Partial, "4.6.0", "third"), entry(record.Completed, "4.6.0", "other")}, blocked},
+		"forced, and completed":        {record.History{entry(record.Completed, "4.6.0", same), entry(record.Completed, "4.6.0", "other")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect(t, &precondition.Facts{Payload: release(t, "4.6.0", nil), Record: &record.Record{Release: "web", History: test.history}}, test.wanted)
 		})
 	}
 	t.Run("without a version", func(t *testing.T) {
-		expect(t, &precondition.Facts{Payload: release(t, "", nil), Record: &record.Record{Release: "web", History: []record.HistoryEntry{entry(record.Completed, "", "other")}}}, "")
+		expect(t, &precondition.Facts{Payload: release(t, "", nil), Record: &record.Record{Release: "web", History: record.History{entry(record.Completed, "", "other")}}}, "")
 	})
 }
 

@@ -119,8 +119,9 @@ func (r GateReport) verdict() string {
 
 // liftingFlags are the flags that resolve findings, by check.
 var liftingFlags = map[string]string{
-	precondition.ApplyRunning:    " (--wait-lock waits for it)",
-	precondition.RecordElsewhere: " (--record-namespace)",
+	precondition.ApplyRunning:     " (--wait-lock waits for it)",
+	precondition.BeingUninstalled: " (--force applies all of it again)",
+	precondition.RecordElsewhere:  " (--record-namespace)",
 }
 
 // gateText returns a finding as text, with the flag that resolves it.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"slices"
@@ -158,27 +157,6 @@ func (f *ClusterFlags) CompleteMetadata(command *cobra.Command, namespace string
 // completeContexts completes the contexts of the kubeconfig.
 func (f *ClusterFlags) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return f.location.Contexts(), cobra.ShellCompDirectiveNoFileComp
-}
-
-// ReadFor reads a release, and connects to the cluster.
-func (f *ClusterFlags) ReadFor(ctx context.Context, release *ReleaseFlags, ref string, progress io.Writer) (*payload.Payload, *cluster.Cluster, error) {
-	read, err := release.Load(ctx, ref, progress)
-	if err != nil {
-		return nil, nil, err
-	}
-	c, err := f.ConnectFor(ctx, read)
-	return read, c, err
-}
-
-// ConnectFor connects to the cluster to which a release is applied, or would be.
-func (f *ClusterFlags) ConnectFor(ctx context.Context, release *payload.Payload) (*cluster.Cluster, error) {
-	if err := checkNamed(release); err != nil {
-		return nil, err
-	}
-	if err := checkNotEmpty(release); err != nil {
-		return nil, err
-	}
-	return f.Connect(ctx)
 }
 
 // checkNamed refuses a release without a name: its objects are labelled with it.

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,9 +13,12 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/record/files"
+	"github.com/runlevel/runlevel/internal/release/loader"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/internal/review/refusals"
 	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -70,6 +74,69 @@ func (f *IntentFlags) Options(ref string) session.Options {
 	options.Namespace, options.Source, options.Apply.AdoptFrom = f.Cluster.Namespace, ref, f.managers()
 	options.Apply.DropUnknownFields, options.Apply.DropHint = f.unknown == "drop", " with --unknown-fields=drop"
 	return options
+}
+
+// Parse opens a release, and reads it as far as it can be read.
+func (f *ReleaseFlags) Parse(ctx context.Context, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+	options, err := f.Options(progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	read, problems, err := loader.Parse(ctx, ref, options)
+	return read, problems, ReadError(ctx, err)
+}
+
+// Load is parse for callers that need the whole release. Problems are errors, and
+// warnings are printed.
+func (f *ReleaseFlags) Load(ctx context.Context, ref string, progress io.Writer) (*payload.Payload, error) {
+	release, problems, err := f.Parse(ctx, ref, progress)
+	if err != nil {
+		return nil, err
+	}
+	return release, f.Accept(ref, release, problems, progress)
+}
+
+// LoadPacked is Load for a release whose files are to be kept. It returns them, too, unless the flags exclude that.
+func (f *ReleaseFlags) LoadPacked(ctx context.Context, ref string, keep FileFlags, progress io.Writer) (_ *payload.Payload, _ *files.Packed, err error) {
+	options, err := f.Options(progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	opened, err := source.Open(ctx, ref, options.Source)
+	if err != nil {
+		return nil, nil, ReadError(ctx, err)
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	read, problems, err := loader.ParseOpened(ctx, opened, options)
+	if err != nil {
+		return nil, nil, ReadError(ctx, err)
+	}
+	if err := f.Accept(ref, read, problems, progress); err != nil {
+		return nil, nil, err
+	}
+	packed, err := keep.pack(opened, ref, read)
+	return read, packed, err
+}
+
+// ReadFor reads a release, and connects to the cluster.
+func (f *ClusterFlags) ReadFor(ctx context.Context, release *ReleaseFlags, ref string, progress io.Writer) (*payload.Payload, *cluster.Cluster, error) {
+	read, err := release.Load(ctx, ref, progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := f.ConnectFor(ctx, read)
+	return read, c, err
+}
+
+// ConnectFor connects to the cluster to which a release is applied, or would be.
+func (f *ClusterFlags) ConnectFor(ctx context.Context, release *payload.Payload) (*cluster.Cluster, error) {
+	if err := checkNamed(release); err != nil {
+		return nil, err
+	}
+	if err := checkNotEmpty(release); err != nil {
+		return nil, err
+	}
+	return f.Connect(ctx)
 }
 
 // A previewResult is a release and the outcome of its preview on a cluster.

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/release/loader"
 	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -125,38 +124,6 @@ func (o *once) Set(value string) error {
 	return nil
 }
 
-// Parse opens a release, and reads it as far as it can be read.
-func (f *ReleaseFlags) Parse(ctx context.Context, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
-	options, err := f.Options(progress)
-	if err != nil {
-		return nil, nil, err
-	}
-	read, problems, err := loader.Parse(ctx, ref, options)
-	return read, problems, ReadError(ctx, err)
-}
-
-// LoadPacked is Load for a release whose files are to be kept. It returns them, too, unless the flags exclude that.
-func (f *ReleaseFlags) LoadPacked(ctx context.Context, ref string, keep FileFlags, progress io.Writer) (_ *payload.Payload, _ *files.Packed, err error) {
-	options, err := f.Options(progress)
-	if err != nil {
-		return nil, nil, err
-	}
-	opened, err := source.Open(ctx, ref, options.Source)
-	if err != nil {
-		return nil, nil, ReadError(ctx, err)
-	}
-	defer func() { err = errors.Join(err, opened.Close()) }()
-	read, problems, err := loader.ParseOpened(ctx, opened, options)
-	if err != nil {
-		return nil, nil, ReadError(ctx, err)
-	}
-	if err := f.Accept(ref, read, problems, progress); err != nil {
-		return nil, nil, err
-	}
-	packed, err := keep.pack(opened, ref, read)
-	return read, packed, err
-}
-
 // TolerateDuplicates turns problems with duplicate objects into warnings.
 func TolerateDuplicates(problems []payload.Problem) []payload.Problem {
 	problems = slices.Clone(problems)
@@ -166,16 +133,6 @@ func TolerateDuplicates(problems []payload.Problem) []payload.Problem {
 		}
 	}
 	return problems
-}
-
-// Load is parse for callers that need the whole release. Problems are errors, and
-// warnings are printed.
-func (f *ReleaseFlags) Load(ctx context.Context, ref string, progress io.Writer) (*payload.Payload, error) {
-	release, problems, err := f.Parse(ctx, ref, progress)
-	if err != nil {
-		return nil, err
-	}
-	return release, f.Accept(ref, release, problems, progress)
 }
 
 // Accept returns an error for a release with problems, or one that flags do not fit, and prints

@@ -1,8 +1,9 @@
-// Package install is the verbs that install the operator, and uninstall it.
+// Package install is the verbs that install the operator, and uninstall it or a release.
 //
-// It parses flags, and prints what package setup of the operator changes.
+// It parses flags, asks whether to go on, and prints what package setup of the operator changes, and what package uninstall of
+// internal/session deletes. It decides nothing about objects.
 //
-// New is the call to start from: it returns the verb install.
+// New is the call to start from: it returns the verb install. NewUninstall returns the verb uninstall.
 package install
 
 import (

@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,61 +13,127 @@ import (
 // uninstallFlags are the flags of runlevel uninstall.
 type uninstallFlags struct {
 	setupFlags
+	releaseFlags
+	name     string
 	operator bool
 }
 
-const uninstallHelp = `Uninstall the operator: its alerts and scrape configuration, its Deployment, and then its Service,
-NetworkPolicy, admission policy, rights, service account and quota. It has ended before its rights
-go.
+const uninstallHelp = `Uninstall a release: delete the objects that it has applied, and then its record. An object
+counts if it has the label of the release and Runlevel has applied it: controllers copy labels.
 
-What it has applied stays, and is neither kept in place nor updated any more. ClusterVersion and
+What needs other objects is deleted before them, in stages: custom resources while their
+controllers still run; webhooks before their Services; workloads before their configuration and
+rights; definitions and namespaces last. A stage begins when the objects of the one before, and
+the pods of its workloads, are gone. What does not end is named, with the finalizers that hold it.
+An uninstall that was killed, or has timed out, goes on when it is run again.
+
+Never deleted:
+- a namespace, or a definition, with objects that the release does not have
+- an object that another manager or release has taken over
+- PersistentVolumeClaims, PersistentVolumes, and objects with the annotation
+  runlevel.dev/keep: "true", unless --delete-data names them
+- what a kept object would be deleted with
+
+Each of these is listed with the reason. It keeps its labels: a later apply of the release takes it
+up again.
+
+On a terminal, what would be deleted is shown first, and you are asked; elsewhere --yes is needed.
+The uninstall holds the lock of the release, and refuses to begin while an operator or
+"apply --watch" keeps the release in place. No lifecycle hook of a Deployment is run.
+
+With --operator, the operator is uninstalled instead: its alerts and scrape configuration, its
+Deployment, and then its Service, NetworkPolicy, admission policy, rights, service account and
+quota. It has ended before its rights go. What it has applied stays, and is neither kept in place
+nor updated any more; "runlevel uninstall default" deletes that, too. ClusterVersion and
 ClusterOperators stay with their definitions, and so does the namespace runlevel-system, with the
-record of the release and the operator's settings. So "runlevel install" goes on where this operator stopped, and
-"runlevel apply" works with the same record.
+record of the release and the operator's settings. So "runlevel install" goes on where this
+operator stopped, and "runlevel apply" works with the same record.
 
-To remove these as well:
+Exit codes: 0 when the release or the operator is gone, except for what is kept; 1 for a failure,
+or when not all is gone in time; 2 for misuse.`
 
-  # The objects of the release; namespaces and definitions take along what is in them
-  kinds=$(kubectl api-resources --verbs=list,delete -o name | paste -sd,)
-  kubectl delete "$kinds" --all-namespaces -l runlevel.dev/release=default
+const uninstallExamples = `  # What would be deleted, and what would be kept?
+  runlevel uninstall shop --dry-run=server
 
-  # ClusterVersion, ClusterOperators and their definitions
-  kubectl delete crd clusterversions.config.openshift.io clusteroperators.config.openshift.io
+  runlevel uninstall shop
 
-  # The record of the release
-  kubectl delete namespace runlevel-system
+  # In a script; the database stays
+  runlevel uninstall shop --yes --keep statefulset/db --keep service/db
 
-Exit codes: 0 when the operator is gone, 1 for a failure, 2 for misuse.`
+  # With all of its volumes
+  runlevel uninstall shop --delete-data 'persistentvolumeclaim/*'
+
+  # The operator, and then all that it has applied
+  runlevel uninstall --operator && runlevel uninstall default`
 
 // NewUninstall returns the verb uninstall.
 func NewUninstall(streams core.Streams) *cobra.Command {
 	var f uninstallFlags
 	command := &cobra.Command{
-		Use:   "uninstall --operator",
-		Short: "Uninstall the operator, and leave what it has applied",
-		Long:  uninstallHelp,
-		Example: `  # What would be deleted?
-  runlevel uninstall --operator --dry-run=server
-
-  runlevel uninstall --operator`,
+		Use:     "uninstall",
+		Short:   "Uninstall a release, or the operator",
+		Long:    uninstallHelp,
+		Example: uninstallExamples,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return f.run(command.Context(), streams)
+			return f.run(command, streams)
 		},
 	}
-	f.add(command, "has ended")
-	command.Flags().BoolVar(&f.operator, "operator", false, "uninstall the operator: nothing else can be")
+	core.AddClusterFlags(command, &f.cluster)
+	core.AddReleaseName(command, &f.cluster, &f.name, "the release")
+	core.AddOutput(command, &f.format, core.Text, asWide, core.JSON, core.YAML)
+	core.AddDryRun(command, &f.dryRun)
+	command.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to wait until all objects are gone; or until the operator has ended (default then: 5m)")
+	command.Flags().BoolVar(&f.operator, "operator", false, "uninstall the operator, and leave what it has applied")
+	f.releaseFlags.add(command)
 	return command
 }
 
-func (f *uninstallFlags) run(ctx context.Context, streams core.Streams) error {
-	if !f.operator {
-		return core.Misusef("--operator is missing: only the operator is uninstalled, and what it has applied stays (\"runlevel uninstall --help\" shows how to remove that)")
+func (f *uninstallFlags) run(command *cobra.Command, streams core.Streams) error {
+	switch {
+	case f.operator && f.name != "":
+		return core.Misusef("--operator and the name of a release don't go together: what the operator has applied is uninstalled after it")
+	case f.operator:
+		return f.runOperator(command, streams)
+	case f.name == "":
+		return core.Misusef("name the release to uninstall, as in \"runlevel uninstall shop\" (\"runlevel list\" has those that there are); or --operator")
 	}
 	if err := f.check(); err != nil {
 		return err
 	}
-	const last = "what the operator has applied stays: \"runlevel uninstall --help\" shows how to remove it"
-	return f.setupFlags.run(ctx, streams, OperatorReport{}, last, func(i *setup.Installer) error {
-		return i.Uninstall(ctx, f.timeout)
+	return f.runRelease(command.Context(), streams)
+}
+
+// operatorTimeout is the default of --timeout with --operator.
+const operatorTimeout = 5 * time.Minute
+
+func (f *uninstallFlags) runOperator(command *cobra.Command, streams core.Streams) error {
+	for _, name := range releaseFlagNames {
+		if command.Flags().Changed(name) {
+			return core.Misusef("--%s is of no use with --operator", name)
+		}
+	}
+	if !command.Flags().Changed("timeout") {
+		f.timeout = operatorTimeout
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	const last = "what the operator has applied stays: \"runlevel uninstall default\" deletes it"
+	return f.setupFlags.run(command.Context(), streams, OperatorReport{}, last, func(i *setup.Installer) error {
+		return i.Uninstall(command.Context(), f.timeout)
 	})
+}
+
+// runRelease uninstalls a release, or shows what that would do.
+func (f *uninstallFlags) runRelease(ctx context.Context, streams core.Streams) error {
+	options, err := f.options()
+	if err != nil {
+		return err
+	}
+	c, err := f.cluster.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	u := &releaseUninstall{cluster: c, options: options, flags: f, streams: streams}
+	return u.run(ctx)
 }

@@ -121,7 +121,7 @@ func (f *renderFlags) run(command *cobra.Command, ref string, streams core.Strea
 	case f.explain:
 		return explain(streams.Out, manifests)
 	case f.folder != "":
-		return writeFolder(f.folder, manifests, documents(release), streams.Err)
+		return writeRendered(f.folder, manifests, documents(release), streams.Err)
 	default:
 		return writeStream(streams.Out, manifests)
 	}

@@ -13,17 +13,24 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 )
 
-// writeFolder writes each manifest to a file in a new folder. The folder is renamed
-// when it is complete, so that it never exists in part. The names of the files
-// depend on the number of documents in each file of the release.
-func writeFolder(folder string, manifests []rendered, documents map[string]int, progress io.Writer) (err error) {
-	folder = filepath.Clean(folder)
-	if err := checkFree(folder); err != nil {
-		return core.Misusef("--output-dir: %w", err)
-	}
+// writeRendered writes each manifest to a file in a new folder. The names of the files depend on the number of documents in
+// each file of the release.
+func writeRendered(folder string, manifests []rendered, documents map[string]int, progress io.Writer) error {
 	bodies, err := texts(manifests)
 	if err != nil {
 		return err
+	}
+	for i, m := range manifests {
+		bodies[i] = append([]byte(m.comment()), bodies[i]...)
+	}
+	return writeFolder(folder, fileNames(manifests, documents), bodies, progress)
+}
+
+// writeFolder writes texts to files in a new folder. The folder is renamed when it is complete, so that it never exists in part.
+func writeFolder(folder string, names []string, texts [][]byte, progress io.Writer) (err error) {
+	folder = filepath.Clean(folder)
+	if err := checkFree(folder); err != nil {
+		return core.Misusef("--output-dir: %w", err)
 	}
 	unfinished, err := os.MkdirTemp(filepath.Dir(folder), "."+filepath.Base(folder)+"-")
 	if err != nil {
@@ -34,9 +41,8 @@ func writeFolder(folder string, manifests []rendered, documents map[string]int, 
 			err = errors.Join(fmt.Errorf("write %s: %w", folder, err), os.RemoveAll(unfinished))
 		}
 	}()
-	names := fileNames(manifests, documents)
-	for i, m := range manifests {
-		if err := writeNew(filepath.Join(unfinished, filepath.FromSlash(names[i])), m.comment(), bodies[i]); err != nil {
+	for i, name := range names {
+		if err := writeNew(filepath.Join(unfinished, filepath.FromSlash(name)), texts[i]); err != nil {
 			return err
 		}
 	}
@@ -46,12 +52,12 @@ func writeFolder(folder string, manifests []rendered, documents map[string]int, 
 	if err := os.Rename(unfinished, folder); err != nil {
 		return err
 	}
-	fmt.Fprintf(progress, "wrote %d manifests to %s\n", len(manifests), folder)
+	fmt.Fprintf(progress, "wrote %d manifests to %s\n", len(texts), folder)
 	return nil
 }
 
 // writeNew writes a new file. It returns an error if the file exists.
-func writeNew(path, comment string, body []byte) error {
+func writeNew(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -59,7 +65,7 @@ func writeNew(path, comment string, body []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(append([]byte(comment), body...))
+	_, err = file.Write(text)
 	return errors.Join(err, file.Close())
 }
 

@@ -96,6 +96,9 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 	if err := core.PrintLines(out, core.Align(rows)); err != nil {
 		return err
 	}
+	if of.Uninstall != nil {
+		fmt.Fprintf(out, "  the release is %s\n", of.Uninstall)
+	}
 	for i, entry := range of.History {
 		if entry.Rollback != nil {
 			fmt.Fprintf(out, "  %d: %s\n", entry.Revision, printable.Line(entry.Rollback.String()))
@@ -129,7 +132,7 @@ func historyRow(entry record.HistoryEntry) string {
 // printOpen prints whether the newest update is being applied, if it has no end yet.
 func printOpen(ctx context.Context, reader *state.Reader, of *record.Record, out io.Writer) {
 	newest := of.Newest()
-	if newest == nil || newest.State != record.Partial || newest.End != nil {
+	if newest == nil || newest.State != record.Partial || newest.End != nil || of.Uninstall != nil {
 		return
 	}
 	version := printable.Line(cmp.Or(newest.Version, "-"))

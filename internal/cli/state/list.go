@@ -30,11 +30,12 @@ type listFlags struct {
 const listHelp = `List the releases on a cluster: their versions, whether they are complete and all is well, since
 when, who keeps them in place, and how many deletes are pending.
 
-  Complete    the newest version is complete, and its objects are as they are to be
-  Applying    a process applies it
-  Incomplete  its newest version was not completed, and no process applies it
-  Degraded    it is complete, and something is wrong: "runlevel status NAME" shows what
-  Unknown     it is complete, and this user may not read everything that shows whether all is well
+  Complete      the newest version is complete, and its objects are as they are to be
+  Applying      a process applies it
+  Incomplete    its newest version was not completed, and no process applies it
+  Degraded      it is complete, and something is wrong: "runlevel status NAME" shows what
+  Uninstalling  an uninstall was begun, and has not ended
+  Unknown       it is complete, and this user may not read everything that shows whether all is well
 
 A release is kept in place by the operator, by an apply with --watch, or by nobody.
 

@@ -3,7 +3,7 @@
 //
 // It deletes nothing, and reads no object's body.
 //
-// Count is the call to start from.
+// Count is the call to start from. Remaining returns the objects that keep a Namespace or a definition from being empty.
 package dependents
 
 import (
@@ -134,6 +134,9 @@ func (l *listing) list(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
+// isMeasured reports whether the objects of an API group are measurements: deletes do not concern them.
+func isMeasured(group string) bool { return strings.HasSuffix(group, "metrics.k8s.io") }
+
 // notesOn returns one note on all kinds that could not be listed, with the first error: mostly, the others are the
 // same.
 func notesOn(listings []listing, unknown map[string]error) []string {
@@ -153,7 +156,7 @@ func notesOn(listings []listing, unknown map[string]error) []string {
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(unknown)) {
-		if !strings.HasSuffix(group, "metrics.k8s.io") { // objects of metrics APIs are measurements
+		if !isMeasured(group) {
 			add("all of "+group, unknown[group])
 		}
 	}

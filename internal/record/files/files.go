@@ -78,6 +78,11 @@ func (s CopyStore) name(digest string, piece int) string {
 	return fmt.Sprintf("%s-files-%s-%d", lock.Name(s.Release), digits[:min(enough, len(digits))], piece)
 }
 
+// Has reports whether a Secret is of a copy of the release, by its name.
+func (s CopyStore) Has(secret types.NamespacedName) bool {
+	return secret.Namespace == s.Namespace && strings.HasPrefix(secret.Name, lock.Name(s.Release)+"-files-")
+}
+
 // List returns the copies, the newest first. It reads their metadata only.
 func (s CopyStore) List(ctx context.Context) ([]StoredCopy, error) {
 	secrets := s.Cluster.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(s.Namespace)
@@ -185,6 +190,19 @@ func (s CopyStore) Remove(ctx context.Context, stored StoredCopy) error {
 		if uid != "" {
 			all = append(all, s.remove(ctx, s.name(stored.Digest, piece), uid))
 		}
+	}
+	return errors.Join(all...)
+}
+
+// RemoveAll removes all copies.
+func (s CopyStore) RemoveAll(ctx context.Context) error {
+	stored, err := s.List(ctx)
+	if err != nil {
+		return err
+	}
+	var all []error
+	for _, of := range stored {
+		all = append(all, s.Remove(ctx, of))
 	}
 	return errors.Join(all...)
 }

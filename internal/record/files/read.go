@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"strconv"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // Read reads a copy. The error names pieces that are missing or damaged.
@@ -20,7 +21,7 @@ func (s CopyStore) Read(ctx context.Context, digest string) (*Unpacked, error) {
 	}
 	count, err := strconv.Atoi(first.Annotations[piecesAnnotation])
 	if err != nil || count < 1 || count > maxPieces {
-		return nil, fmt.Errorf("Secret %s/%s is damaged: its annotation %s is %q: %s", s.Namespace, first.Name, piecesAnnotation, first.Annotations[piecesAnnotation], remedy)
+		return nil, fmt.Errorf("%s is damaged: its annotation %s is %q: %s", s.id(digest, 0), piecesAnnotation, first.Annotations[piecesAnnotation], remedy)
 	}
 	pieces := make([][]byte, count)
 	pieces[0] = first.Data[secretKey]
@@ -39,7 +40,7 @@ func (s CopyStore) Read(ctx context.Context, digest string) (*Unpacked, error) {
 	}
 	unpacked, err := unpack(pieces, digest)
 	if err != nil {
-		return nil, fmt.Errorf("the copy that begins with Secret %s/%s is damaged: %w: %s", s.Namespace, first.Name, err, remedy)
+		return nil, fmt.Errorf("the copy that begins with %s is damaged: %w: %s", s.id(digest, 0), err, remedy)
 	}
 	return unpacked, nil
 }
@@ -47,17 +48,21 @@ func (s CopyStore) Read(ctx context.Context, digest string) (*Unpacked, error) {
 // remedy is what to do about a copy that can't be read.
 const remedy = "apply the version again from its source, which writes its copy"
 
+// id returns the Secret of a piece.
+func (s CopyStore) id(digest string, piece int) kinds.ID {
+	return kinds.ID{Kind: "Secret", Namespace: s.Namespace, Name: s.name(digest, piece)}
+}
+
 // piece reads a Secret of a copy.
 func (s CopyStore) piece(ctx context.Context, digest string, piece int) (*corev1.Secret, error) {
-	name := s.name(digest, piece)
-	found, err := s.Cluster.Client.CoreV1().Secrets(s.Namespace).Get(ctx, name, metav1.GetOptions{})
+	found, err := s.Cluster.Client.CoreV1().Secrets(s.Namespace).Get(ctx, s.name(digest, piece), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("Secret %s/%s is missing: %s", s.Namespace, name, remedy)
+		return nil, fmt.Errorf("%s is missing: %s", s.id(digest, piece), remedy)
 	case err != nil:
 		return nil, s.failure("get", err)
 	case sumOf(found.Data[secretKey]) != found.Annotations[sumAnnotation]:
-		return nil, fmt.Errorf("Secret %s/%s is damaged: %s", s.Namespace, name, remedy)
+		return nil, fmt.Errorf("%s is damaged: %s", s.id(digest, piece), remedy)
 	}
 	return found, nil
 }

@@ -102,6 +102,30 @@ func (e *election) leave() {
 	})
 }
 
+// remove deletes the Lease if it is ours. Another program may have annotated it meanwhile.
+func (e *election) remove(ctx context.Context) error {
+	leases := e.lock.Client.CoordinationV1().Leases(e.lock.Namespace)
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		found, err := leases.Get(ctx, Name(e.lock.Release), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if taken := e.takenBy(resourcelock.LeaseSpecToLeaderElectionRecord(&found.Spec)); taken != "" {
+			return takenError{e.lost(taken)}
+		}
+		only := metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}
+		return leases.Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: &only})
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err == nil, IsTaken(err):
+		return err
+	default:
+		return e.lock.leaseFailure("delete", err)
+	}
+}
+
 // notRenewed returns the error of an election whose time to renew is over. After a conflict, as when the
 // process was stopped between reading the Lease and writing it, the Lease is read once more, for its holder.
 func (e *election) notRenewed() error {

@@ -79,6 +79,18 @@ func (h *Hold) Release(err error) error {
 	}
 }
 
+// Delete deletes the Lease, and the copy of the record in it, where Release would free it: nothing is left that a lock could
+// protect. It returns an ErrLost if the lock was not held all the time.
+func (h *Hold) Delete(ctx context.Context) error {
+	if err := h.Check(ctx); err != nil {
+		return h.Release(err)
+	}
+	h.end()
+	h.election.end(nil)
+	<-h.election.gone
+	return h.election.remove(ctx)
+}
+
 // Requests returns a context for requests that may outlive ctx. It ends when the lock is lost.
 func (h *Hold) Requests(ctx context.Context) (context.Context, context.CancelFunc) {
 	requests, end := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -59,10 +59,10 @@ func Place(ctx context.Context, p Placement) (_ *PlacedComponent, err error) {
 	if p.IsUpdate {
 		p.Options.Before = cmp.Or(p.Options.Before, placed.Released)
 	}
-	if placed.Before, placed.BeforeProblems, err = p.readWhole(ctx, &source.Release{FS: build.Before, Image: release.Image}, p.Options); err != nil {
+	if placed.Before, placed.BeforeProblems, err = p.readWhole(ctx, &source.Release{FS: build.Before, Image: release.Image, Values: release.Values}, p.Options); err != nil {
 		return nil, err
 	}
-	placed.After, placed.AfterProblems, err = loader.ParseOpened(ctx, &source.Release{FS: build.FS, Image: release.Image}, p.Options)
+	placed.After, placed.AfterProblems, err = loader.ParseOpened(ctx, &source.Release{FS: build.FS, Image: release.Image, Values: release.Values}, p.Options)
 	placed.AfterProblems = append(placed.AfterProblems, build.Problems...)
 	return placed, err
 }

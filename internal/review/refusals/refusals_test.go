@@ -19,9 +19,9 @@ func TestFind(t *testing.T) {
 	}
 	release, problems, err := payload.Parse(t.Context(), fstest.MapFS{
 		payload.TemplatesFolder + "/0000_10_shop_10.yaml": pod("template", ", image: '{{.ReleaseImage}}'"),
-		payload.ReleaseFolder + "/0000_10_shop_20.yaml": pod("forgotten", ""),
-		payload.ReleaseFolder + "/0000_10_shop_30.yaml": {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: good, namespace: shop}}")},
-		payload.ReleaseFolder + "/0000_10_shop_40.yaml": {Data: []byte("{apiVersion: v1, kind: Service, metadata: {name: gone, namespace: shop, annotations: {release.openshift.io/delete: 'true'}}}")},
+		payload.ReleaseFolder + "/0000_10_shop_20.yaml":   pod("forgotten", ""),
+		payload.ReleaseFolder + "/0000_10_shop_30.yaml":   {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: good, namespace: shop}}")},
+		payload.ReleaseFolder + "/0000_10_shop_40.yaml":   {Data: []byte("{apiVersion: v1, kind: Service, metadata: {name: gone, namespace: shop, annotations: {release.openshift.io/delete: 'true'}}}")},
 	}, payload.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -36,11 +36,12 @@ type ReleaseState string
 
 // The states of releases.
 const (
-	IsComplete   ReleaseState = "Complete"
-	IsApplying   ReleaseState = "Applying"   // a process applies it
-	IsIncomplete ReleaseState = "Incomplete" // its newest version was not completed, and no process applies it
-	IsDegraded   ReleaseState = "Degraded"   // it was completed, and not all is well
-	IsUnknown    ReleaseState = "Unknown"    // it was completed, and something could not be read
+	IsComplete     ReleaseState = "Complete"
+	IsApplying     ReleaseState = "Applying"     // a process applies it
+	IsIncomplete   ReleaseState = "Incomplete"   // its newest version was not completed, and no process applies it
+	IsDegraded     ReleaseState = "Degraded"     // it was completed, and not all is well
+	IsUninstalling ReleaseState = "Uninstalling" // an uninstall was begun: a part of it is gone
+	IsUnknown      ReleaseState = "Unknown"      // it was completed, and something could not be read
 )
 
 // A ReleaseOwner is who keeps a release in place.
@@ -102,6 +103,8 @@ func (r *Reader) listed(ctx context.Context, of *record.Record) ListedRelease {
 func (s *ReleaseStatus) word() ReleaseState {
 	isHeld := s.Lock != nil && !s.Lock.Expired
 	switch {
+	case s.Uninstall != nil:
+		return IsUninstalling
 	case isHeld && (s.State != record.Completed || s.Progress != nil):
 		return IsApplying
 	case s.State != record.Completed:
@@ -130,6 +133,9 @@ func (s *ReleaseStatus) keptBy() ReleaseOwner {
 // problems returns what is wrong with a release, each in a line.
 func (s *ReleaseStatus) problems() []string {
 	lines := []string{}
+	if s.Uninstall != nil {
+		lines = append(lines, s.Uninstall.String())
+	}
 	for _, object := range s.Objects {
 		if object.State == why.Blocked {
 			continue

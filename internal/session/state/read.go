@@ -85,7 +85,7 @@ func (r *Reader) addRecord(ctx context.Context, s *ReleaseStatus, of *record.Rec
 	s.setLock(facts.Held, facts.Now)
 	s.NotKept = answer.NotKept
 	s.addHistory(of)
-	s.Repairs, s.Hooks = of.Repairs, why.HookStatuses(of)
+	s.Uninstall, s.Repairs, s.Hooks = of.Uninstall, of.Repairs, why.HookStatuses(of)
 	if facts.Run != nil {
 		s.addRun(facts)
 	}
@@ -123,7 +123,7 @@ func (s *ReleaseStatus) addHistory(of *record.Record) {
 			break
 		}
 	}
-	if s.State == record.Completed && of.Run == nil {
+	if s.State == record.Completed && of.Run == nil && of.Uninstall == nil {
 		s.Percent = new(100)
 	}
 }

@@ -27,9 +27,10 @@ type ReleaseStatus struct {
 	Objects     []*why.Answer      `json:"objects,omitempty"`     // that are not ready, the most severe first
 	Missing     int                `json:"missing,omitempty"`     // objects that were deleted since it was complete
 	Deletes     []PendingDelete    `json:"deletes,omitempty"`
-	Gates       []ReleaseGate      `json:"gates,omitempty"`   // what blocks the next minor version, or the requested one
-	Lock        *LockStatus        `json:"lock,omitempty"`    // absent while the lock is free
-	NotKept     *why.NotKept       `json:"notKept,omitempty"` // why no process keeps it in place, though one should
+	Gates       []ReleaseGate      `json:"gates,omitempty"`     // what blocks the next minor version, or the requested one
+	Lock        *LockStatus        `json:"lock,omitempty"`      // absent while the lock is free
+	NotKept     *why.NotKept       `json:"notKept,omitempty"`   // why no process keeps it in place, though one should
+	Uninstall   *record.Uninstall  `json:"uninstall,omitempty"` // begun and not ended: a part of its objects is gone
 	Repairs     *record.Repairs    `json:"repairs,omitempty"`
 	Hooks       []why.HookStatus   `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not succeeded
 

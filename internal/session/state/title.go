@@ -15,6 +15,8 @@ func (s *ReleaseStatus) Title() string {
 	switch {
 	case s.Lost != nil:
 		title = "release " + s.Lost.Title()
+	case s.Uninstall != nil:
+		title += named(s.Version) + ": " + s.Uninstall.String()
 	case s.State == "":
 		title += ": not applied"
 	case s.State == record.Completed && s.Mode == string(graph.Reconcile):

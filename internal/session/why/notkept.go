@@ -164,21 +164,30 @@ func refusalOf(v *configv1.ClusterVersion, image string) string {
 	return accepted.Message
 }
 
+// FindOperator returns the Deployment of the operator that is installed for the release of a lock; nil if none is, or if it is
+// being deleted.
+func FindOperator(ctx context.Context, c *cluster.Cluster, l lock.Lock) (*unstructured.Unstructured, error) {
+	if l.Release != payload.DefaultName {
+		return nil, nil
+	}
+	found, err := c.List(ctx, kinds.Deployment, l.Namespace, operatorSelector)
+	if err != nil || len(found) == 0 || found[0].GetDeletionTimestamp() != nil {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
 // judgeOperator returns why the operator that is installed for a release does not hold its lock; nil if none is
 // installed.
 func (r *reader) judgeOperator(ctx context.Context, l lock.Lock) *NotKept {
-	if l.Release != payload.DefaultName {
-		return nil
-	}
-	found, err := r.cluster.List(ctx, kinds.Deployment, l.Namespace, operatorSelector)
+	deployment, err := FindOperator(ctx, r.cluster, l)
 	switch {
 	case err != nil:
 		r.unknown("list deployments in namespace "+l.Namespace, err)
 		return nil
-	case len(found) == 0 || found[0].GetDeletionTimestamp() != nil:
+	case deployment == nil:
 		return nil
 	}
-	deployment := &found[0]
 	id := &kinds.ID{Group: kinds.Deployment.Group, Kind: kinds.Deployment.Kind, Namespace: deployment.GetNamespace(), Name: deployment.GetName()}
 	wanted, isSet, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas")
 	available, _, _ := unstructured.NestedInt64(deployment.Object, "status", "availableReplicas")

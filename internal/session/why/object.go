@@ -199,7 +199,8 @@ func explainTerminating(f *ObjectFacts, a *Answer) {
 	}
 	a.Since, a.Finalizers, a.Remaining = &f.Seen.Since, f.Seen.Finalizers, f.Seen.Remains
 	a.addMessage(f.heldBy(), "%s: %s", who, f.Seen.Describe(f.Now))
-	if isOfRelease := f.Owner != "" || a.File != ""; isOfRelease && !f.isDeleted() {
+	isUninstalled := f.Record != nil && f.Record.Uninstall != nil
+	if isOfRelease := f.Owner != "" || a.File != ""; isOfRelease && !f.isDeleted() && !isUninstalled {
 		a.addMessage(nil, "an apply makes it again once it is gone")
 	}
 }

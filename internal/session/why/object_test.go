@@ -57,14 +57,14 @@ func held(f *why.ObjectFacts, silent time.Duration) *why.ObjectFacts {
 // during is the record of a release while it is applied, or after.
 func during(nodes ...record.RunNode) *record.Record {
 	return &record.Record{
-		Release: "shop", History: []record.HistoryEntry{{State: record.Partial, Version: "2", Started: *ago(time.Hour)}},
+		Release: "shop", History: record.History{{State: record.Partial, Version: "2", Started: *ago(time.Hour)}},
 		Run: &record.Run{Version: "2", Mode: "update", ReportedAt: *ago(5 * time.Second), Nodes: nodes},
 	}
 }
 
 // completed is the record of a release that was applied.
 func completed() *record.Record {
-	return &record.Record{Release: "shop", History: []record.HistoryEntry{{State: record.Completed, Version: "2", Started: *ago(time.Hour), Completed: ago(time.Hour)}}}
+	return &record.Record{Release: "shop", History: record.History{{State: record.Completed, Version: "2", Started: *ago(time.Hour), Completed: ago(time.Hour)}}}
 }
 
 // begun is the record of a release of which an update has begun, and told nothing.
@@ -291,6 +291,15 @@ it is of release shop, which changed it last 60s ago`,
 			`its delete was requested: terminating for 60s
 an apply makes it again once it is gone
 no process applies release shop 2 now: it was completed 60m ago
+it is of release shop, which changed it last 60s ago`,
+		},
+		"terminating, of a release that is being uninstalled": {
+			with(there(isReady, completed()), func(f *why.ObjectFacts) {
+				f.Seen = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute)}
+				f.Record.Uninstall = &record.Uninstall{Since: metav1.NewTime(now.Add(-time.Minute)), By: "ana@host:7", Left: 3}
+			}), why.Terminating,
+			`its delete was requested: terminating for 60s
+release shop 2 is being uninstalled since 2026-01-02T03:03:05Z, 3 objects left; no process goes on with that: "runlevel uninstall shop" does, and "runlevel apply --force" applies the release again
 it is of release shop, which changed it last 60s ago`,
 		},
 		"terminating, of no release": {

@@ -242,6 +242,8 @@ func explainRun(f *ObjectFacts, a *Answer) {
 	case a.Done:
 	case f.Record == nil:
 		f.explainNoRecord(a)
+	case f.Record.Uninstall != nil:
+		f.explainUninstall(a)
 	case !f.IsHeldKnown:
 		a.addMessage(nil, "whether release %s is being applied now is not known", f.title())
 	case f.NotKept != nil:
@@ -261,10 +263,22 @@ func explainRun(f *ObjectFacts, a *Answer) {
 	}
 }
 
-// isCompleted reports whether the last update completed, and no run was reported since.
+// explainUninstall adds that the release is being uninstalled, and who does that.
+func (f *ObjectFacts) explainUninstall(a *Answer) {
+	by := fmt.Sprintf("no process goes on with that: \"runlevel uninstall %s\" does, and \"runlevel apply --force\" applies the release again", f.Record.Release)
+	switch {
+	case !f.IsHeldKnown:
+		by = "whether a process goes on with that is not known"
+	case f.isLive():
+		by = "by " + printable.Line(f.Held.Name)
+	}
+	a.addMessage(nil, "release %s is %s; %s", f.title(), f.Record.Uninstall, by)
+}
+
+// isCompleted reports whether the last update completed, and neither a run nor an uninstall was begun since.
 func (f *ReleaseFacts) isCompleted() bool {
 	newest := f.Record.Newest()
-	return f.Run == nil && newest != nil && newest.State == record.Completed
+	return f.Run == nil && f.Record.Uninstall == nil && newest != nil && newest.State == record.Completed
 }
 
 // explainNoRecord adds that no record has the object.

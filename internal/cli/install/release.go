@@ -1,0 +1,249 @@
+package install
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/session/uninstall"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// asWide is text with the names of all objects.
+const asWide core.Output = "wide"
+
+// releaseFlags are the flags for the uninstall of a release.
+type releaseFlags struct {
+	keep, deleteData []string
+	namespaces       []string
+	isConfirmed      bool
+	ignoreNotFound   bool
+	lock             lock.Options
+}
+
+// releaseFlagNames are those that the operator has no use for.
+var releaseFlagNames = []string{"keep", "delete-data", "namespace", "yes", "ignore-not-found", "wait-lock", "lock-duration", "record-namespace"}
+
+func (f *releaseFlags) add(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringArrayVar(&f.keep, "keep", nil, "keep an object of the release, as KIND/NAME or KIND/NAMESPACE/NAME; NAME may be *; may be repeated")
+	flags.StringArrayVar(&f.deleteData, "delete-data", nil, "also delete an object that is kept otherwise, because it has data or the annotation "+uninstall.KeepAnnotation+"; written as for --keep; may be repeated")
+	flags.StringArrayVarP(&f.namespaces, "namespace", "n", nil, "a namespace of the release, for a user who may not list its kinds in the whole cluster; may be repeated")
+	flags.BoolVarP(&f.isConfirmed, "yes", "y", false, "don't ask")
+	flags.BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if there is no such release")
+	flags.BoolVar(&f.lock.Wait, "wait-lock", false, "wait while another process applies or uninstalls this release, however long that takes")
+	flags.DurationVar(&f.lock.Duration, "lock-duration", 30*time.Second, "how long the lock outlives an uninstall that died")
+}
+
+// options returns the options of the uninstall.
+func (f *uninstallFlags) options() (uninstall.Options, error) {
+	o := uninstall.Options{Release: f.name, Namespace: f.cluster.Namespace, In: f.namespaces, Lock: f.lock, Timeout: f.timeout}
+	if f.lock.Duration < time.Second || f.lock.Duration > 24*time.Hour {
+		return o, core.Misusef("--lock-duration: %s is invalid: it must be between a second and a day", f.lock.Duration)
+	}
+	for _, text := range f.keep {
+		pattern, err := uninstall.ParsePattern(text)
+		if err != nil {
+			return o, core.Misusef("--keep: %w", err)
+		}
+		o.Choice.Keep = append(o.Choice.Keep, pattern)
+	}
+	for _, text := range f.deleteData {
+		pattern, err := uninstall.ParsePattern(text)
+		if err != nil {
+			return o, core.Misusef("--delete-data: %w", err)
+		}
+		o.Choice.DeleteData = append(o.Choice.DeleteData, pattern)
+	}
+	return o, nil
+}
+
+// A releaseUninstall is the uninstall of a release on the command line.
+type releaseUninstall struct {
+	cluster *cluster.Cluster
+	options uninstall.Options
+	flags   *uninstallFlags
+	streams core.Streams
+}
+
+func (u *releaseUninstall) run(ctx context.Context) error {
+	isDry := u.flags.dryRun.IsEnabled()
+	if !isDry && !u.flags.isConfirmed && !u.canAsk() {
+		return core.Misusef("nobody can be asked whether to uninstall %s: see what it would delete with --dry-run=server, and confirm with --yes", u.options.Release)
+	}
+	p, err := uninstall.Look(ctx, u.cluster, u.options)
+	if err != nil {
+		return u.explain(err)
+	}
+	if isDry {
+		return u.finish(uninstall.DryRun(ctx, u.cluster, p), p)
+	}
+	u.print(u.streams.Err, p, u.flags.format == asWide)
+	if !u.flags.isConfirmed {
+		if err := u.ask(ctx); err != nil {
+			return err
+		}
+	}
+	progress := newUninstallProgress(u.streams.Err, u.flags.format)
+	u.options.OnEvent = progress.event
+	u.options.Lock.OnHeld = progress.onHeld
+	report := uninstall.Run(ctx, u.cluster, u.options, p)
+	progress.stop()
+	return u.finish(report, p)
+}
+
+// explain returns the error of a look with the flag that resolves it; nil if there is no such release and that is fine.
+func (u *releaseUninstall) explain(err error) error {
+	var unknown *uninstall.UnknownReleaseError
+	switch {
+	case errors.As(err, &unknown) && len(unknown.Elsewhere) == 0 && u.flags.ignoreNotFound:
+		fmt.Fprintln(u.streams.Err, printable.Line(err.Error()))
+		return nil
+	case errors.As(err, new(*uninstall.PatternError)):
+		return core.Misuse(err)
+	default:
+		return withLockFlag(err)
+	}
+}
+
+// withLockFlag adds --wait-lock to the error of a lock that another process holds.
+func withLockFlag(err error) error {
+	if errors.As(err, new(*lock.HeldError)) {
+		return fmt.Errorf("%w: wait with --wait-lock, or try again later", err)
+	}
+	return err
+}
+
+// canAsk reports whether a user sees standard error and can answer.
+func (u *releaseUninstall) canAsk() bool {
+	return isTerminal(u.streams.In) && isTerminal(u.streams.Err)
+}
+
+func isTerminal(stream any) bool {
+	file, isFile := stream.(*os.File)
+	return isFile && term.IsTerminal(int(file.Fd()))
+}
+
+// ask returns an error unless the user confirms.
+func (u *releaseUninstall) ask(ctx context.Context) error {
+	fmt.Fprintf(u.streams.Err, "Uninstall %s? [y/N] ", u.options.Release)
+	answers := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(u.streams.In).ReadString('\n')
+		answers <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case answer := <-answers:
+		if answer != "y" && answer != "yes" {
+			return errors.New("nothing is deleted")
+		}
+		return nil
+	}
+}
+
+// print prints what would be deleted, and what is kept.
+func (u *releaseUninstall) print(out io.Writer, p *uninstall.UninstallPlan, withNames bool) {
+	fmt.Fprintf(out, "uninstall of release %s: %s\n", printable.Line(strings.TrimSpace(p.Release+" "+p.Version)), p.Counts())
+	for _, stage := range p.Stages {
+		fmt.Fprintf(out, "  %s: %s\n", stage.Name, countText(stage))
+		if withNames {
+			printNames(out, stage.Objects)
+		}
+	}
+	printKept(out, p.Kept)
+	printNotes(out, p.Notes, p.Hooks)
+}
+
+// countText returns the kinds of a stage, without the sum.
+func countText(stage uninstall.UninstallStage) string {
+	_, text, _ := strings.Cut(stage.Counts().String(), ": ")
+	return text
+}
+
+func printNames(out io.Writer, objects []objectmeta.LiveMetadata) {
+	for _, head := range objects {
+		fmt.Fprintf(out, "    %s\n", head.ID)
+	}
+}
+
+func printKept(out io.Writer, kept []uninstall.KeptObject) {
+	for _, item := range kept {
+		fmt.Fprintf(out, "%-11s %s: %s\n", "kept", item.Object, printable.Line(item.Message))
+	}
+}
+
+func printNotes(out io.Writer, notes []string, hooks []kinds.ID) {
+	for _, note := range notes {
+		fmt.Fprintf(out, "%-11s %s\n", "note", printable.Line(note))
+	}
+	if len(hooks) > 0 {
+		var texts []string
+		for _, id := range hooks {
+			texts = append(texts, id.String())
+		}
+		fmt.Fprintf(out, "%-11s no lifecycle hook is run: %s\n", "note", printable.Few(texts, core.MostFiles))
+	}
+}
+
+// finish prints the report, and returns the error of the command.
+func (u *releaseUninstall) finish(report *uninstall.UninstallReport, p *uninstall.UninstallPlan) error {
+	err := u.flags.format.Print(u.streams.Out, report, func(out io.Writer) error {
+		if report.DryRun {
+			u.print(out, p, true)
+		}
+		for _, left := range report.Left {
+			fmt.Fprintf(out, "%-11s %s: %s\n", "left", left.Object, printable.Line(left.Message))
+		}
+		if !report.DryRun {
+			printKept(out, report.Kept)
+			printNotes(out, nil, report.Hooks)
+		}
+		_, err := fmt.Fprintln(out, summaryOf(report))
+		return err
+	})
+	return errors.Join(withLockFlag(report.Err), err)
+}
+
+// summaryOf returns the result in a line.
+func summaryOf(r *uninstall.UninstallReport) string {
+	took := time.Duration(r.Seconds * float64(time.Second)).Round(100 * time.Millisecond)
+	title := "release " + r.Release
+	switch {
+	case r.DryRun && r.Err == nil:
+		return fmt.Sprintf("%s would be uninstalled; a dry run, which changes nothing", title)
+	case r.DryRun:
+		return fmt.Sprintf("%s can't be uninstalled; a dry run, which changes nothing", title)
+	case !r.Done:
+		return fmt.Sprintf("%s not uninstalled, after %s: %s", title, took, countsText(r))
+	case len(r.Kept) > 0:
+		return fmt.Sprintf("%s uninstalled in %s: %s; its record is gone, and a later apply takes up what is kept", title, took, countsText(r))
+	default:
+		return fmt.Sprintf("%s uninstalled in %s: %s", title, took, countsText(r))
+	}
+}
+
+func countsText(r *uninstall.UninstallReport) string {
+	text := fmt.Sprintf("%d deleted", r.Counts.Objects)
+	if len(r.Kept) > 0 {
+		text += fmt.Sprintf(", %d kept", len(r.Kept))
+	}
+	if len(r.Left) > 0 {
+		text += fmt.Sprintf(", %d left", len(r.Left))
+	}
+	return text
+}

@@ -1,0 +1,4 @@
+package uninstall
+
+// StagesOf is stagesOf.
+var StagesOf = stagesOf

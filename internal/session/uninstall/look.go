@@ -1,0 +1,297 @@
+package uninstall
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/dependents"
+	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/files"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// An UninstallPlan is what an uninstall would delete, in order, and what it would keep.
+type UninstallPlan struct {
+	Release string
+	Version string // of the newest update; "" if it is not known
+	Stages  []UninstallStage
+	Kept    []KeptObject
+	Hooks   []kinds.ID        // Deployments with lifecycle hooks, none of which is run
+	Begun   *record.Uninstall // an earlier uninstall that has not ended; nil if there is none
+	Notes   []string
+
+	record  *record.Record
+	applied *fingerprint.Cache
+	last    []objectmeta.LiveMetadata // the Namespace of the record, if the release has it: it is deleted after the record
+}
+
+// Objects returns all objects to be deleted, in the order of the stages.
+func (p *UninstallPlan) Objects() []objectmeta.LiveMetadata {
+	var all []objectmeta.LiveMetadata
+	for _, stage := range p.Stages {
+		all = append(all, stage.Objects...)
+	}
+	return append(all, p.last...)
+}
+
+// chooser returns what decides, with what was decided before.
+func (p *UninstallPlan) chooser(choice Choice) *chooser {
+	return &chooser{release: p.Release, choice: choice, applied: p.applied, kept: p.Kept}
+}
+
+// Counts returns how many objects of each kind are to be deleted.
+func (p *UninstallPlan) Counts() kinds.ObjectCounts { return countsOf(p.Objects()) }
+
+// An UnknownReleaseError is returned for a release of which the cluster has nothing.
+type UnknownReleaseError struct {
+	Release, Namespace string
+	Elsewhere          []string // the namespaces that have its record
+}
+
+func (e *UnknownReleaseError) Error() string {
+	if len(e.Elsewhere) > 0 {
+		return fmt.Sprintf("the record of release %s is in namespace %s: use --record-namespace %s", e.Release, strings.Join(e.Elsewhere, ", "), e.Elsewhere[0])
+	}
+	return fmt.Sprintf("there is no release %s: namespace %s has no record of it, and no object has its label", e.Release, e.Namespace)
+}
+
+// A looker reads what the cluster has of a release.
+type looker struct {
+	cluster *cluster.Cluster
+	options Options
+	store   *record.Store
+	seen    *UninstallPlan // by the user; nil for the first look
+}
+
+// Look returns what an uninstall would do. It changes nothing. It returns an error if a process applies the release or keeps it in
+// place, if rights are missing, or if it can't be found out what the release has.
+func Look(ctx context.Context, c *cluster.Cluster, o Options) (*UninstallPlan, error) {
+	l := &looker{cluster: c, options: o, store: record.NewStore(c.Client, o.Namespace, o.Release)}
+	if err := l.checkHolder(ctx); err != nil {
+		return nil, err
+	}
+	return l.look(ctx)
+}
+
+// lock returns the lock of the release.
+func (l *looker) lock() lock.Lock {
+	return lock.Lock{Client: l.cluster.Client, Namespace: l.options.Namespace, Release: l.options.Release, Now: l.cluster.Now}
+}
+
+// checkHolder returns an error if a process applies the release, for which the uninstall is not to wait, or keeps it in place.
+func (l *looker) checkHolder(ctx context.Context) error {
+	held, err := l.lock().Holder(ctx)
+	if err != nil {
+		return err
+	}
+	now := l.cluster.Now()
+	isAlive := held != nil && !held.IsDead(now)
+	operator, err := why.FindOperator(ctx, l.cluster, l.lock())
+	if err != nil {
+		return fmt.Errorf("find out whether an operator keeps the release in place: %w", printable.Error(err))
+	}
+	switch {
+	case operator != nil && (isAlive && held.Keeps() || hasReplicas(operator)):
+		return &reason.Error{Reason: ReasonKept, Message: fmt.Sprintf(
+			`the operator, Deployment %s/%s, keeps release %s in place, and would apply again what is deleted: run "runlevel uninstall --operator" first, or scale it to 0 replicas`,
+			operator.GetNamespace(), operator.GetName(), l.options.Release)}
+	case isAlive && held.Keeps():
+		return &reason.Error{Reason: ReasonKept, Message: fmt.Sprintf(
+			`%s keeps release %s in place, and would apply again what is deleted: end it first ("apply --watch" ends with Ctrl-C, an operator with "runlevel uninstall --operator")`,
+			printable.Line(held.Name), l.options.Release)}
+	case isAlive && !l.options.Lock.Wait:
+		return &lock.HeldError{Release: l.options.Release, Holder: *held, Age: now.Sub(held.Since)}
+	default:
+		return nil
+	}
+}
+
+func hasReplicas(deployment *unstructured.Unstructured) bool {
+	wanted, isSet, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas")
+	return !isSet || wanted > 0
+}
+
+// look reads the record and the objects of the release, and decides what is deleted.
+func (l *looker) look(ctx context.Context) (*UninstallPlan, error) {
+	known, isFound, err := l.store.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &UninstallPlan{Release: l.options.Release, Begun: known.Uninstall, record: known, applied: fingerprint.Read(known.Fingerprints)}
+	if newest := known.Newest(); newest != nil {
+		p.Version = newest.Version
+	}
+	if l.seen != nil {
+		p.Kept = l.seen.Kept
+	}
+	of, err := l.kinds(ctx, p, isFound)
+	if err != nil {
+		return nil, err
+	}
+	labelled, err := l.labelled(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.checkExists(ctx, isFound, labelled); err != nil {
+		return nil, err
+	}
+	if missed := append(unmatched(l.options.Choice.Keep, labelled), unmatched(l.options.Choice.DeleteData, labelled)...); len(missed) > 0 {
+		return nil, &PatternError{Release: l.options.Release, Patterns: missed}
+	}
+	selected := p.chooser(l.options.Choice).choose(labelled)
+	if l.seen == nil { // else it is looked into when the turn of each comes
+		if err := l.keepHolders(ctx, &selected); err != nil {
+			return nil, err
+		}
+	}
+	p.Kept = selected.kept
+	p.addNotes(labelled)
+	pending, err := l.pending(ctx, known, labelled)
+	if err != nil {
+		return nil, err
+	}
+	selected.deleted = append(selected.deleted, pending...)
+	selected.deleted, p.last = splitNamespace(selected.deleted, l.options.Namespace)
+	p.Stages = stagesOf(selected.deleted)
+	return p, l.checkRights(ctx, p)
+}
+
+// A PatternError is returned for names that no object of the release has.
+type PatternError struct {
+	Release  string
+	Patterns []string
+}
+
+func (e *PatternError) Error() string {
+	return fmt.Sprintf("release %s has no object %s: an object is named KIND/NAME or KIND/NAMESPACE/NAME", e.Release, strings.Join(e.Patterns, ", "))
+}
+
+// checkExists returns an error if the cluster has nothing of the release: no record, no Lease, and no object; or if the record is in
+// another namespace, with the lock.
+func (l *looker) checkExists(ctx context.Context, isFound bool, labelled []objectmeta.LiveMetadata) error {
+	if isFound {
+		return nil
+	}
+	elsewhere, err := record.Namespaces(ctx, l.cluster.Client, l.options.Release)
+	if err != nil || len(elsewhere) > 0 {
+		return cmp.Or(err, error(&UnknownReleaseError{l.options.Release, l.options.Namespace, elsewhere}))
+	}
+	if slices.ContainsFunc(labelled, func(head objectmeta.LiveMetadata) bool { return head.IsOf(l.options.Release) }) {
+		return nil
+	}
+	last, err := l.lock().Last(ctx)
+	if err != nil || last != nil {
+		return err
+	}
+	return &UnknownReleaseError{l.options.Release, l.options.Namespace, nil}
+}
+
+// keepHolders keeps the Namespaces and definitions that hold objects which are not to be deleted.
+func (l *looker) keepHolders(ctx context.Context, s *selection) error {
+	remains, err := dependents.Remaining(ctx, l.cluster, s.containers(), s.deleted)
+	if err != nil {
+		return err
+	}
+	ofRecord := kinds.ID{Kind: "ConfigMap", Namespace: l.options.Namespace, Name: lock.Name(l.options.Release)}
+	isOfRecord := func(id kinds.ID) bool {
+		isSecret := id.GroupKind() == schema.GroupKind{Kind: "Secret"}
+		return id == ofRecord || isSecret && l.copies().Has(types.NamespacedName{Namespace: id.Namespace, Name: id.Name})
+	}
+	for uid, left := range remains {
+		left.Objects = slices.DeleteFunc(left.Objects, isOfRecord)
+		remains[uid] = left
+	}
+	s.keepFor(remains)
+	return nil
+}
+
+// copies has the copies of the files of the release.
+func (l *looker) copies() files.CopyStore {
+	return files.CopyStore{Cluster: l.cluster, Namespace: l.options.Namespace, Release: l.options.Release}
+}
+
+// pending returns the objects of deletes that the release has requested before and that are not done, except those with its
+// label.
+func (l *looker) pending(ctx context.Context, known *record.Record, labelled []objectmeta.LiveMetadata) ([]objectmeta.LiveMetadata, error) {
+	var found []objectmeta.LiveMetadata
+	for _, item := range precondition.ObserveDeletes(ctx, l.cluster, known.Tombstones) {
+		hasLabel := slices.ContainsFunc(labelled, func(head objectmeta.LiveMetadata) bool { return head.UID == item.Seen.UID })
+		switch {
+		case item.Seen.State == tombstone.Unknown:
+			return nil, fmt.Errorf("it is not known whether %s is gone, which the release has deleted: %w", item.ID, item.Seen.Err)
+		case item.Seen.State != tombstone.Terminating || hasLabel:
+			continue
+		}
+		head, err := l.read(ctx, item.ID)
+		if err != nil {
+			return nil, err
+		}
+		if head != nil {
+			found = append(found, *head)
+		}
+	}
+	return found, nil
+}
+
+// splitNamespace takes the Namespace of the record out of the objects to be deleted.
+func splitNamespace(objects []objectmeta.LiveMetadata, namespace string) (others, last []objectmeta.LiveMetadata) {
+	for _, head := range objects {
+		if head.ID.GroupKind() == kinds.Namespace && head.ID.Name == namespace {
+			last = append(last, head)
+		} else {
+			others = append(others, head)
+		}
+	}
+	return others, last
+}
+
+// addNotes adds what a user should know beside the objects.
+func (p *UninstallPlan) addNotes(labelled []objectmeta.LiveMetadata) {
+	for _, head := range labelled {
+		if head.IsOf(p.Release) && head.Object().GetAnnotations()[deploymenthook.Annotation] != "" {
+			p.Hooks = append(p.Hooks, head.ID)
+		}
+	}
+	if p.Begun != nil {
+		p.Notes = append(p.Notes, fmt.Sprintf("an uninstall of the release was begun at %s, and goes on", p.Begun.Since.UTC().Format(time.RFC3339)))
+		return
+	}
+	if missing := p.applied.Missing(p.knownObjects(labelled)); missing > 0 {
+		p.Notes = append(p.Notes, printable.Count(missing, "object")+" of the release are not there, or have lost its label: those stay")
+	}
+}
+
+// knownObjects returns the objects that exist, and the Jobs that finished: their TTL may have removed them.
+func (p *UninstallPlan) knownObjects(labelled []objectmeta.LiveMetadata) iter.Seq[kinds.ID] {
+	return func(yield func(kinds.ID) bool) {
+		for _, head := range labelled {
+			if !yield(head.ID) {
+				return
+			}
+		}
+		for _, job := range p.record.Jobs {
+			if !yield(job.ID) {
+				return
+			}
+		}
+	}
+}

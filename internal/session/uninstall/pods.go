@@ -1,0 +1,90 @@
+package uninstall
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// podOwners are the owners of the pods of workloads, by their namespace: the workloads themselves, their ReplicaSets and Jobs.
+type podOwners map[string]map[types.UID]bool
+
+var (
+	pod        = schema.GroupKind{Kind: "Pod"}
+	replicaSet = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
+)
+
+// findPodOwners returns the owners of the pods of the workloads of a stage. The pods end after their workloads, and until then they
+// need their configuration and their rights.
+func (r *remover) findPodOwners(ctx context.Context, stage UninstallStage) podOwners {
+	owners := podOwners{}
+	if stage.Name != rankNames[ofWorkloads] {
+		return owners
+	}
+	for _, head := range stage.Objects {
+		if owners[head.ID.Namespace] == nil {
+			owners[head.ID.Namespace] = map[types.UID]bool{}
+		}
+		owners[head.ID.Namespace][head.UID] = true
+	}
+	for namespace, of := range owners {
+		for _, kind := range []schema.GroupKind{replicaSet, kinds.Job} {
+			for _, head := range r.ownedBy(ctx, kind, namespace, of) {
+				of[head.UID] = true
+			}
+		}
+	}
+	return owners
+}
+
+// ownedBy returns the objects of a kind in a namespace that have one of some owners. It returns none if they can't be listed: they
+// are not the release's.
+func (r *remover) ownedBy(ctx context.Context, kind schema.GroupKind, namespace string, owners map[types.UID]bool) []objectmeta.LiveMetadata {
+	in, err := r.cluster.FindKind(ctx, kind)
+	if err != nil {
+		return nil
+	}
+	var found []objectmeta.LiveMetadata
+	_ = r.cluster.EachMetadata(ctx, in, namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) {
+		if slices.ContainsFunc(m.OwnerReferences, func(owner metav1.OwnerReference) bool { return owners[owner.UID] }) {
+			found = append(found, objectmeta.Of(in, m))
+		}
+	})
+	return found
+}
+
+// awaitPods waits until the pods of the workloads of a stage are gone.
+func (r *remover) awaitPods(ctx context.Context, stage UninstallStage, owners podOwners) error {
+	began, reported := time.Now(), time.Now().Add(firstReport-reportInterval)
+	for namespace, of := range owners {
+		for {
+			pods := r.ownedBy(ctx, pod, namespace, of)
+			if len(pods) == 0 {
+				break
+			}
+			if time.Since(reported) > reportInterval {
+				reported = time.Now()
+				for _, left := range r.describe(ctx, pods[:1]) {
+					message := left.Message
+					if len(pods) > 1 {
+						message += "; " + printable.Count(len(pods)-1, "more pod")
+					}
+					r.emit(Event{Type: ObjectWaiting, Object: left.Object, Message: message, Stage: stage.Name})
+				}
+			}
+			if err := pause(ctx, began); err != nil {
+				r.current, r.left = pods, r.left+len(pods)
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package uninstall
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// mostRights bounds how many missing rights a message names.
+const mostRights = 10
+
+// checkRights returns an error if rights are missing to delete what is to be deleted, and the record.
+func (l *looker) checkRights(ctx context.Context, p *UninstallPlan) error {
+	missing, err := precondition.Lacking(ctx, l.cluster, l.rights(p))
+	if err != nil {
+		return fmt.Errorf("find out which rights are missing: %w", printable.Error(err))
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	var texts []string
+	for _, right := range missing {
+		text := right.Verb + " " + right.Resource.String()
+		if right.Namespace != "" {
+			text += " in namespace " + right.Namespace
+		}
+		texts = append(texts, printable.Line(text))
+	}
+	slices.Sort(texts)
+	user := printable.Line(cmp.Or(cluster.UserOf(ctx, l.cluster), "this account"))
+	return &reason.Error{Reason: ReasonDenied, Message: fmt.Sprintf("%s may not do all that the uninstall of release %s needs, and nothing is deleted; missing: %s",
+		user, p.Release, strings.Join(append(texts[:min(len(texts), mostRights)], more(len(texts)-mostRights)...), "; "))}
+}
+
+func more(n int) []string {
+	if n <= 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("and %d more", n)}
+}
+
+// A place is a resource in a namespace.
+type place struct {
+	resource  schema.GroupResource
+	namespace string
+}
+
+// rights returns the rights that the uninstall needs: on the objects, on the record, and on the Lease.
+func (l *looker) rights(p *UninstallPlan) []precondition.NamedRight {
+	var all []precondition.NamedRight
+	at := map[place]int{}
+	for _, head := range p.Objects() {
+		right := precondition.Right{Verb: "delete", Resource: head.Resource.GroupResource(), Namespace: head.ID.Namespace}
+		key := place{right.Resource, right.Namespace}
+		if i, isKnown := at[key]; isKnown {
+			all[i].Names = append(all[i].Names, head.ID.Name)
+			continue
+		}
+		at[key] = len(all)
+		all = append(all, precondition.NamedRight{Right: right, Names: []string{head.ID.Name}})
+	}
+	for _, resource := range []schema.GroupResource{{Resource: "configmaps"}, {Group: "coordination.k8s.io", Resource: "leases"}} {
+		for _, verb := range []string{"get", "update", "delete"} {
+			right := precondition.Right{Verb: verb, Resource: resource, Namespace: l.options.Namespace}
+			all = append(all, precondition.NamedRight{Right: right, Names: []string{lock.Name(l.options.Release)}})
+		}
+	}
+	if p.record.History.HasFiles() {
+		for _, verb := range []string{"list", "delete"} {
+			right := precondition.Right{Verb: verb, Resource: schema.GroupResource{Resource: "secrets"}, Namespace: l.options.Namespace}
+			all = append(all, precondition.NamedRight{Right: right, Names: []string{""}}) // of all names
+		}
+	}
+	return all
+}

@@ -1,0 +1,263 @@
+// Package uninstall removes a release from a cluster: the objects that it has applied, in the reverse order of need, and then its
+// record. What may be needed by others is kept: data, Namespaces with objects that the release does not have, and what
+// another manager has taken over.
+//
+// It removes no operator (package setup of internal/operator does), and runs no lifecycle hook. Which objects are deleted
+// (choose.go) and in which order (stages.go) is decided without requests.
+//
+// Look is the call to start from: it returns what would be deleted. Run deletes it, under the lock of the release, and
+// goes on where an earlier uninstall was killed. DryRun sends the deletes as dry runs.
+package uninstall
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
+)
+
+// The reasons of this package's failures.
+const (
+	ReasonKept     = "ReleaseKeptInPlace"     // a process would apply again what is deleted
+	ReasonUnlisted = "ReleaseNotListed"       // it is not known what the release has
+	ReasonDenied   = "UninstallDenied"        // rights are missing
+	ReasonChanged  = "ReleaseChanged"         // another version was applied since the user has seen what would be deleted
+	ReasonRefused  = "UninstallDeleteRefused" // the API server refuses a delete for good
+	ReasonTimeout  = "UninstallTimeout"       // not all objects were gone in time
+)
+
+// Options configure an uninstall.
+type Options struct {
+	Release   string
+	Namespace string   // of the record
+	In        []string // where to look for objects of kinds that may not be listed in the whole cluster
+	Choice    Choice
+	Lock      lock.Options
+	Timeout   time.Duration // of the deletes, from when the lock is held
+	OnEvent   func(Event)   // is called for what happens; nil ignores it
+}
+
+// An EventType is what happens in an uninstall.
+type EventType string
+
+// The types of events.
+const (
+	StageBegan    EventType = "stage"
+	ObjectDeleted EventType = "deleted" // it is gone
+	ObjectWaiting EventType = "waiting" // it is terminating, for some time
+	ObjectFailing EventType = "failing" // its delete is refused
+	ObjectKept    EventType = "kept"    // it was to be deleted, and is to be kept now
+)
+
+// An Event is one thing that happens in an uninstall.
+type Event struct {
+	Type    EventType
+	Object  kinds.ID
+	Message string
+	Stage   string // the stage that it belongs to
+	Left    int    // objects of the stage that are not gone
+	Total   int    // objects of the stage
+}
+
+// An UninstallReport is the result of an uninstall, or of its dry run.
+type UninstallReport struct {
+	Release string             `json:"release"`
+	Version string             `json:"version,omitempty"`
+	DryRun  bool               `json:"dryRun,omitempty"`
+	Done    bool               `json:"done"`              // all that was to be deleted is gone, and so is the record
+	Counts  kinds.ObjectCounts `json:"counts"`            // of deleted
+	Deleted []kinds.ID         `json:"deleted,omitempty"` // objects that are gone, or would be deleted, in order
+	Kept    []KeptObject       `json:"kept,omitempty"`
+	Left    []LeftObject       `json:"left,omitempty"`  // objects that are not gone
+	Hooks   []kinds.ID         `json:"hooks,omitempty"` // Deployments with lifecycle hooks, none of which was run
+	Notes   []string           `json:"notes,omitempty"`
+	Seconds float64            `json:"seconds"`
+	Reason  string             `json:"reason,omitempty"`
+	Error   string             `json:"error,omitempty"`
+
+	Err error `json:"-"`
+}
+
+// A LeftObject is an object that was to be deleted and is not gone.
+type LeftObject struct {
+	Object  kinds.ID `json:"object"`
+	Message string   `json:"message"` // its state, and what holds it
+}
+
+// newReport returns a report of what is known before anything is deleted.
+func newReport(p *UninstallPlan) *UninstallReport {
+	return &UninstallReport{Release: p.Release, Version: p.Version, Kept: p.Kept, Hooks: p.Hooks, Notes: p.Notes}
+}
+
+// finish sets the result.
+func (r *UninstallReport) finish(began time.Time, deleted []objectmeta.LiveMetadata, err error) *UninstallReport {
+	r.Counts = countsOf(deleted)
+	for _, head := range deleted {
+		r.Deleted = append(r.Deleted, head.ID)
+	}
+	r.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
+	if r.Done, r.Err = err == nil && !r.DryRun, err; err != nil {
+		r.Reason, r.Error = reason.Of(err), printable.Error(err).Error()
+	}
+	return r
+}
+
+// Run uninstalls a release. Seen is what the user has seen of it: if another version was applied since, nothing is deleted.
+func Run(ctx context.Context, c *cluster.Cluster, o Options, seen *UninstallPlan) *UninstallReport {
+	began, report := time.Now(), newReport(seen)
+	l := &looker{cluster: c, options: o}
+	hold, err := l.lock().Acquire(ctx, o.Lock)
+	if err != nil {
+		return report.finish(began, nil, err)
+	}
+	fenced, err := c.Fenced(hold.Check)
+	if err != nil {
+		return report.finish(began, nil, hold.Release(err))
+	}
+	r := newRemover(&looker{cluster: fenced, options: o, store: record.NewStore(fenced.Client, o.Namespace, o.Release), seen: seen}, report)
+	r.hold = hold
+	if err = r.run(hold.Context(), seen); err != nil {
+		return report.finish(began, r.deleted, hold.Release(err))
+	}
+	if last := r.plan.last; len(last) > 0 { // no lock can be held in a Namespace that is terminating
+		unlocked := newRemover(l, report)
+		unlocked.plan = r.plan
+		limited, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.Timeout, forever), errTimeout)
+		defer cancel()
+		err = unlocked.deleteStage(limited, UninstallStage{Name: rankNames[ofNamespaces], Objects: last})
+		r.deleted = append(r.deleted, unlocked.deleted...)
+	}
+	return report.finish(began, r.deleted, err)
+}
+
+// DryRun sends the deletes of a plan as dry runs, and reports those that would be refused. It takes no lock.
+func DryRun(ctx context.Context, c *cluster.Cluster, p *UninstallPlan) *UninstallReport {
+	began, report := time.Now(), newReport(p)
+	report.DryRun = true
+	objects := p.Objects()
+	refused := make([]error, len(objects))
+	var group errgroup.Group
+	group.SetLimit(deletesAtOnce)
+	for i, head := range objects {
+		group.Go(func() error {
+			if !head.Terminating {
+				refused[i] = c.DryRunDelete(ctx, head.Resource, head.ID.Namespace, head.ID.Name, head.UID)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	if ctx.Err() != nil {
+		return report.finish(began, nil, context.Cause(ctx))
+	}
+	var accepted []objectmeta.LiveMetadata
+	for i, err := range refused {
+		if err != nil && !apierrors.IsNotFound(err) {
+			report.Left = append(report.Left, LeftObject{Object: objects[i].ID, Message: "its delete would be refused: " + printable.Line(err.Error())})
+		} else {
+			accepted = append(accepted, objects[i])
+		}
+	}
+	var err error
+	if len(report.Left) > 0 {
+		err = &reason.Error{Reason: ReasonRefused, Message: printable.Count(len(report.Left), "delete") + " would be refused"}
+	}
+	return report.finish(began, accepted, err)
+}
+
+// forever is a timeout that no one waits for.
+const forever = 10 * 365 * 24 * time.Hour
+
+// run deletes the objects and the record, under the lock.
+func (r *remover) run(ctx context.Context, seen *UninstallPlan) error {
+	p, err := r.look(ctx)
+	if err != nil {
+		return err
+	}
+	if before, now := seen.record.Newest(), p.record.Newest(); before != nil && now != nil && (before.Hash != now.Hash || !before.Started.Equal(&now.Started)) {
+		return &reason.Error{Reason: ReasonChanged, Message: fmt.Sprintf("release %s was applied meanwhile: look again at what would be deleted", p.Release)}
+	}
+	r.plan, r.report.Kept, r.report.Hooks, r.report.Notes = p, p.Kept, p.Hooks, p.Notes
+	now := metav1.NewTime(r.cluster.Now().Truncate(time.Second))
+	r.left = len(p.Objects())
+	p.record.BeginUninstall(record.Uninstall{Since: now, By: r.hold.Holder(), Left: r.left, ReportedAt: now})
+	if err := r.store.Save(ctx, p.record); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, cmp.Or(r.options.Timeout, forever), errTimeout)
+	defer cancel()
+	if err := r.deleteAll(limited); err != nil {
+		return r.interrupted(ctx, err)
+	}
+	return r.end(ctx)
+}
+
+// errTimeout is the cause of the end of a context.
+var errTimeout = errors.New("timeout")
+
+// deleteAll deletes the objects, stage by stage.
+func (r *remover) deleteAll(ctx context.Context) error {
+	for _, stage := range r.plan.Stages {
+		if err := r.deleteStage(ctx, stage); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end deletes the copies of the files, and then the record. A kill before the Lease is deleted leaves a copy of the record in that.
+func (r *remover) end(ctx context.Context) error {
+	if r.plan.record.History.HasFiles() {
+		if err := r.copies().RemoveAll(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.store.Delete(ctx); err != nil {
+		return err
+	}
+	requests, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	return r.hold.Delete(requests)
+}
+
+// requestTimeout bounds the requests after the end of the context.
+const requestTimeout = 20 * time.Second
+
+// interrupted records how many objects are left, and reports what holds them. The record is another process's if the lock is lost.
+func (r *remover) interrupted(ctx context.Context, err error) error {
+	if errors.Is(err, lock.ErrLost) {
+		return err
+	}
+	requests, stop := r.hold.Requests(ctx)
+	defer stop()
+	requests, cancel := context.WithTimeout(requests, requestTimeout)
+	defer cancel()
+	r.describeLeft(requests)
+	err = errors.Join(err, r.save(requests))
+	if !errors.Is(err, errTimeout) {
+		return err
+	}
+	return &reason.Error{Reason: ReasonTimeout, Message: fmt.Sprintf("%s not gone after %s: run the uninstall again to go on when what holds them is resolved",
+		printable.Count(r.left, "object"), r.options.Timeout)}
+}
+
+// save records how many objects are left.
+func (r *remover) save(ctx context.Context) error {
+	uninstall := *r.plan.record.Uninstall
+	uninstall.Left, uninstall.ReportedAt = r.left, metav1.NewTime(r.cluster.Now().Truncate(time.Second))
+	r.plan.record.Uninstall = &uninstall
+	return r.store.Save(ctx, r.plan.record)
+}
