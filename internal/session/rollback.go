@@ -12,18 +12,17 @@ import (
 const reasonChanged = "ReleaseChanged"
 
 // checkRollback refuses a rollback from another version than the one that the user has seen.
-func (r *run) checkRollback() error {
-	wanted := r.options.Rollback
+func checkRollback(known *record.Record, wanted *record.Rollback) error {
 	if wanted == nil {
 		return nil
 	}
-	found, err := record.FindRollback(r.record, strconv.Itoa(wanted.To))
+	found, err := record.FindRollback(known, strconv.Itoa(wanted.To))
 	if err != nil {
 		return err
 	}
 	if found.From != wanted.From {
 		return &reason.Error{Reason: reasonChanged, Message: fmt.Sprintf(
-			"release %s has changed meanwhile: it was to be rolled back from revision %d, and revision %d was begun: look again", r.payload.Name, wanted.From, found.From)}
+			"release %s has changed meanwhile: it was to be rolled back from revision %d, and revision %d was begun: look again", known.Release, wanted.From, found.From)}
 	}
 	return nil
 }

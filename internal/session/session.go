@@ -235,7 +235,7 @@ func (r *run) run(ctx context.Context) error {
 	if r.options.onlySame && !r.outcome.IsSame {
 		return fmt.Errorf("release %s is not kept in place any more: %w", r.outcome.Release, ErrYielded)
 	}
-	if err := errors.Join(r.checkRollback(), r.askGate()); err != nil {
+	if err := errors.Join(checkRollback(r.record, r.options.Rollback), r.askGate()); err != nil {
 		return err
 	}
 	if r.options.OnBegin != nil {

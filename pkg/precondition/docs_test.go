@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
@@ -50,6 +51,7 @@ func examples(t *testing.T) []*precondition.Facts {
 	uninstalled.Record.Uninstall = &record.Uninstall{Since: metav1.NewTime(now.Add(-5 * time.Minute)), By: "ana@host:7", Left: 12, ReportedAt: metav1.NewTime(now)}
 	return []*precondition.Facts{
 		minor,
+		rolledBack(t),
 		uninstalled,
 		{Payload: release(t, "4.7.0", map[string]string{"0000_10_web_old.yaml": deletedSecret, "0000_10_web_web.yaml": usesSecret}), Record: history()},
 		{Payload: release(t, "4.7.0", nil), Record: history("4.7.2", "4.7.1")},
@@ -95,4 +97,25 @@ func TestTheDocumentation(t *testing.T) {
 	if names := precondition.CheckNames(found); len(names) != len(precondition.Checks()) {
 		t.Errorf("only %v have an example", slices.Sorted(slices.Values(names)))
 	}
+}
+
+// rolledBack is a rollback from 4.7.1, which has deleted two objects and run a hook, to 4.7.0.
+func rolledBack(t *testing.T) *precondition.Facts {
+	const claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: web}\n"
+	f := &precondition.Facts{
+		Payload: release(t, "4.7.0", map[string]string{"0000_10_web_data.yaml": claim, "0000_10_web_prices.yaml": configMap("prices", "")}),
+		Record:  history("4.7.1", "4.7.0"), Rollback: &record.Rollback{To: 1, From: 2, Version: "4.7.1"},
+	}
+	f.Deleted = f.Payload.Manifests
+	newest, target := &f.Record.History[0], &f.Record.History[1]
+	newest.Revision, target.Revision, target.Content = 2, 1, f.Payload.Content
+	newest.Started = metav1.NewTime(now.Add(-10 * time.Minute))
+	for _, m := range f.Deleted {
+		newest.Tombstones = append(newest.Tombstones, m.ID())
+	}
+	began := metav1.NewTime(now.Add(-5 * time.Minute))
+	f.Record.Hooks = []record.DeploymentHooks{{
+		ID: kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "web", Name: "web"}, State: deploymenthook.State{Hooks: map[deploymenthook.Stage]deploymenthook.HookProgress{deploymenthook.Pre: {Began: &began}}},
+	}}
+	return f
 }

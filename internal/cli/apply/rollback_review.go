@@ -52,7 +52,7 @@ func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release 
 		}
 	}
 	if len(added) > 0 && !f.deleteNew {
-		fmt.Fprintf(streams.Err, "%s that only %s has: --delete-new deletes what holds no data\n", printable.Count(len(added), "object"), printable.Line(f.rolledBack()))
+		fmt.Fprintf(streams.Err, "only %s has %s, which would stay: --delete-new deletes those that hold no data\n", printable.Line(f.rolledBack()), printable.Count(len(added), "object"))
 	}
 	return release, f.stop(preview.Outcome)
 }

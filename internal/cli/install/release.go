@@ -1,17 +1,14 @@
 package install
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -81,7 +78,7 @@ type releaseUninstall struct {
 
 func (u *releaseUninstall) run(ctx context.Context) error {
 	isDry := u.flags.dryRun.IsEnabled()
-	if !isDry && !u.flags.isConfirmed && !u.canAsk() {
+	if !isDry && !u.flags.isConfirmed && !u.streams.CanAsk() {
 		return core.Misusef("nobody can be asked whether to uninstall %s: see what it would delete with --dry-run=server, and confirm with --yes", u.options.Release)
 	}
 	p, err := uninstall.Look(ctx, u.cluster, u.options)
@@ -93,8 +90,12 @@ func (u *releaseUninstall) run(ctx context.Context) error {
 	}
 	u.print(u.streams.Err, p, u.flags.format == asWide)
 	if !u.flags.isConfirmed {
-		if err := u.ask(ctx); err != nil {
+		isYes, err := u.streams.Ask(ctx, fmt.Sprintf("Uninstall %s?", u.options.Release))
+		if err != nil {
 			return err
+		}
+		if !isYes {
+			return errors.New("nothing is deleted")
 		}
 	}
 	progress := newUninstallProgress(u.streams.Err, u.flags.format)
@@ -125,35 +126,6 @@ func withLockFlag(err error) error {
 		return fmt.Errorf("%w: wait with --wait-lock, or try again later", err)
 	}
 	return err
-}
-
-// canAsk reports whether a user sees standard error and can answer.
-func (u *releaseUninstall) canAsk() bool {
-	return isTerminal(u.streams.In) && isTerminal(u.streams.Err)
-}
-
-func isTerminal(stream any) bool {
-	file, isFile := stream.(*os.File)
-	return isFile && term.IsTerminal(int(file.Fd()))
-}
-
-// ask returns an error unless the user confirms.
-func (u *releaseUninstall) ask(ctx context.Context) error {
-	fmt.Fprintf(u.streams.Err, "Uninstall %s? [y/N] ", u.options.Release)
-	answers := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(u.streams.In).ReadString('\n')
-		answers <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case answer := <-answers:
-		if answer != "y" && answer != "yes" {
-			return errors.New("nothing is deleted")
-		}
-		return nil
-	}
 }
 
 // print prints what would be deleted, and what is kept.
