@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/record/files"
 )
 
 // A signer is a key, and a store of the signatures that were made with it.
@@ -175,6 +177,7 @@ func TestSignaturesAreDemandedAfterARestart(t *testing.T) {
 	image, err := name.NewDigest(s.options.Payload, name.Insecure)
 	s.must(err)
 	s.must(remote.Delete(image))
+	s.must(s.client.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace(system), client.HasLabels{files.Label})) // the copies
 	s.start()
 	s.until("it says what it can't read", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "Failing")
