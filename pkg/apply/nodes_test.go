@@ -54,9 +54,13 @@ func TestNodesAreToldOf(t *testing.T) {
 {apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: NS-more}}
 `, []string{"began level 10, web", "ended level 10, web"}},
 		"files without a level": {graph.Install, `
--- web.yaml --
+-- 0000_web.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}}
 `, nil},
+		"no numbered file": {graph.Install, `
+-- web.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}}
+`, []string{"began level 40, configmap", "ended level 40, configmap"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
