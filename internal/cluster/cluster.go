@@ -166,7 +166,7 @@ func (c *Cluster) Delete(ctx context.Context, in Resource, namespace, name strin
 	return seen.complete(c.In(in, namespace).Delete(ctx, name, deletion(metav1.Preconditions{UID: &uid})))
 }
 
-// DeleteUnchanged is like Delete, for an object that nobody has written since it was read. Otherwise it fails with a
+// DeleteUnchanged is like Delete, for an object that was not written since it was read. Otherwise it fails with a
 // conflict.
 func DeleteUnchanged(ctx context.Context, c *Cluster, in Resource, read metav1.Object) error {
 	uid, version := read.GetUID(), read.GetResourceVersion()

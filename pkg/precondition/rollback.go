@@ -88,7 +88,7 @@ func judgeLost(f *Facts) []CheckFinding {
 	for _, alike := range grouped(f.Deleted, func(m *payload.Manifest) cause { return cause{by[m.ID()], holdsData(m.ID())} }) {
 		first, count := alike[0].ID(), len(alike)
 		subject := fmt.Sprintf("%s, which %s has deleted, %s made again", name(ids(alike)), printable.Line(by[first]), either(count, "is", "are"))
-		finding := warns("whoever knows what was in "+either(count, "it", "them"), "%s as the release has %[2]s: later changes are lost", subject, either(count, "it", "them"))
+		finding := warns("restoring "+either(count, "it", "them")+" from a backup, if later changes are needed", "%s as the release has %[2]s: later changes are lost", subject, either(count, "it", "them"))
 		if holdsData(first) {
 			finding = blocks("--force, which accepts that; then a backup can be restored", "%s without what was in %s", subject, either(count, "it", "them"))
 		}
@@ -112,7 +112,7 @@ func judgeHookEffects(f *Facts) []CheckFinding {
 	for _, of := range f.Record.Hooks {
 		for _, stage := range []deploymenthook.Stage{deploymenthook.Pre, deploymenthook.Mid, deploymenthook.Post} {
 			if progress := of.Hooks[stage]; progress.Began != nil && !progress.Began.Before(&since) {
-				found = append(found, warns("whoever knows what it changes", "the %s has run after %s: what it has changed, such as a database, stays",
+				found = append(found, warns("undoing what the hook has changed, if that is needed", "the %s has run after %s: what it has changed, such as a database, stays",
 					of.OrHook(string(stage)), printable.Line(target.Title())).since(progress.Began.Time).about(of.ID))
 			}
 		}

@@ -133,12 +133,12 @@ func (f *rollbackFlags) run(ctx context.Context, name, revision string, streams 
 	return f.apply(ctx, c, release, streams)
 }
 
-// checkAnswer refuses a rollback that nobody can confirm.
+// checkAnswer refuses a rollback that can not be confirmed.
 func (f *rollbackFlags) checkAnswer(streams core.Streams) error {
 	if f.isConfirmed || f.dryRun.IsEnabled() || streams.CanAsk() {
 		return nil
 	}
-	return core.Misusef("nobody can be asked whether to roll back: see what it would do with --dry-run=server, and confirm with --yes")
+	return core.Misusef("--yes is missing: without a terminal, there is no question whether to roll back; --dry-run=server shows what it would do")
 }
 
 // find finds the revision to go to, and refuses a release that another process keeps in place.

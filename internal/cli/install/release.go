@@ -79,7 +79,7 @@ type releaseUninstall struct {
 func (u *releaseUninstall) run(ctx context.Context) error {
 	isDry := u.flags.dryRun.IsEnabled()
 	if !isDry && !u.flags.isConfirmed && !u.streams.CanAsk() {
-		return core.Misusef("nobody can be asked whether to uninstall %s: see what it would delete with --dry-run=server, and confirm with --yes", u.options.Release)
+		return core.Misusef("--yes is missing: without a terminal, there is no question whether to uninstall %s; --dry-run=server shows what it would delete", u.options.Release)
 	}
 	p, err := uninstall.Look(ctx, u.cluster, u.options)
 	if err != nil {

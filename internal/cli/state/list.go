@@ -37,7 +37,7 @@ when, who keeps them in place, and how many deletes are pending.
   Uninstalling  an uninstall was begun, and has not ended
   Unknown       it is complete, and this user may not read everything that shows whether all is well
 
-A release is kept in place by the operator, by an apply with --watch, or by nobody.
+A release is kept in place by the operator, by an apply with --watch, or by none (no process).
 
 -o wide adds the namespace of the record, the version before, the source and the first problem.
 

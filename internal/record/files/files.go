@@ -3,7 +3,7 @@
 //
 // A copy is one compressed archive, in as many Secrets as it needs, since manifests have Secrets. Its name is the digest of its
 // content: versions with the same content share a copy. The package does not know which copies are needed: the record has their
-// digests, and whoever holds the lock of the release writes and removes them. It does not read manifests either.
+// digests, and the process that holds the lock of the release writes and removes them. It does not read manifests either.
 //
 // Pack and a Store's Write are the calls to start from, and Read for a copy that was written.
 package files

@@ -51,7 +51,7 @@ type ReleaseOwner string
 const (
 	ByOperator ReleaseOwner = "operator"
 	ByWatch    ReleaseOwner = "watch" // an apply with --watch
-	ByNobody   ReleaseOwner = "nobody"
+	ByNone     ReleaseOwner = "none"
 )
 
 // List returns the releases on the cluster that have a record in the reader's namespace, or in any if that is empty. With an error,
@@ -122,7 +122,7 @@ func (s *ReleaseStatus) word() ReleaseState {
 func (s *ReleaseStatus) keptBy() ReleaseOwner {
 	switch {
 	case s.Lock == nil || s.Lock.Expired || !s.Lock.Watching:
-		return ByNobody
+		return ByNone
 	case s.ClusterVersion != nil:
 		return ByOperator
 	default:
