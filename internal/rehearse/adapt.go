@@ -16,9 +16,14 @@ var webhookKinds = map[schema.GroupKind]bool{
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:   true,
 }
 
+// An adapter changes what could not work in a rehearsal, and reports that.
+type adapter struct {
+	ready ReadyRules
+	found *findings
+}
+
 // adapt returns a release whose objects call no server that would have to run in a pod, and wait for no controller of their own.
-// What is changed is reported.
-func (r *rehearsal) adapt(release *payload.Payload, in lint.Origin) *payload.Payload {
+func (a *adapter) adapt(release *payload.Payload, in lint.Origin) *payload.Payload {
 	if release == nil {
 		return nil
 	}
@@ -26,7 +31,7 @@ func (r *rehearsal) adapt(release *payload.Payload, in lint.Origin) *payload.Pay
 	adapted.Manifests = nil
 	for _, m := range release.Manifests {
 		if !m.IsTombstone() {
-			m = r.adaptManifest(m, in)
+			m = a.adaptManifest(m, in)
 		}
 		if m != nil {
 			adapted.Manifests = append(adapted.Manifests, m)
@@ -36,7 +41,7 @@ func (r *rehearsal) adapt(release *payload.Payload, in lint.Origin) *payload.Pay
 }
 
 // adaptManifest returns the manifest to apply in the place of one; nil if none is.
-func (r *rehearsal) adaptManifest(m *payload.Manifest, in lint.Origin) *payload.Manifest {
+func (a *adapter) adaptManifest(m *payload.Manifest, in lint.Origin) *payload.Manifest {
 	kind := m.GroupVersionKind().GroupKind()
 	var note string
 	object := m.Object().DeepCopy()
@@ -46,9 +51,9 @@ func (r *rehearsal) adaptManifest(m *payload.Manifest, in lint.Origin) *payload.
 	case kind == kinds.CustomResourceDefinition && skipConversion(object):
 		note = "its objects are not converted: the webhook for that does not run here"
 	case kind == kinds.APIService && isServedByPods(object):
-		r.tell(in, m, "it is not applied: the server behind it does not run here")
+		a.found.notTried(in, m, "it is not applied: the server behind it does not run here")
 		return nil
-	case kinds.ScopeOf(kind) == kinds.Unknown && object.GetAnnotations()[ready.Annotation] != "" && !r.Ready.has(kind):
+	case kinds.ScopeOf(kind) == kinds.Unknown && object.GetAnnotations()[ready.Annotation] != "" && !a.ready.has(kind):
 		annotations := object.GetAnnotations()
 		annotations[ready.Annotation] = ready.None
 		object.SetAnnotations(annotations)
@@ -56,15 +61,8 @@ func (r *rehearsal) adaptManifest(m *payload.Manifest, in lint.Origin) *payload.
 	default:
 		return m
 	}
-	r.tell(in, m, note)
+	a.found.notTried(in, m, note)
 	return m.WithObject(object)
-}
-
-// tell reports what is not as on a real cluster, of the new release.
-func (r *rehearsal) tell(in lint.Origin, m *payload.Manifest, note string) {
-	if in == lint.InPayload {
-		r.observe(lint.RehearsalNotTried, in, m, nil, "%s", note)
-	}
 }
 
 // skipWebhooks adds a condition to webhooks under which none is called. It reports whether there are any.

@@ -57,7 +57,7 @@ func (r *rehearsal) again(ctx context.Context, first *appliedStage) {
 			if len(would[at]) > 0 {
 				text += ": " + strings.Join(would[at], ", ")
 			}
-			r.observe(lint.RehearsalAgain, lint.InPayload, m, nil, "%s", text)
+			r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalAgain, Message: text})
 		}
 	}
 }
@@ -92,13 +92,13 @@ func (r *rehearsal) checkDeletes(ctx context.Context, a *appliedStage) {
 		return len(pending) == 0, nil
 	})
 	for _, item := range pending {
-		seen := lint.Observation{Rule: lint.RehearsalPending, Object: item.ID.String(), Message: "its delete does not end: " + item.Describe(r.cluster.Now())}
+		seen := lint.RehearsalObservation{Rule: lint.RehearsalPending, Object: item.ID.String(), Message: "its delete does not end: " + item.Describe(r.cluster.Now())}
 		for _, m := range a.release.Manifests {
 			if m.ID() == item.ID {
 				seen.Path, seen.Line = m.Path, m.Line
 			}
 		}
-		r.observeAt(seen)
+		r.found.add(seen)
 	}
 }
 
@@ -111,24 +111,24 @@ func (r *rehearsal) uninstall(ctx context.Context, a *appliedStage) {
 	options := uninstall.Options{Release: a.release.Name, Namespace: session.DefaultNamespace, Timeout: 6 * r.Patience}
 	seen, err := uninstall.Look(ctx, r.cluster, options)
 	if err != nil {
-		r.observeAt(lint.Observation{Rule: lint.RehearsalPending, Message: "it can't be uninstalled: " + err.Error()})
+		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalPending, Message: "it can't be uninstalled: " + err.Error()})
 		return
 	}
 	r.Progress(fmt.Sprintf("uninstall %s: %s", a.release.Version, printable.Count(len(seen.Objects()), "object")))
 	report := uninstall.Run(ctx, r.cluster, options, seen)
-	r.report.Stages = append(r.report.Stages, Stage{Name: strings.TrimSpace("uninstall " + a.release.Version), Seconds: time.Since(began).Round(time.Millisecond).Seconds(), Objects: len(report.Deleted)})
+	r.report.Stages = append(r.report.Stages, RehearsalStage{Name: strings.TrimSpace("uninstall " + a.release.Version), Seconds: time.Since(began).Round(time.Millisecond).Seconds(), Objects: len(report.Deleted)})
 	byID := map[string]*payload.Manifest{}
 	for _, m := range a.release.Manifests {
 		byID[m.ID().String()] = m
 	}
 	for _, left := range report.Left {
 		if m := byID[left.Object.String()]; m != nil {
-			r.observe(lint.RehearsalPending, lint.InPayload, m, nil, "an uninstall does not delete it: %s", left.Message)
+			r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalPending, Message: fmt.Sprintf("an uninstall does not delete it: %s", left.Message)})
 		}
 	}
 	for _, kept := range report.Kept {
 		if m := byID[kept.Object.String()]; m != nil {
-			r.observe(lint.RehearsalNotTried, lint.InPayload, m, nil, "an uninstall keeps it: %s", kept.Message)
+			r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalNotTried, Message: fmt.Sprintf("an uninstall keeps it: %s", kept.Message)})
 		}
 	}
 }

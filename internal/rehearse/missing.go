@@ -9,33 +9,45 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// makeMissing makes what the releases expect from elsewhere: definitions of kinds, Namespaces, and classes of pods and volumes.
-// What the new release needs is reported.
-func (r *rehearsal) makeMissing(ctx context.Context) error {
+// A supplier makes what releases expect from elsewhere. What the new release needs is reported.
+type supplier struct {
+	cluster *cluster.Cluster
+	old     *payload.Payload // nil if there is none
+	new     *payload.Payload
+	found   *findings
+}
+
+// supply makes definitions of kinds, Namespaces, and classes of pods and volumes, and labels the nodes.
+func (s *supplier) supply(ctx context.Context) error {
+	if err := s.labelNodes(ctx); err != nil {
+		return err
+	}
 	for _, of := range []struct {
 		in      lint.Origin
 		release *payload.Payload
-	}{{lint.InPrevious, r.Old}, {lint.InPayload, r.New}} {
+	}{{lint.InPrevious, s.old}, {lint.InPayload, s.new}} {
 		if of.release == nil {
 			continue
 		}
-		for _, missing := range r.missingKinds(ctx, of.release) {
-			if err := r.make(ctx, of.in, missing.by, definitionOf(missing.kind, missing.versions, missing.by.ID().Namespace != ""), "nothing here has the kind "+missing.kind.String()); err != nil {
+		for _, missing := range s.missingKinds(ctx, of.release) {
+			if err := s.make(ctx, of.in, missing.by, definitionOf(missing.kind, missing.versions, missing.by.ID().Namespace != ""), "nothing here has the kind "+missing.kind.String()); err != nil {
 				return err
 			}
 		}
 		for _, m := range of.release.Manifests {
-			if err := r.makeNamespace(ctx, of.in, m); err != nil {
+			if err := s.makeNamespace(ctx, of.in, m); err != nil {
 				return err
 			}
 		}
-		if err := r.makeClasses(ctx, of.in, of.release); err != nil {
+		if err := s.makeClasses(ctx, of.in, of.release); err != nil {
 			return err
 		}
 	}
@@ -43,29 +55,32 @@ func (r *rehearsal) makeMissing(ctx context.Context) error {
 }
 
 // has reports whether a release of the rehearsal has an object.
-func (r *rehearsal) has(id kinds.ID) bool {
-	return slices.ContainsFunc([]*payload.Payload{r.Old, r.New}, func(release *payload.Payload) bool {
+func (s *supplier) has(id kinds.ID) bool {
+	return slices.ContainsFunc([]*payload.Payload{s.old, s.new}, func(release *payload.Payload) bool {
 		return release != nil && slices.ContainsFunc(release.Manifests, func(m *payload.Manifest) bool { return m.ID() == id && !m.IsTombstone() })
 	})
 }
 
 // make makes an object, unless it exists, and reports it at the manifest that needs it.
-func (r *rehearsal) make(ctx context.Context, in lint.Origin, by *payload.Manifest, made *unstructured.Unstructured, why string) error {
-	found, err := r.cluster.Find(ctx, made.GroupVersionKind())
+func (s *supplier) make(ctx context.Context, in lint.Origin, by *payload.Manifest, made *unstructured.Unstructured, why string) error {
+	found, err := s.cluster.Find(ctx, made.GroupVersionKind())
 	if err != nil {
 		return err
 	}
 	id := found.IDOf(made)
-	_, err = r.cluster.Create(ctx, found, made, 0)
+	_, err = s.cluster.Create(ctx, found, made, 0)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	r.tell(in, by, id.String()+" was made for the rehearsal: "+why)
+	s.found.notTried(in, by, id.String()+" was made for the rehearsal: "+why)
 	return nil
 }
+
+// mostTypos limits how many letters of the names of two kinds differ if one is a misspelling of the other.
+const mostTypos = 3
 
 // A missingKind is a kind that nothing here defines, with the first manifest of it.
 type missingKind struct {
@@ -74,27 +89,29 @@ type missingKind struct {
 	by       *payload.Manifest
 }
 
-// missingKinds returns the kinds of a release that are neither the cluster's nor defined by a release. A kind of a group of which
-// others are known is probably misspelt: it is not missing.
-func (r *rehearsal) missingKinds(ctx context.Context, release *payload.Payload) []missingKind {
-	defined := map[string]bool{}
-	for _, of := range []*payload.Payload{r.Old, r.New} {
+// missingKinds returns the kinds of a release that are neither the cluster's nor defined by a release. A kind whose name is similar to
+// that of a defined one in its group is probably misspelt: it is not missing.
+func (s *supplier) missingKinds(ctx context.Context, release *payload.Payload) []missingKind {
+	defined := map[string][]string{} // by group
+	for _, of := range []*payload.Payload{s.old, s.new} {
 		if of == nil {
 			continue
 		}
 		for _, m := range of.Manifests {
 			if m.ID().GroupKind() == kinds.CustomResourceDefinition {
-				defined[kinds.DefinedBy(m.Object()).Group] = true
+				kind := kinds.DefinedBy(m.Object())
+				defined[kind.Group] = append(defined[kind.Group], kind.Kind)
 			}
 		}
 	}
 	var found []missingKind
 	for _, m := range release.Manifests {
 		gvk := m.GroupVersionKind()
-		if defined[gvk.Group] || !strings.Contains(gvk.Group, ".") || kinds.Scheme().IsGroupRegistered(gvk.Group) {
+		isKnown := printable.Nearest(gvk.Kind, defined[gvk.Group], mostTypos) != ""
+		if isKnown || !strings.Contains(gvk.Group, ".") || kinds.Scheme().IsGroupRegistered(gvk.Group) {
 			continue
 		}
-		if _, err := r.cluster.FindKind(ctx, gvk.GroupKind()); err == nil {
+		if _, err := s.cluster.FindKind(ctx, gvk.GroupKind()); err == nil {
 			continue
 		}
 		at := slices.IndexFunc(found, func(k missingKind) bool { return k.kind == gvk.GroupKind() })
@@ -135,12 +152,12 @@ func definitionOf(kind schema.GroupKind, versions []string, isNamespaced bool) *
 }
 
 // makeNamespace makes the Namespace of a manifest, unless a release has it.
-func (r *rehearsal) makeNamespace(ctx context.Context, in lint.Origin, m *payload.Manifest) error {
+func (s *supplier) makeNamespace(ctx context.Context, in lint.Origin, m *payload.Manifest) error {
 	name := m.Object().GetNamespace()
-	if name == "" || m.IsTombstone() || r.has(kinds.ID{Kind: kinds.Namespace.Kind, Name: name}) {
+	if name == "" || m.IsTombstone() || s.has(kinds.ID{Kind: kinds.Namespace.Kind, Name: name}) {
 		return nil
 	}
-	return r.make(ctx, in, m, clusterWide("v1", kinds.Namespace.Kind, name, nil), "no release of the rehearsal has it")
+	return s.make(ctx, in, m, clusterWide("v1", kinds.Namespace.Kind, name, nil), "no release of the rehearsal has it")
 }
 
 // classFields are the fields, beside the metadata, of the classes that are made.
@@ -152,13 +169,13 @@ var classFields = map[schema.GroupKind]map[string]any{
 }
 
 // makeClasses makes the classes that a release refers to, and that no release has.
-func (r *rehearsal) makeClasses(ctx context.Context, in lint.Origin, release *payload.Payload) error {
+func (s *supplier) makeClasses(ctx context.Context, in lint.Origin, release *payload.Payload) error {
 	for id, uses := range references.NewGraph(release.Manifests, nil).Uses {
 		fields, isClass := classFields[id.GroupKind()]
-		if !isClass || references.IsBuiltIn(id) || r.has(id) {
+		if !isClass || references.IsBuiltIn(id) || s.has(id) {
 			continue
 		}
-		if err := r.make(ctx, in, uses[0].By, clusterWide(id.Group+"/v1", id.Kind, id.Name, fields), "no release of the rehearsal has it"); err != nil {
+		if err := s.make(ctx, in, uses[0].By, clusterWide(id.Group+"/v1", id.Kind, id.Name, fields), "no release of the rehearsal has it"); err != nil {
 			return err
 		}
 	}

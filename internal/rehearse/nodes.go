@@ -22,12 +22,12 @@ var nodeRoles = []string{"node-role.kubernetes.io/control-plane", "node-role.kub
 
 // labelNodes gives the nodes the labels by which pods of the releases choose their nodes. The values of a label are dealt out
 // among the nodes, each of which is in a zone of its own.
-func (r *rehearsal) labelNodes(ctx context.Context) error {
-	nodes, err := r.cluster.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+func (s *supplier) labelNodes(ctx context.Context) error {
+	nodes, err := s.cluster.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	wanted := wantedLabels(r.Old, r.New)
+	wanted := wantedLabels(s.old, s.new)
 	for i, node := range nodes.Items {
 		labels := map[string]string{corev1.LabelTopologyRegion: "rehearsal", corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i+1)}
 		for _, role := range nodeRoles {
@@ -44,7 +44,7 @@ func (r *rehearsal) labelNodes(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := r.cluster.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := s.cluster.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			return err
 		}
 	}

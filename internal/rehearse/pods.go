@@ -143,7 +143,7 @@ func (w *podWatch) report(ctx context.Context, r *rehearsal, before, after *payl
 		}
 		for _, b := range w.budgets {
 			if m.ID() == (kinds.ID{Group: policyv1.GroupName, Kind: "PodDisruptionBudget", Namespace: b.Namespace, Name: b.Name}) && b.least < int(b.Status.DesiredHealthy) {
-				r.observe(lint.RehearsalBudget, lint.InPayload, m, []string{"spec"}, "it demands %s, and during the update there were %d", printable.Count(int(b.Status.DesiredHealthy), "healthy pod"), b.least)
+				r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalBudget, Field: []string{"spec"}, Message: fmt.Sprintf("it demands %s, and during the update there were %d", printable.Count(int(b.Status.DesiredHealthy), "healthy pod"), b.least)})
 			}
 		}
 	}
@@ -172,7 +172,7 @@ func (w *podWatch) reportReplaced(r *rehearsal, before, after *payload.Manifest,
 	if changed := changedFields(before, after, path[:len(path)-1]); len(changed) > 0 {
 		why = "changed: " + strings.Join(changed, ", ")
 	}
-	r.observe(lint.RehearsalRestarted, lint.InPayload, after, nil, "the update replaces %d of its %s: %s", replaced, printable.Count(total, "pod"), why)
+	r.found.about(after, lint.RehearsalObservation{Rule: lint.RehearsalRestarted, Message: fmt.Sprintf("the update replaces %d of its %s: %s", replaced, printable.Count(total, "pod"), why)})
 }
 
 // matches reports whether labels have all that a selector demands.

@@ -36,6 +36,8 @@ type Options struct {
 	// Ready are the statuses of custom resources whose controllers do not run here.
 	Ready    ReadyRules
 	Standard ready.Standard // Full if it is empty
+	// DropUnknownFields leaves out fields that the API server does not know.
+	DropUnknownFields bool
 	// Patience is how long an object is tried and awaited; DefaultPatience if it is 0.
 	Patience time.Duration
 	Sandbox  sandbox.Options
@@ -46,16 +48,16 @@ type Options struct {
 // DefaultPatience is how long an object is tried and awaited. Simulated pods are ready within a second.
 const DefaultPatience = 10 * time.Second
 
-// A Report is the result of a rehearsal.
-type Report struct {
+// A RehearsalReport is the result of a rehearsal.
+type RehearsalReport struct {
 	Kubernetes string        // the version of the control plane
 	Start      time.Duration // of the control plane
-	Stages     []Stage
+	Stages     []RehearsalStage
 	lint.Rehearsal
 }
 
-// A Stage is one part of a rehearsal.
-type Stage struct {
+// A RehearsalStage is one part of a rehearsal.
+type RehearsalStage struct {
 	Name    string      `json:"name"`
 	Seconds float64     `json:"seconds"`
 	Objects int         `json:"objects"`
@@ -69,7 +71,7 @@ type LevelTime struct {
 }
 
 // Run starts a control plane, rehearses the release on it, and removes the control plane.
-func Run(ctx context.Context, o Options) (*Report, error) {
+func Run(ctx context.Context, o Options) (*RehearsalReport, error) {
 	s, err := sandbox.Start(ctx, o.Sandbox)
 	if err != nil {
 		return nil, err
@@ -84,7 +86,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 }
 
 // On rehearses a release on a control plane, which should be empty and have simulated nodes.
-func On(ctx context.Context, config *rest.Config, o Options) (*Report, error) {
+func On(ctx context.Context, config *rest.Config, o Options) (*RehearsalReport, error) {
 	c, err := cluster.Connect(config)
 	if err != nil {
 		return nil, err
@@ -98,10 +100,11 @@ func On(ctx context.Context, config *rest.Config, o Options) (*Report, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	r := &rehearsal{Options: o, cluster: c, report: &Report{}}
+	r := &rehearsal{Options: o, cluster: c, report: &RehearsalReport{}, found: &findings{}}
 	if err := r.run(ctx); err != nil {
 		return nil, err
 	}
+	r.report.Observations = r.found.seen
 	return r.report, nil
 }
 
@@ -109,7 +112,8 @@ func On(ctx context.Context, config *rest.Config, o Options) (*Report, error) {
 type rehearsal struct {
 	Options
 	cluster  *cluster.Cluster
-	report   *Report
+	report   *RehearsalReport
+	found    *findings
 	programs *standIn
 }
 
@@ -128,18 +132,19 @@ func (r *rehearsal) run(ctx context.Context) error {
 		return err
 	}
 	r.report.Kubernetes = version.GitVersion
+	if version.EmulationMinor != "" && version.EmulationMinor != version.Minor {
+		r.report.Kubernetes += ", which behaves as " + version.EmulationMajor + "." + version.EmulationMinor
+	}
 	for i, with := range r.With {
 		if err := r.give(ctx, fmt.Sprintf("with-%d", i+1), with); err != nil {
 			return err
 		}
 	}
-	if err := r.labelNodes(ctx); err != nil {
+	if err := (&supplier{r.cluster, r.Old, r.New, r.found}).supply(ctx); err != nil {
 		return err
 	}
-	if err := r.makeMissing(ctx); err != nil {
-		return err
-	}
-	before, after := r.adapt(r.Old, lint.InPrevious), r.adapt(r.New, lint.InPayload)
+	a := &adapter{r.Ready, r.found}
+	before, after := a.adapt(r.Old, lint.InPrevious), a.adapt(r.New, lint.InPayload)
 	defer r.standIn(ctx)()
 	if before != nil {
 		r.programs.runs(before)
@@ -165,17 +170,4 @@ func (r *rehearsal) give(ctx context.Context, name string, with *payload.Payload
 		return fmt.Errorf("what --with gives can't be applied: %w", outcome.Err)
 	}
 	return nil
-}
-
-// observe adds an observation about a manifest.
-func (r *rehearsal) observe(rule string, in lint.Origin, m *payload.Manifest, field []string, format string, values ...any) {
-	r.observeAt(lint.Observation{Rule: rule, In: in, Path: m.Path, Line: m.Line, Object: m.ID().String(), Field: field, Message: fmt.Sprintf(format, values...)})
-}
-
-// observeAt adds an observation. Those of the previous release are of one rule: it can't be changed any more.
-func (r *rehearsal) observeAt(seen lint.Observation) {
-	if seen.In == lint.InPrevious {
-		seen.Rule = lint.RehearsalPrevious
-	}
-	r.report.Observations = append(r.report.Observations, seen)
 }

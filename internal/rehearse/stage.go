@@ -40,7 +40,7 @@ func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.
 	for _, m := range release.Manifests {
 		a.at[placeOf(m)] = m
 	}
-	times := Stage{Name: strings.TrimSpace(stageNames[options.Apply.Mode] + " " + release.Version), Objects: len(release.Manifests)}
+	times := RehearsalStage{Name: strings.TrimSpace(stageNames[options.Apply.Mode] + " " + release.Version), Objects: len(release.Manifests)}
 	r.Progress(fmt.Sprintf("%s: %s", times.Name, printable.Count(times.Objects, "object")))
 	began := time.Now()
 	options.Apply.OnEvent = func(e apply.Event) {
@@ -66,7 +66,7 @@ func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.
 // options returns the options of a session. The gate overrides nothing: what it has found is reported.
 func (r *rehearsal) options(mode graph.Mode) session.Options {
 	return session.Options{Force: true, Apply: apply.Options{
-		Mode: mode, Standard: r.Standard, Patience: r.Patience, Timeout: longest, PauseHooks: time.Millisecond,
+		Mode: mode, Standard: r.Standard, DropUnknownFields: r.DropUnknownFields, Patience: r.Patience, Timeout: longest, PauseHooks: time.Millisecond,
 	}}
 }
 
@@ -89,7 +89,7 @@ func (r *rehearsal) before(m *payload.Manifest) *payload.Manifest {
 func (r *rehearsal) reportFailures(a *appliedStage) {
 	if a.Report == nil {
 		if a.Err != nil {
-			r.observeAt(lint.Observation{Rule: lint.RehearsalRefused, In: a.in, Message: "the release could not be applied at all: " + printable.Line(a.Err.Error())})
+			r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalRefused, In: a.in, Message: "the release could not be applied at all: " + printable.Line(a.Err.Error())})
 		}
 		return
 	}
@@ -115,11 +115,11 @@ func (r *rehearsal) reportFailures(a *appliedStage) {
 // reportRefused reports an object that could not be applied.
 func (r *rehearsal) reportRefused(a *appliedStage, m *payload.Manifest, failure *object.Failure) {
 	if needed := a.container(m); needed != nil {
-		r.observe(lint.RehearsalNotTried, a.in, m, nil, "it could not be tried, since %s was not applied", needed.ID())
+		r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalNotTried, In: a.in, Message: fmt.Sprintf("it could not be tried, since %s was not applied", needed.ID())})
 		return
 	}
 	for _, refusal := range refusalsOf(r.before(m), m, failure) {
-		r.observe(lint.RehearsalRefused, a.in, m, refusal.Path, "the API server refuses it: %s", refusal.Message)
+		r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalRefused, In: a.in, Field: refusal.Path, Message: fmt.Sprintf("the API server refuses it: %s", refusal.Message)})
 	}
 }
 
@@ -139,8 +139,8 @@ func (a *appliedStage) container(m *payload.Manifest) *payload.Manifest {
 func (r *rehearsal) reportUnready(a *appliedStage, m *payload.Manifest, e apply.Event) {
 	text := printable.Line(strings.Join(append([]string{e.Message}, e.Why...), "; "))
 	if e.Hook != "" {
-		r.observe(lint.RehearsalNotReady, a.in, m, nil, "its %s hook has failed: %s", e.Hook, text)
+		r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalNotReady, In: a.in, Message: fmt.Sprintf("its %s hook has failed: %s", e.Hook, text)})
 	} else {
-		r.observe(lint.RehearsalNotReady, a.in, m, nil, "it does not become ready: %s", text)
+		r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalNotReady, In: a.in, Message: fmt.Sprintf("it does not become ready: %s", text)})
 	}
 }

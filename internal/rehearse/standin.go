@@ -44,7 +44,7 @@ func (r *rehearsal) standIn(ctx context.Context) (stop func()) {
 	}
 }
 
-// runs tells which release is applied now: its operators report its versions.
+// runs sets the release that is applied now: its operators report its versions.
 func (s *standIn) runs(release *payload.Payload) {
 	versions := map[string][]any{}
 	for _, m := range release.Manifests {

@@ -2,9 +2,9 @@ package rehearse
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
-	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -48,14 +48,14 @@ func (r *rehearsal) reportGate(a *appliedStage) {
 		if found.Severity != precondition.Blocks || slices.Contains(notOfCluster, found.Check) {
 			continue
 		}
-		seen := lint.Observation{Rule: lint.RehearsalGate, Path: found.File, Message: found.Check + ": " + found.Message}
+		seen := lint.RehearsalObservation{Rule: lint.RehearsalGate, Path: found.File, Message: found.Check + ": " + found.Message}
 		if found.Object != nil {
 			seen.Object = found.Object.String()
 			if m := a.manifest(place{found.File, *found.Object}); m != nil {
 				seen.Line = m.Line
 			}
 		}
-		r.observeAt(seen)
+		r.found.add(seen)
 	}
 }
 
@@ -64,7 +64,7 @@ func (r *rehearsal) reportWarnings(a *appliedStage) {
 	for _, warning := range a.Report.Warnings {
 		for _, id := range warning.Objects {
 			if m := a.manifest(place{id.Path, id.ID}); m != nil {
-				r.observe(lint.RehearsalWarned, a.in, m, fieldIn(m, warning.Text), "the API server warns: %s", printable.Line(warning.Text))
+				r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalWarned, In: a.in, Field: fieldIn(m, warning.Text), Message: fmt.Sprintf("the API server warns: %s", printable.Line(warning.Text))})
 			}
 		}
 	}
@@ -79,10 +79,10 @@ func (r *rehearsal) reportChanges(a *appliedStage) {
 		}
 		why, wasRetried := a.retried[placeOf(m)]
 		if wasRetried && change.Err == nil && a.Mode == graph.Update && !isOurs(change) {
-			r.observe(lint.RehearsalRetried, a.in, m, nil, "it was refused at first, and applied at a later try: %s", why)
+			r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalRetried, In: a.in, Message: fmt.Sprintf("it was refused at first, and applied at a later try: %s", why)})
 		}
 		if len(change.Lost) > 0 {
-			r.observe(lint.RehearsalOverwritten, a.in, m, nil, "it overwrites what others have set: %s", object.LossesInWords(change.Lost))
+			r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalOverwritten, In: a.in, Message: fmt.Sprintf("it overwrites what others have set: %s", object.LossesInWords(change.Lost))})
 		}
 	}
 }
@@ -95,13 +95,13 @@ func isOurs(change object.Change) bool {
 // reportOrphans reports objects of the old release that the new one neither has nor deletes.
 func (r *rehearsal) reportOrphans(a *appliedStage) {
 	for _, orphan := range a.Orphans {
-		id := kinds.ID(orphan.ID)
-		seen := lint.Observation{Rule: lint.RehearsalLeft, Object: id.String(), Message: "it is left behind: the release neither has nor deletes it"}
+		id := orphan.ID
+		seen := lint.RehearsalObservation{Rule: lint.RehearsalLeft, Object: id.String(), Message: "it is left behind: the release neither has nor deletes it"}
 		for _, m := range r.Old.Manifests {
 			if m.ID() == id { // reported in the previous release, and yet of this update
 				seen.In, seen.Path, seen.Line = lint.InPrevious, m.Path, m.Line
 			}
 		}
-		r.report.Observations = append(r.report.Observations, seen)
+		r.found.seen = append(r.found.seen, seen)
 	}
 }

@@ -36,7 +36,7 @@ func (w *walk) waits(step int, wait *object.StepWait) {
 	if isNew {
 		w.run.results.events.waiting(waiting)
 	}
-	if w.isTooLong(waiting.Since) {
+	if w.patience.isOver(waiting.Since) {
 		wait.Stop()
 		w.giveUp(step, object.TryResult{Change: object.Change{
 			StepID: waiting.StepID(), Action: object.Failed,
@@ -45,7 +45,7 @@ func (w *walk) waits(step int, wait *object.StepWait) {
 		return
 	}
 	p := &parking{step: step, until: wait, ended: make(chan struct{})}
-	p.parkFor(w, w.atMost(wait.Pause))
+	p.parkFor(w, w.patience.atMost(wait.Pause))
 	go func() {
 		select {
 		case <-wait.Changed:
@@ -67,7 +67,7 @@ func (p *parking) wake(w *walk) {
 	case !w.parked[p]:
 	case p.objects != nil:
 		p.unpark(w)
-		w.diagnose(p, w.unreadyOf(p.tasks))
+		p.diagnose(w, p.unready(w))
 	default:
 		p.unpark(w)
 		w.continued = append(w.continued, p.step)
@@ -129,13 +129,13 @@ func (w *walk) endWait(e await.Event) {
 			p.endAwait(w, true)
 			return
 		}
-		w.diagnose(p, e.Failed)
+		p.diagnose(w, e.Failed)
 		return
 	}
 }
 
 // diagnose finds out why objects are not ready, and then ends the wait for them.
-func (w *walk) diagnose(p *parking, objects []await.Object) {
+func (p *parking) diagnose(w *walk, objects []await.Object) {
 	w.explains++
 	go func() {
 		w.run.inbox.put(event{diagnosed: &diagnosed{p, w.run.explainer.failuresOf(w.run.requests, objects)}})

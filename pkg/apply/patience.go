@@ -1,50 +1,57 @@
 package apply
 
 import (
+	"context"
 	"slices"
 	"time"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/apply/await"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// isPatient reports whether failures hold nothing up: see Options.Patience.
-func (w *walk) isPatient() bool { return w.run.options.Patience > 0 && w.ctx.Err() == nil }
-
-// isTooLong reports whether a try or a wait that has begun at a time is to be given up.
-func (w *walk) isTooLong(began time.Time) bool {
-	return w.isPatient() && time.Since(began) > w.run.options.Patience
+// patience is after how long a walk goes on although a step has failed, or an object is not ready: see Options.Patience. Without a
+// limit, and once the walk has been interrupted, it does not.
+type patience struct {
+	ctx       context.Context // of the walk
+	limit     time.Duration
+	isGivenUp map[int]bool // tasks that are no longer waited for
 }
 
+// goesOn reports whether failures hold nothing up.
+func (p *patience) goesOn() bool { return p.limit > 0 && p.ctx.Err() == nil }
+
+// isOver reports whether a try or a wait that has begun at a time is to be given up.
+func (p *patience) isOver(began time.Time) bool { return p.goesOn() && time.Since(began) > p.limit }
+
 // atMost bounds a pause.
-func (w *walk) atMost(pause time.Duration) time.Duration {
-	if w.isPatient() {
-		return min(pause, w.run.options.Patience)
+func (p *patience) atMost(pause time.Duration) time.Duration {
+	if p.goesOn() {
+		return min(pause, p.limit)
 	}
 	return pause
 }
 
-// unreadyOf returns the objects of tasks that are not ready.
-func (w *walk) unreadyOf(tasks []int) []await.Object {
+// unready returns the objects of a wait that are not ready.
+func (p *parking) unready(w *walk) []await.Object {
 	isAwaited := map[kinds.ID]bool{}
-	for _, task := range tasks {
-		isAwaited[w.run.order.tasks[task].ID()] = !w.isGivenUp[task]
+	for _, task := range p.tasks {
+		isAwaited[w.run.order.tasks[task].ID()] = !w.patience.isGivenUp[task]
 	}
 	return slices.DeleteFunc(w.run.tracker.Waiting(), func(o await.Object) bool { return !isAwaited[o.Manifest.ID()] })
 }
 
-// endFailedWait ends a wait whose objects are not ready, as a failure; or, with patience, goes on to wait for the others.
-func (w *walk) endFailedWait(d *diagnosed) {
-	if !w.isPatient() {
-		d.parking.endAwait(w, false)
+// endFailed ends a wait whose objects are not ready, as a failure; or, with patience, goes on to wait for the others.
+func (p *parking) endFailed(w *walk, failures []*object.Failure) {
+	if !w.patience.goesOn() {
+		p.endAwait(w, false)
 		return
 	}
-	failed := map[kinds.ID]bool{}
-	for _, failure := range d.failures {
-		failed[failure.ID] = true
+	for _, task := range p.tasks {
+		id := w.run.order.tasks[task].ID()
+		if slices.ContainsFunc(failures, func(failure *object.Failure) bool { return failure.ID == id }) {
+			w.patience.isGivenUp[task] = true
+		}
 	}
-	for _, task := range d.parking.tasks {
-		w.isGivenUp[task] = w.isGivenUp[task] || failed[w.run.order.tasks[task].ID()]
-	}
-	w.await(d.parking.tasks, d.parking)
+	w.await(p.tasks, p)
 }

@@ -29,9 +29,9 @@ type walk struct {
 	hasNeeds  map[int]bool      // steps whose needs were awaited
 	isAgain   map[int]bool      // steps that were done, and are being done again
 	isMissing map[int]bool      // steps whose object was deleted while a worker had them
-	isGivenUp map[int]bool      // tasks that are no longer waited for: see Options.Patience
-	busy      int               // workers that run a step
-	explains  int               // waits whose failures are being explained
+	patience  *patience
+	busy      int // workers that run a step
+	explains  int // waits whose failures are being explained
 	parked    map[*parking]bool
 	isReady   bool // all objects are, at the end
 	isOver    bool // a repeated step has failed, so the walk ends
@@ -53,7 +53,7 @@ func newWalk(ctx context.Context, r *run) *walk {
 	r.nodes = r.order.graph.Walk()
 	return &walk{
 		run: r, ctx: ctx, before: before, steps: make(chan int, r.options.Workers),
-		nodeOf: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{}, isMissing: map[int]bool{}, isGivenUp: map[int]bool{}, parked: map[*parking]bool{},
+		nodeOf: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{}, isMissing: map[int]bool{}, patience: &patience{ctx: ctx, limit: r.options.Patience, isGivenUp: map[int]bool{}}, parked: map[*parking]bool{},
 	}
 }
 
@@ -67,7 +67,7 @@ func (w *walk) do() (isDone bool) {
 	w.beginNodes()
 	w.loop()
 	hasFailed := w.run.results.hasFailed(func(*object.Failure) bool { return true })
-	if w.run.options.NoWait || hasFailed && !w.isPatient() {
+	if w.run.options.NoWait || hasFailed && !w.patience.goesOn() {
 		return !hasFailed
 	}
 	all := make([]int, len(w.run.order.tasks))
@@ -134,7 +134,7 @@ func (w *walk) handle(e event) {
 	case e.diagnosed != nil:
 		w.explains--
 		w.run.results.addUnready(e.diagnosed.failures...)
-		w.endFailedWait(e.diagnosed)
+		e.diagnosed.parking.endFailed(w, e.diagnosed.failures)
 	case e.explained != nil:
 		w.reporter.reportExplained(e.explained)
 	case e.noted != nil:
@@ -192,7 +192,7 @@ func (w *walk) failed(step int, did object.TryResult, began time.Time) {
 	if isInterrupted && object.IsInterruption(did.Err) {
 		did.Err = object.FailureOf(did.StepID, object.CutOff{Cause: context.Cause(w.ctx)})
 	}
-	if isInterrupted || !did.IsRetryable || w.isTooLong(t.began) {
+	if isInterrupted || !did.IsRetryable || w.patience.isOver(t.began) {
 		w.giveUp(step, did)
 		return
 	}
@@ -207,8 +207,8 @@ func (w *walk) failed(step int, did object.TryResult, began time.Time) {
 func (w *walk) giveUp(step int, did object.TryResult) {
 	did.Err.IsFinal = w.ctx.Err() == nil
 	w.run.results.failed(step, did.Change)
-	w.isGivenUp[w.run.order.taskOf[step]] = true
-	w.ended(step, w.isPatient())
+	w.patience.isGivenUp[w.run.order.taskOf[step]] = true
+	w.ended(step, w.patience.goesOn())
 }
 
 // forgetFailure drops the last failure of a step, so that skip does not report it.
@@ -355,13 +355,13 @@ func (n *nodeWalk) awaitPart(w *walk) {
 func (w *walk) await(tasks []int, p *parking) {
 	objects := make([]kinds.ID, 0, len(tasks))
 	for _, task := range tasks {
-		if !w.isGivenUp[task] {
+		if !w.patience.isGivenUp[task] {
 			objects = append(objects, w.run.order.tasks[task].ID())
 		}
 	}
 	w.parked[p], p.tasks = true, tasks
 	p.objects = w.run.tracker.Await(objects, p.isAtEnd)
-	if w.isPatient() {
+	if w.patience.goesOn() {
 		p.timer = time.AfterFunc(w.run.options.Patience, func() { w.run.inbox.put(event{woken: p}) })
 	}
 }

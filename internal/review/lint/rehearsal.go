@@ -3,10 +3,10 @@ package lint
 // These rules report what a rehearsal has shown: the release was applied to a real control plane, see package rehearse.
 
 // A Rehearsal is what a rehearsal of a release has shown.
-type Rehearsal struct{ Observations []Observation }
+type Rehearsal struct{ Observations []RehearsalObservation }
 
-// An Observation is what a rehearsal has shown of one manifest.
-type Observation struct {
+// A RehearsalObservation is what a rehearsal has shown of one manifest.
+type RehearsalObservation struct {
 	Rule    string
 	In      Origin   // InPayload, or InPrevious
 	Path    string   // of the file
@@ -63,6 +63,15 @@ func RehearsalRules() []Rule {
 	return rules
 }
 
+// ReadingRules returns the names of the rules about files that can't be read, of which a rehearsal shows nothing.
+func ReadingRules() []string {
+	var ids []string
+	for _, rule := range readingRules() {
+		ids = append(ids, rule.ID)
+	}
+	return ids
+}
+
 // NeedsRehearsal reports whether a rule is about what a rehearsal has shown.
 func (r Rule) NeedsRehearsal() bool { return r.needs == needsRehearsal }
 
@@ -72,7 +81,7 @@ func reportObservations(s *subject, id string, r *reporter) {
 		if seen.Rule != id {
 			continue
 		}
-		if m := s.observed(seen); m != nil {
+		if m := observedBy(s, seen); m != nil {
 			r.field(m, seen.Field, "%s", seen.Message)
 		} else {
 			r.report(Finding{File: seen.Path, Line: seen.Line, Object: seen.Object, In: seen.In, Message: seen.Message})
@@ -80,8 +89,8 @@ func reportObservations(s *subject, id string, r *reporter) {
 	}
 }
 
-// observed returns the manifest of an observation; nil if it has none.
-func (s *subject) observed(seen Observation) *manifest {
+// observedBy returns the manifest of an observation; nil if it has none.
+func observedBy(s *subject, seen RehearsalObservation) *manifest {
 	in := s.index
 	if seen.In == InPrevious {
 		in = s.previous
