@@ -83,8 +83,12 @@ func (r *rehearsal) checkDeletes(ctx context.Context, a *appliedStage) {
 	}
 	var pending []precondition.Delete
 	_ = wait.PollUntilContextTimeout(ctx, time.Second/2, r.Patience, true, func(ctx context.Context) (bool, error) {
+		seen := session.Inspect(ctx, r.cluster, a.release, r.options(graph.Update))
+		if seen.Err != nil {
+			return false, nil
+		}
 		pending = nil
-		for _, item := range session.Inspect(ctx, r.cluster, a.release, r.options(graph.Update)).Deletes {
+		for _, item := range seen.Deletes {
 			if item.WasSent() && item.Seen.State == tombstone.Terminating {
 				pending = append(pending, item)
 			}
