@@ -25,9 +25,9 @@ const (
 	ReleaseFolder   = "release-manifests"
 )
 
-// IsManifest reports whether a file of a release is read, by its extension.
+// IsManifest reports whether a file of a release is read, by its name.
 func IsManifest(name string) bool {
-	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) && path.Base(name) != SettingsFile
 }
 
 // A reader reads one release.
@@ -165,8 +165,15 @@ func (r *reader) list() []*manifestFile {
 	for i, file := range found {
 		file.place = i
 	}
+	hasSettings := slices.ContainsFunc(root, func(e fs.DirEntry) bool { return e.Name() == SettingsFile })
+	if hasSettings {
+		r.payload.beside = append(r.payload.beside, SettingsFile)
+	}
 	if len(found) == 0 && len(r.problems) == 0 {
 		message := "there is no manifest here: a manifest is a .yaml, .yml or .json file"
+		if hasSettings {
+			message += ", and " + SettingsFile + " has the settings of a folder"
+		}
 		if _, err := fs.Stat(r.files, TemplatesFolder); err == nil && !isRelease {
 			message += `; did you mean its folder "manifests"?`
 		}
@@ -188,7 +195,9 @@ func (r *reader) listFolder(folder string) []*manifestFile {
 	for _, entry := range entries {
 		name := path.Join(folder, entry.Name())
 		switch {
-		case slices.Contains([]string{MetadataFile, ImagesFile}, entry.Name()):
+		case slices.Contains([]string{MetadataFile, ImagesFile}, entry.Name()), name == SettingsFile:
+		case entry.Name() == SettingsFile:
+			r.mislabelled(name, "it is not read here: move it to the folder above")
 		case !IsManifest(name) || entry.IsDir():
 			r.payload.Ignored = append(r.payload.Ignored, name)
 		default:

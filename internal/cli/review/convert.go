@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -70,12 +73,19 @@ func (f *convertFlags) run(ctx context.Context, ref string, streams core.Streams
 	if release.IsNumbered {
 		return core.Misusef("%s: its files are numbered already", ref)
 	}
-	names, texts := make([]string, len(release.Manifests)), make([][]byte, len(release.Manifests))
-	for i, m := range release.Manifests {
-		names[i] = f.fileName(m, i)
-		if texts[i], err = textOf(release, m); err != nil {
+	var names []string
+	var texts [][]byte
+	all := release.All()
+	slices.SortStableFunc(all, payload.InOrder)
+	for i, m := range all {
+		text, err := textOf(release, m)
+		if err != nil {
 			return err
 		}
+		names, texts = append(names, f.fileName(m, i)), append(texts, text)
+	}
+	if text, err := os.ReadFile(filepath.Join(ref, payload.SettingsFile)); err == nil {
+		names, texts = append(names, payload.SettingsFile), append(texts, text)
 	}
 	return writeFolder(f.folder, names, texts, streams.Err)
 }
