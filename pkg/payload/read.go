@@ -98,21 +98,7 @@ func (r *reader) read(ctx context.Context) error {
 		r.report(file.problems...)
 		r.unlisted += file.unlisted
 		for _, m := range file.manifests {
-			exclusion, err := r.payload.Filter.exclusion(m)
-			switch {
-			case err != nil:
-				r.report(m.problem(Malformed, "%s", err))
-			case exclusion != nil:
-				r.payload.Excluded = append(r.payload.Excluded, *exclusion)
-				if strings.HasPrefix(exclusion.Reason, "unrecognized ") {
-					r.report(m.problem(Unrecognized, "it is left out: %s", exclusion.Reason))
-				}
-			default:
-				if err := r.options.Injection.inject(m); err != nil {
-					r.report(m.problem(Malformed, "%s", err))
-				}
-				r.payload.Manifests = append(r.payload.Manifests, m)
-			}
+			r.include(m)
 		}
 	}
 	if len(found) > 0 && len(r.payload.Manifests)+len(r.payload.Excluded)+len(r.problems) == 0 {
@@ -123,6 +109,29 @@ func (r *reader) read(ctx context.Context) error {
 	r.limitProblems()
 	r.payload.Hash, r.payload.Content = hash(r.payload.Manifests), hashContent(found, r.payload.Images)
 	return nil
+}
+
+// include adds a manifest to the release, or to those that are left out.
+func (r *reader) include(m *Manifest) {
+	exclusion, err := r.payload.Filter.exclusion(m)
+	leftOut := m.foreign.leftOut(m)
+	switch {
+	case err != nil:
+		r.report(m.problem(Malformed, "%s", err))
+	case exclusion != nil:
+		r.payload.Excluded = append(r.payload.Excluded, *exclusion)
+		if strings.HasPrefix(exclusion.Reason, "unrecognized ") {
+			r.report(m.problem(Unrecognized, "it is left out: %s", exclusion.Reason))
+		}
+	case leftOut != nil:
+		r.payload.Excluded = append(r.payload.Excluded, *leftOut)
+		r.report(m.problem(Suspicious, "it is left out: %s", leftOut.Reason))
+	default:
+		if err := r.options.Injection.inject(m); err != nil {
+			r.report(m.problem(Malformed, "%s", err))
+		}
+		r.payload.Manifests = append(r.payload.Manifests, m)
+	}
 }
 
 // filter returns the filter of the options with its defaults: the major version is that of the release, and a cluster profile
