@@ -215,9 +215,9 @@ func (m *Manifest) annotationList(annotation, separator string) []string {
 // count, too.
 func (p *Payload) FilterNames(filter FilterName) []string { return collect(p.All(), filter) }
 
-// All returns the included manifests, followed by the excluded ones.
+// All returns the included manifests, followed by the tests and the excluded ones.
 func (p *Payload) All() []*Manifest {
-	all := slices.Clone(p.Manifests)
+	all := slices.Concat(p.Manifests, p.Tests)
 	for _, left := range p.Excluded {
 		all = append(all, left.Manifest)
 	}

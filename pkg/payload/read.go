@@ -111,17 +111,19 @@ func (r *reader) read(ctx context.Context) error {
 				if err := r.options.Injection.inject(m); err != nil {
 					r.report(m.problem(Malformed, "%s", err))
 				}
-				r.payload.Manifests = append(r.payload.Manifests, m)
+				r.payload.include(m)
 			}
 		}
 	}
-	if len(found) > 0 && len(r.payload.Manifests)+len(r.payload.Excluded)+len(r.problems) == 0 {
+	if len(found) > 0 && len(r.payload.All())+len(r.problems) == 0 {
 		r.report(Problem{File: ".", Cause: Unreadable, Message: "its files are empty: there is no manifest in any of them"})
 	}
 	slices.SortStableFunc(r.payload.Manifests, InOrder)
-	r.report(duplicates(r.payload.Manifests, r.payload.Filter)...)
+	slices.SortStableFunc(r.payload.Tests, inTestOrder)
+	included := slices.Concat(r.payload.Manifests, r.payload.Tests)
+	r.report(duplicates(included, r.payload.Filter)...)
 	r.limitProblems()
-	r.payload.Hash, r.payload.Content = hash(r.payload.Manifests), hashContent(found, r.payload.Images)
+	r.payload.Hash, r.payload.Content = hash(included), hashContent(found, r.payload.Images)
 	return nil
 }
 

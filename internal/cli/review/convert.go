@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -70,8 +71,9 @@ func (f *convertFlags) run(ctx context.Context, ref string, streams core.Streams
 	if release.IsNumbered {
 		return core.Misusef("%s: its files are numbered already", ref)
 	}
-	names, texts := make([]string, len(release.Manifests)), make([][]byte, len(release.Manifests))
-	for i, m := range release.Manifests {
+	manifests := slices.SortedStableFunc(slices.Values(release.All()), payload.InOrder) // no filter leaves any out
+	names, texts := make([]string, len(manifests)), make([][]byte, len(manifests))
+	for i, m := range manifests {
 		names[i] = f.fileName(m, i)
 		if texts[i], err = textOf(release, m); err != nil {
 			return err

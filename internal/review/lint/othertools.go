@@ -3,6 +3,9 @@ package lint
 import (
 	"maps"
 	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // This rule is about annotations by which other tools decide how to apply an object.
@@ -29,9 +32,28 @@ func checkOtherTools(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		annotations := m.Object().GetAnnotations()
 		for _, key := range slices.Sorted(maps.Keys(annotations)) {
-			if what := ineffective[key]; what != "" {
-				r.field(m, []string{"metadata", "annotations", key}, "%s: %s has no effect here. %s", key, annotations[key], what)
+			value, what := annotations[key], ineffective[key]
+			if key == payload.HelmHookAnnotation {
+				value, what = ineffectiveHooks(m)
+			}
+			if what != "" {
+				r.field(m, annotation(key), "%s: %s has no effect here. %s", key, value, what)
 			}
 		}
+	}
+}
+
+// ineffectiveHooks returns the hooks of Helm by which a manifest is not applied or run here, and what to write instead; nothing if
+// there are none. A test of a chart is a test here, too.
+func ineffectiveHooks(m *manifest) (hooks, what string) {
+	all := payload.HelmHooks(m.annotations)
+	others := slices.DeleteFunc(slices.Clone(all), func(hook string) bool { return slices.Contains(payload.HelmTests, hook) })
+	switch {
+	case len(others) == 0 && m.isTest:
+		return "", ""
+	case len(others) == 0:
+		return strings.Join(all, ","), "Helm makes it for the tests of a chart: as a manifest, it is applied like any other, since only a Job or a Pod is a test (docs/test.md)"
+	default:
+		return strings.Join(others, ","), ineffective[payload.HelmHookAnnotation]
 	}
 }
