@@ -118,13 +118,18 @@ func (r *reader) read(ctx context.Context) error {
 	if len(found) > 0 && len(r.payload.All())+len(r.problems) == 0 {
 		r.report(Problem{File: ".", Cause: Unreadable, Message: "its files are empty: there is no manifest in any of them"})
 	}
+	r.finish(found)
+	return nil
+}
+
+// finish orders the manifests that were read, and computes what depends on all of them.
+func (r *reader) finish(found []*manifestFile) {
 	slices.SortStableFunc(r.payload.Manifests, InOrder)
 	slices.SortStableFunc(r.payload.Tests, inTestOrder)
 	included := slices.Concat(r.payload.Manifests, r.payload.Tests)
 	r.report(duplicates(included, r.payload.Filter)...)
 	r.limitProblems()
 	r.payload.Hash, r.payload.Content = hash(included), hashContent(found, r.payload.Images)
-	return nil
 }
 
 // filter returns the filter of the options with its defaults: the major version is that of the release, and a cluster profile

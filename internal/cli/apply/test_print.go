@@ -113,9 +113,9 @@ func testSuite(report *releasetest.TestReport) *junit.Suite {
 				test.Out = &junit.Text{Text: details}
 			}
 		case releasetest.Interrupted, releasetest.NotRun:
-			test.Skipped = &junit.Message{Message: string(result.State)}
+			test.Skipped = &junit.CaseMessage{Message: string(result.State)}
 		default:
-			test.Failure = &junit.Message{Message: result.Message, Type: string(result.State), Text: junit.Text{Text: details}}
+			test.Failure = &junit.CaseMessage{Message: result.Message, Type: string(result.State), Text: junit.Text{Text: details}}
 		}
 	}
 	return suite

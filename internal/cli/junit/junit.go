@@ -31,16 +31,16 @@ type Suite struct {
 
 // A Case is one test.
 type Case struct {
-	Class   string   `xml:"classname,attr"`
-	Name    string   `xml:"name,attr"`
-	Time    string   `xml:"time,attr,omitempty"` // in seconds
-	Skipped *Message `xml:"skipped"`
-	Failure *Message `xml:"failure"`
-	Out     *Text    `xml:"system-out"`
+	Class   string       `xml:"classname,attr"`
+	Name    string       `xml:"name,attr"`
+	Time    string       `xml:"time,attr,omitempty"` // in seconds
+	Skipped *CaseMessage `xml:"skipped"`
+	Failure *CaseMessage `xml:"failure"`
+	Out     *Text        `xml:"system-out"`
 }
 
-// A Message is why a test has not passed. Servers show the attribute in lists.
-type Message struct {
+// A CaseMessage is why a test has not passed. Servers show the attribute in lists.
+type CaseMessage struct {
 	Message string `xml:"message,attr"`
 	Type    string `xml:"type,attr,omitempty"`
 	Text

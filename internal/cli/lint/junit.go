@@ -24,7 +24,7 @@ func (r LintReport) junit(fails func(lint.Finding) bool) *junit.Suite {
 	const class = "runlevel.lint"
 	suite := &junit.Suite{Name: "runlevel lint"}
 	for _, s := range r.Skipped {
-		suite.Add(class, s.Rule).Skipped = &junit.Message{Message: "needs " + s.Needs}
+		suite.Add(class, s.Rule).Skipped = &junit.CaseMessage{Message: "needs " + s.Needs}
 	}
 	for _, id := range r.Ran {
 		test := suite.Add(class, id)
@@ -39,9 +39,9 @@ func (r LintReport) junit(fails func(lint.Finding) bool) *junit.Suite {
 }
 
 // junitFailure returns the findings of a rule.
-func junitFailure(id string, found []lint.Finding) *junit.Message {
+func junitFailure(id string, found []lint.Finding) *junit.CaseMessage {
 	rule, _ := lint.FindRule(id)
-	return &junit.Message{
+	return &junit.CaseMessage{
 		Message: fmt.Sprintf("%s: %s", printable.Count(len(found), "finding"), rule.Summary),
 		Type:    string(found[0].Severity),
 		Text:    junit.Text{Text: linesOf(found)},
