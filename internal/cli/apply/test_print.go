@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/cli/junit"
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/session/releasetest"
@@ -25,7 +26,7 @@ func (p *testPrinter) run(ctx context.Context, c *cluster.Cluster, release *payl
 	report := releasetest.Run(ctx, c, release, tests, o)
 	fmt.Fprintln(p.out, testSummary(report))
 	if left := leftTests(report); len(left) > 0 {
-		fmt.Fprintf(p.out, "  left on the cluster until the next run of each, or an uninstall of the release: %s\n", strings.Join(left, ", "))
+		fmt.Fprintf(p.out, "  left on the cluster until the next run of each, or an uninstall of the release: %s\n", printable.Line(strings.Join(left, ", ")))
 	}
 	return report
 }
@@ -36,16 +37,16 @@ func (p *testPrinter) event(event releasetest.TestEvent) {
 	switch {
 	case len(event.Waits) > 0:
 		for _, line := range event.Waits {
-			fmt.Fprintf(p.progress, "%-11s %s: %s\n", "waits", result.Object, printable.Line(line))
+			fmt.Fprintln(p.progress, printable.Line(fmt.Sprintf("%-11s %s: %s", "waits", result.Object, line)))
 		}
 	case result.State == releasetest.Running:
-		fmt.Fprintf(p.progress, "%-11s %s\n", result.State, result.Object)
+		fmt.Fprintln(p.progress, printable.Line(fmt.Sprintf("%-11s %s", result.State, result.Object)))
 	default:
 		text := fmt.Sprintf("%-11s %s in %s", result.State, result.Object, rounded(result.Seconds))
 		if result.Message != "" {
 			text += ": " + result.Message
 		}
-		fmt.Fprint(p.out, strings.Join(append([]string{text}, testDetails(result)...), "\n")+"\n")
+		_ = core.PrintLines(p.out, append([]string{printable.Line(text)}, testDetails(result)...)) // its reader may end before the tests do
 	}
 }
 
@@ -61,7 +62,7 @@ func testDetails(result releasetest.TestResult) []string {
 		lines = append(lines, "  "+printable.Line(why))
 	}
 	for _, container := range result.Containers {
-		line := fmt.Sprintf("  Pod %s, container %s", container.Pod, container.Name)
+		line := printable.Line(fmt.Sprintf("  Pod %s, container %s", container.Pod, container.Name))
 		if container.ExitCode != nil {
 			line += fmt.Sprintf(": exit code %d", *container.ExitCode)
 		}
@@ -104,7 +105,7 @@ func leftTests(report *releasetest.TestReport) []string {
 func testSuite(report *releasetest.TestReport) *junit.Suite {
 	suite := &junit.Suite{Name: "runlevel test " + report.Release, Time: junit.Seconds(report.Seconds)}
 	for _, result := range report.Tests {
-		test := suite.Add("runlevel.test."+report.Release, result.Object.String())
+		test := suite.Add("runlevel.test."+report.Release, printable.Line(result.Object.String()))
 		test.Time = junit.Seconds(result.Seconds)
 		details := strings.Join(testDetails(result), "\n")
 		switch result.State {
