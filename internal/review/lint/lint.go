@@ -127,6 +127,8 @@ type Input struct {
 	Config   Config
 	Change   *ComponentChange // limits findings to a component; nil for the whole payload
 	Baseline *Baseline        // accepted findings; nil if there are none
+	// Rehearsal is what a rehearsal has shown of the payload, or of the update from the previous one; nil if there was none.
+	Rehearsal *Rehearsal
 }
 
 // A Result has the findings of a run.
@@ -188,6 +190,9 @@ func run(ctx context.Context, input Input) (*Result, error) {
 	for _, rule := range Rules() {
 		severity := input.Config.severity(rule)
 		if severity == Off {
+			continue
+		}
+		if rule.NeedsRehearsal() && input.Rehearsal == nil {
 			continue
 		}
 		if s.isMissing(rule.needs) {
