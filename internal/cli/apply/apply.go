@@ -188,7 +188,7 @@ func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release load
 	if err := report.finishOnce(outcome); err != nil || !f.test {
 		return err
 	}
-	return report.test(ctx, c, release.Payload)
+	return report.test(ctx, c, f.Cluster.Namespace, release.Payload)
 }
 
 // check refuses values that make no sense.

@@ -234,8 +234,11 @@ type TestsEvent struct {
 	releasetest.TestReport
 }
 
-// test runs the tests of a release that was applied.
-func (r *reporter) test(ctx context.Context, c *cluster.Cluster, release *payload.Payload) error {
+// test runs the tests of a release that was applied. The namespace is that of its record.
+func (r *reporter) test(ctx context.Context, c *cluster.Cluster, namespace string, release *payload.Payload) error {
+	if _, err := releasetest.Check(ctx, c, namespace, release.Name, release.Tests); err != nil {
+		return fmt.Errorf("all is applied, and not tested: %w", err)
+	}
 	printer := &testPrinter{out: r, progress: r.streams.Err}
 	if r.isQuiet || r.format == core.JSON {
 		printer.progress = io.Discard

@@ -47,14 +47,16 @@ func (r *runner) run(ctx context.Context, m *payload.Manifest) TestResult {
 		err = r.await(limited, test, result)
 	}
 	switch {
+	case err == nil:
+		result.State, result.Message = endOf(test.object)
 	case ctx.Err() != nil:
 		result.State, result.Message = Interrupted, "it was interrupted"
-	case limited.Err() != nil:
+	case limited.Err() != nil && test != nil:
 		result.State, result.Message = TimedOut, fmt.Sprintf("it is not done after %s", r.options.Timeout)
-	case err != nil:
-		result.State, result.Message = Failed, printable.Line(err.Error())
+	case limited.Err() != nil:
+		result.State, result.Message = TimedOut, printable.Line(fmt.Sprintf("it has not begun after %s: %s", r.options.Timeout, err))
 	default:
-		result.State, result.Message = endOf(test.object)
+		result.State, result.Message = Failed, printable.Line(err.Error())
 	}
 	if test != nil && ctx.Err() == nil {
 		r.describe(ctx, test, &result)
