@@ -22,6 +22,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/install"
 	"github.com/runlevel/runlevel/internal/cli/lint"
 	"github.com/runlevel/runlevel/internal/cli/review"
+	"github.com/runlevel/runlevel/internal/session/releasetest"
 	"github.com/runlevel/runlevel/internal/session/state"
 	"github.com/runlevel/runlevel/internal/session/uninstall"
 
@@ -49,6 +50,7 @@ var jsonDocuments = map[string]jsonDocument{
 	"apply-start":      {"apply", "the first line", apply.StartEvent{}},
 	"apply-event":      {"apply", "a line for each event of the apply", apply.DryEvent{}},
 	"apply-summary":    {"apply", "the last line, or with `--watch` the one before the release is kept in place", apply.ApplySummary{}},
+	"apply-tests":      {"apply --test", "the last line", apply.TestsEvent{}},
 	"keep-event":       {"apply --watch", "a line for each event after that", keep.Event{}},
 	"keep-summary":     {"apply --watch", "the last line", apply.KeptSummary{}},
 	"deletes":          {"deletes", "pending deletes", []state.PendingDelete{}},
@@ -67,6 +69,7 @@ var jsonDocuments = map[string]jsonDocument{
 	"render":           {"render, get manifests", "the manifests of a cluster, or with `--explain` why each is in or out", review.RenderInfo{}},
 	"sandbox-status":   {"sandbox status", "sandboxes; `sandbox up` prints one", []sandbox.Status{}},
 	"status":           {"status", "how a release stands", &state.ReleaseStatus{}},
+	"test":             {"test", "the results of the tests of a release", &releasetest.TestReport{}},
 	"uninstall":        {"uninstall NAME", "what was deleted, what is kept, and what is left", &uninstall.UninstallReport{}},
 	"version":          {"version", "the version of the program", core.VersionInfo{}},
 	"wait":             {"wait", "how the release stands in the end", &state.ReleaseStatus{}},

@@ -36,6 +36,7 @@ type applyFlags struct {
 
 	dryRun     core.DryRun
 	noProgress bool
+	test       bool
 }
 
 const applyHelp = `Apply a release to a cluster, in the order that "runlevel graph" shows: objects by
@@ -95,6 +96,9 @@ func New(streams core.Streams) *cobra.Command {
   # Take over what an installer of one's own has applied, and what is not in the release leaves
   runlevel apply ./manifests --name shop --adopt-from shop-installer
 
+  # Apply, and run the tests of the release
+  runlevel apply ./4.21 --test
+
   # Go on without a lifecycle hook that fails
   runlevel apply ./4.21 --skip-hook shop/web:pre
 
@@ -124,6 +128,7 @@ func (f *applyFlags) add(command *cobra.Command) {
 	flags := command.Flags()
 	flags.BoolVar(&f.Session.Apply.Full, "full", false, "apply each object, even if nothing can have changed since the last time")
 	flags.BoolVar(&f.Session.Apply.NoWait, "no-wait", false, "end when everything is applied, ready or not; the record then has the state Partial")
+	flags.BoolVar(&f.test, "test", false, "run the tests of the release when all is applied, as \"runlevel test\" does, and exit with 1 if one fails; the record has the state Completed nevertheless")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "print the summary only")
 	flags.BoolVar(&f.Session.Force, "force", false, "apply although the gate blocks it; the record names the checks that were overridden")
 	flags.BoolVar(&f.Session.Lock.Wait, "wait-lock", false, "wait while another process applies this release, however long that takes")
@@ -157,6 +162,9 @@ type loaded struct {
 
 // apply applies a release, and reports what happens.
 func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release loaded, streams core.Streams) error {
+	if f.test && len(release.Tests) == 0 {
+		return core.Misusef("--test: %w", errNoTests(release.Payload))
+	}
 	hooks, err := f.hooks.overrides(ctx, c, release.Payload)
 	if err != nil {
 		return err
@@ -177,7 +185,10 @@ func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release load
 	outcome := run(ctx, c, release.Payload, options)
 	kept.finish(outcome)
 	outcome.Err = withLockFlag(outcome.Err)
-	return report.finishOnce(outcome)
+	if err := report.finishOnce(outcome); err != nil || !f.test {
+		return err
+	}
+	return report.test(ctx, c, f.Cluster.Namespace, release.Payload)
 }
 
 // check refuses values that make no sense.
@@ -196,6 +207,9 @@ func (f *applyFlags) check() error {
 		return err
 	}
 	if err := f.checkHooks(); err != nil {
+		return err
+	}
+	if err := f.checkTest(); err != nil {
 		return err
 	}
 	return f.IntentFlags.Check()

@@ -108,7 +108,7 @@ func (r *remover) deleteOnce(ctx context.Context, stage UninstallStage, of []sch
 
 // observe reads the objects of the stage, and decides which are still to be deleted.
 func (r *remover) observe(ctx context.Context, stage UninstallStage, of []schema.GroupKind) error {
-	labelled, err := r.labelled(ctx, of)
+	labelled, err := r.labelled(ctx, of, of)
 	if err != nil {
 		return err
 	}
