@@ -87,7 +87,7 @@ func connect(c *Cluster, base *rest.Config) (*http.Client, error) {
 func (c *Cluster) Now() time.Time { return c.clock.at(time.Now()) }
 
 // Host returns the URL of the API server, which has no password in it.
-func (c *Cluster) Host() string { return c.base.Host }
+func Host(c *Cluster) string { return c.base.Host }
 
 // Ping gets the version of the API server, which is its cheapest request.
 func (c *Cluster) Ping(ctx context.Context) error {

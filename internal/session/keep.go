@@ -41,7 +41,7 @@ func (r *run) applyAndKeep(ctx context.Context) error {
 // reportOutcome calls OnOutcome with the outcome until now.
 func (r *run) reportOutcome(ctx context.Context, err error) {
 	r.outcome.Err, r.outcome.Took = err, time.Since(r.began)
-	r.notify(ctx, r.ended())
+	r.notifier.report(ctx, r.notifier.ended())
 	if r.options.OnOutcome != nil {
 		r.options.OnOutcome(r.outcome)
 	}

@@ -13,30 +13,40 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
-// notify reports an event of the apply.
-func (r *run) notify(ctx context.Context, event notify.Event) {
-	r.notifier.Notify(ctx, r.options.Notify, r.store.UID(), event)
+// reasonInterrupted is the reason of an apply that a user has ended.
+const reasonInterrupted = "Interrupted"
+
+// A runNotifier reports what happens in a run.
+type runNotifier struct {
+	*notify.Notifier
+	run      *run
+	hasBegun bool // which was reported
 }
 
-// notifyBegun reports that the record has the update.
-func (r *run) notifyBegun(ctx context.Context) {
-	r.hasBegun = true
-	event := r.event(notify.Begun)
-	event.IsResumed = r.outcome.IsSame && r.outcome.Mode != graph.Reconcile
-	r.notify(ctx, event)
+// report reports an event.
+func (n *runNotifier) report(ctx context.Context, event notify.Event) {
+	n.Notify(ctx, n.run.options.Notify, n.run.store.UID(), event)
 }
 
-// notifyEnd reports how the apply has ended, or that the gate blocks it. An apply that keeps its payload in place has reported that
+// begin reports that the record has the update.
+func (n *runNotifier) begin(ctx context.Context) {
+	n.hasBegun = true
+	event := n.event(notify.Begun)
+	event.IsResumed = n.run.outcome.IsSame && n.run.outcome.Mode != graph.Reconcile
+	n.report(ctx, event)
+}
+
+// end reports how the apply has ended, or that the gate blocks it. An apply that keeps its payload in place has reported that
 // it is complete. Its end is no failure if a user or another process has ended it, or if it goes on after an outage.
-func (r *run) notifyEnd(ctx context.Context) {
-	err := r.outcome.Err
-	isStopped := ctx.Err() != nil || isOutage(r.outcome) || lock.IsTaken(err) || err == nil
+func (n *runNotifier) end(ctx context.Context) {
+	outcome := n.run.outcome
+	isStopped := ctx.Err() != nil || isOutage(outcome) || lock.IsTaken(outcome.Err) || outcome.Err == nil
 	switch {
-	case !r.hasBegun && isRefused(err):
-		r.notify(ctx, r.outcome.blocked())
-	case !r.hasBegun, errors.Is(err, ErrSuperseded), r.options.Keep != nil && isStopped:
+	case !n.hasBegun && isRefused(outcome.Err):
+		n.report(ctx, outcome.blocked(n.event(notify.Blocked)))
+	case !n.hasBegun, errors.Is(outcome.Err, ErrSuperseded), n.run.options.Keep != nil && isStopped:
 	default:
-		r.notify(ctx, r.ended())
+		n.report(ctx, n.ended())
 	}
 }
 
@@ -45,12 +55,11 @@ func isRefused(err error) bool { return reason.Of(err) == precondition.ReasonFai
 
 // NotifyBlocked reports a release that the gate refuses, by the outcome of Inspect.
 func (s *Session) NotifyBlocked(ctx context.Context, to *notify.Sender, refused *Outcome) {
-	s.notifier.Notify(ctx, to, refused.record, refused.blocked())
+	s.notifier.Notify(ctx, to, refused.record, refused.blocked(refused.event(notify.Blocked)))
 }
 
-// blocked returns the event of an apply that the gate refuses.
-func (o *Outcome) blocked() notify.Event {
-	event := o.event(notify.Blocked)
+// blocked adds to an event why the gate refuses the apply.
+func (o *Outcome) blocked(event notify.Event) notify.Event {
 	event.Reason = reason.Of(o.Err)
 	blocking := precondition.Blocking(o.Findings)
 	event.Checks = precondition.CheckNames(blocking)
@@ -62,7 +71,7 @@ func (o *Outcome) blocked() notify.Event {
 
 // event returns an event on the release.
 func (o *Outcome) event(outcome notify.EventType) notify.Event {
-	event := notify.Event{Outcome: outcome, Action: notify.Action(o.Mode), Version: o.Version}
+	event := notify.Event{Outcome: outcome, Action: notify.ReleaseAction(o.Mode), Version: o.Version}
 	if o.Previous != o.Version {
 		event.From = o.Previous
 	}
@@ -70,14 +79,14 @@ func (o *Outcome) event(outcome notify.EventType) notify.Event {
 }
 
 // event returns an event of the apply.
-func (r *run) event(outcome notify.EventType) notify.Event {
-	event := r.outcome.event(outcome)
-	if back := r.options.Rollback; back != nil {
+func (n *runNotifier) event(outcome notify.EventType) notify.Event {
+	event := n.run.outcome.event(outcome)
+	if back := n.run.options.Rollback; back != nil {
 		event.Action, event.From = notify.Rollback, back.Version
 	}
-	event.By = r.options.Apply.Lock.Holder()
-	r.journal.Read(func(known *record.Record) {
-		if newest := known.Newest(); newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version {
+	event.By = n.run.options.Apply.Lock.Holder()
+	n.run.journal.Read(func(known *record.Record) {
+		if newest := known.Newest(); newest != nil && newest.Hash == n.run.payload.Hash && newest.Version == n.run.payload.Version {
 			event.Revision = newest.Revision
 		}
 	})
@@ -85,10 +94,10 @@ func (r *run) event(outcome notify.EventType) notify.Event {
 }
 
 // ended returns the event of an apply that is complete, or has failed, as the record has it.
-func (r *run) ended() notify.Event {
-	event := r.event(notify.Completed)
-	event.Seconds = r.outcome.Took.Seconds()
-	err, report := r.outcome.Err, r.outcome.Report
+func (n *runNotifier) ended() notify.Event {
+	event := n.event(notify.Completed)
+	event.Seconds = n.run.outcome.Took.Seconds()
+	err, report := n.run.outcome.Err, n.run.outcome.Report
 	switch {
 	case err != nil:
 		event.Outcome = notify.Failed
@@ -99,9 +108,12 @@ func (r *run) ended() notify.Event {
 		event.Reason, event.Message = reason.Of(err), shortened(err.Error())
 		return event
 	}
-	if err != nil || r.options.Apply.NoWait {
-		last := r.lastEnd()
+	if err != nil || n.run.options.Apply.NoWait {
+		last := n.run.lastEnd()
 		event.Reason, event.Message, event.Failures, event.More = last.Reason, last.Message, last.Failures, last.More
+	}
+	if errors.Is(err, context.Canceled) {
+		event.Reason = reasonInterrupted
 	}
 	event.Counts = map[object.Action]int{}
 	for _, change := range report.Changes {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,18 +100,11 @@ var reasons = map[string]string{
 	"rolledback": "Normal ReleaseRolledBack",
 }
 
+var timesAndUsers = regexp.MustCompile(` by \S+$| (in|after) [0-9.]+m?s\b| since \S+Z`)
+
 // withoutTimes returns a text without what differs between runs.
 func (r release) withoutTimes(text string) string {
-	text = strings.ReplaceAll(text, r.namespace, "NS")
-	for _, before := range []string{" by ", " in ", " after "} {
-		if left, right, isFound := strings.Cut(text, before); isFound && !strings.Contains(left, "blocked") {
-			_, details, hasDetails := strings.Cut(right, ": ")
-			if text = left; hasDetails {
-				text += ": " + details
-			}
-		}
-	}
-	return text
+	return timesAndUsers.ReplaceAllString(strings.ReplaceAll(text, r.namespace, "NS"), "")
 }
 
 // onRecord returns the events by which kubectl describes the record, in order.
@@ -158,7 +152,7 @@ func TestWhatHappensToAReleaseIsReported(t *testing.T) {
 
 	l.expect("1.1.0", settings+prices+never, func(o *session.Options) { o.Apply.Timeout = 3 * time.Second },
 		"begun NS 1.0.0 → 1.1.0: update has begun",
-		"failed NS 1.0.0 → 1.1.0: update failed: ConfigMap NS/never: not ready: self.data.ready == 'yes' is not true yet: no such key: data")
+		"failed NS 1.0.0 → 1.1.0: update failed: the time is up: 1 object not ready; ConfigMap NS/never: not ready: self.data.ready == 'yes' is not true yet: no such key: data")
 	if data := l.all[1].Data; len(data.Failures) != 1 || data.Failures[0].Name != "never" {
 		t.Errorf("its failures are %+v", data.Failures)
 	}
@@ -175,7 +169,7 @@ func TestWhatHappensToAReleaseIsReported(t *testing.T) {
 	if err := maps.Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	l.expect("1.0.1", settings, asIs, "blocked NS 1.0.0 → 1.0.1: update is blocked by TerminatingObject: ConfigMap NS/settings is being deleted")
+	l.expect("1.0.1", settings, asIs, "blocked NS 1.0.0 → 1.0.1: update is blocked by TerminatingObject: ConfigMap NS/settings, which 0000_10_web_settings.yaml needs, is terminating, held by finalizer example.com/hold: it can only be recreated when it is gone")
 	if data := l.all[0].Data; !slices.Equal(data.Checks, []string{"TerminatingObject"}) || data.Revision != 0 {
 		t.Errorf("the event is %+v", data)
 	}

@@ -107,8 +107,7 @@ type run struct {
 	isLate  bool               // not everything was ready in time
 	onKeep  func(*keep.Keeper) // is called with the keeper of the payload
 
-	notifier *notify.Notifier
-	hasBegun bool // which was reported
+	notifier *runNotifier
 }
 
 // Inspect returns what Run would find on the cluster, and the findings of the gate. It changes nothing.

@@ -208,7 +208,7 @@ func (s *Session) Apply(ctx context.Context, release *payload.Payload, options O
 // apply applies a payload once, under the lock.
 func (s *Session) apply(ctx context.Context, release *payload.Payload, options Options) *Outcome {
 	r := newRun(s.cluster, release, options)
-	r.notifier = s.notifier
+	r.notifier = &runNotifier{Notifier: s.notifier, run: r}
 	if r.outcome.Err = context.Cause(ctx); r.outcome.Err != nil {
 		return r.outcome
 	}
@@ -225,7 +225,7 @@ func (s *Session) apply(ctx context.Context, release *payload.Payload, options O
 	defer context.AfterFunc(hold.Context(), func() { end(context.Cause(hold.Context())) })()
 	r.onKeep = func(keeper *keep.Keeper) { s.set(func() { s.keeper = keeper }) }
 	r.outcome.Err = r.applyUnder(held, hold)
-	r.notifyEnd(ctx)
+	r.notifier.end(ctx)
 	s.set(func() { s.keeper, s.wasLost = nil, s.wasLost && !r.outcome.IsSame })
 	if lost := hold.Check(context.WithoutCancel(ctx)); lost != nil {
 		r.outcome.Err = s.lose(r.outcome.Err)
@@ -252,7 +252,7 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	r.notifyBegun(ctx)
+	r.notifier.begin(ctx)
 	if r.options.OnBegun != nil {
 		if err := r.options.OnBegun(ctx, r.cluster); err != nil {
 			return err

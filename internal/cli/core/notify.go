@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/session/notify"
 )
 
-// NotifyFlags are the flags for who is told what happens to a release.
+// NotifyFlags are the flags for the receivers of what happens to a release.
 type NotifyFlags struct {
 	targets   []string
 	receivers []notify.Receiver

@@ -74,7 +74,10 @@ func TestTextOf(t *testing.T) {
 		"shop 1.4.0 → 1.5.0: update goes on":                                    event(Begun, func(e *Event) { e.IsResumed = true }),
 		"shop 1.4.0 → 1.5.0: update completed in 42s: 12 configured, 3 created": event(Completed, func(e *Event) { e.Counts = map[object.Action]int{object.Created: 3, object.Configured: 12} }),
 		"shop 1.4.0 → 1.5.0: update failed after 42s: Deployment shop/web: not ready: 0 of 1 pods\\nare ready (and 4 more)": event(Failed, func(e *Event) {
-			e.Failures, e.More, e.Message = failures, 3, "2 objects failed"
+			e.Failures, e.More, e.Message = failures, 3, "Deployment shop/web (web.yaml): not ready"
+		}),
+		"shop 1.4.0 → 1.5.0: update failed after 42s: the time is up: 2 objects not ready; Deployment shop/web: not ready: 0 of 1 pods\\nare ready (and 1 more)": event(Failed, func(e *Event) {
+			e.Failures, e.Message = failures, "the time is up: 2 objects not ready"
 		}),
 		"shop 1.4.0 → 1.5.0: update failed after 1.3s: interrupted":          event(Failed, func(e *Event) { e.Seconds, e.Message = 1.26, "interrupted" }),
 		"shop 1.4.0 → 1.5.0: update is blocked by AdminAck, Paused: not yet": event(Blocked, func(e *Event) { e.Checks, e.Message = []string{"AdminAck", "Paused"}, "not yet" }),

@@ -1,4 +1,4 @@
-// Package notify tells people and programs what happens to a release: that its apply, rollback or uninstall has begun,
+// Package notify reports to people and programs what happens to a release: that its apply, rollback or uninstall has begun,
 // is over, has failed, or is not begun because the gate blocks it. An Event is written on the record of the release, where
 // kubectl describe shows it, and sent as a CloudEvent to the receivers that a user names: URLs and commands.
 //
@@ -45,27 +45,27 @@ var reasons = map[EventType]string{
 	RolledBack: "ReleaseRolledBack", Uninstalled: "ReleaseUninstalled",
 }
 
-// An Action is what is done to a release: the mode of an apply, or one of these.
-type Action string
+// A ReleaseAction is what is done to a release: the mode of an apply, or one of these.
+type ReleaseAction string
 
 // The actions that are no modes.
 const (
-	Rollback  Action = "rollback"
-	Uninstall Action = "uninstall"
+	Rollback  ReleaseAction = "rollback"
+	Uninstall ReleaseAction = "uninstall"
 )
 
 // An Event is one thing that has happened to a release.
 type Event struct {
-	Outcome   EventType `json:"outcome"`
-	Action    Action    `json:"action"`
-	Text      string    `json:"text"` // the event in a line
-	Release   string    `json:"release"`
-	Namespace string    `json:"namespace"`         // of the record
-	Cluster   string    `json:"cluster,omitempty"` // its name, if that is known
-	Version   string    `json:"version,omitempty"`
-	From      string    `json:"from,omitempty"`     // the version before, if it is another one
-	Revision  int       `json:"revision,omitempty"` // in the history
-	By        string    `json:"by,omitempty"`       // the process that holds the lock
+	Outcome   EventType     `json:"outcome"`
+	Action    ReleaseAction `json:"action"`
+	Text      string        `json:"text"` // the event in a line
+	Release   string        `json:"release"`
+	Namespace string        `json:"namespace"`         // of the record
+	Cluster   string        `json:"cluster,omitempty"` // its name, if that is known
+	Version   string        `json:"version,omitempty"`
+	From      string        `json:"from,omitempty"`     // the version before, if it is another one
+	Revision  int           `json:"revision,omitempty"` // in the history
+	By        string        `json:"by,omitempty"`       // the process that holds the lock
 	// Counts are how many objects were created, configured, and so on.
 	Counts    map[object.Action]int  `json:"counts,omitempty"`
 	Reason    string                 `json:"reason,omitempty"` // why not everything is done, in a word
@@ -104,7 +104,7 @@ func (n *Notifier) Notify(ctx context.Context, to *Sender, uid types.UID, event 
 	}
 	event.Release, event.Namespace = n.Release, n.Namespace
 	event.Text = textOf(event)
-	to.Send(event, n.Cluster.Host(), n.Cluster.Now())
+	to.Send(event, cluster.Host(n.Cluster), n.Cluster.Now())
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout) // Ctrl-C may be what it reports
 	defer cancel()
 	err := cluster.RecordEvent(limited, n.Cluster, cluster.ObjectEvent{
@@ -134,7 +134,7 @@ func (n *Notifier) isNews(event Event) bool {
 		n.blocked = event
 		return true
 	case Begun:
-		if isRetry || event.Action == Action(graph.Reconcile) {
+		if isRetry || event.Action == ReleaseAction(graph.Reconcile) {
 			return false
 		}
 		n.blocked = Event{}
@@ -143,7 +143,7 @@ func (n *Notifier) isNews(event Event) bool {
 			return false
 		}
 	default:
-		if event.Action == Action(graph.Reconcile) && !event.isChange() && n.last.Outcome != Failed {
+		if event.Action == ReleaseAction(graph.Reconcile) && !event.isChange() && n.last.Outcome != Failed {
 			return false
 		}
 	}

@@ -53,18 +53,24 @@ func titleOf(e Event) string {
 	return title
 }
 
-// detailsOf returns the first failure, or why it has failed; otherwise what was changed.
+// detailsOf returns why it has failed or is blocked, with the first object that has; otherwise what was changed.
 func detailsOf(e Event) string {
+	details := e.Message
 	if len(e.Failures) > 0 {
 		first := e.Failures[0]
-		details := first.OrHook(first.Hook) + ": " + first.Message
+		failure := first.OrHook(first.Hook) + ": " + first.Message
+		switch {
+		case details == "" || strings.Contains(details, first.ID.String()): // the error of the apply is that of the object
+			details = failure
+		default:
+			details += "; " + failure
+		}
 		if others := len(e.Failures) - 1 + e.More; others > 0 {
 			details += fmt.Sprintf(" (and %d more)", others)
 		}
-		return details
 	}
-	if e.Message != "" {
-		return e.Message
+	if details != "" {
+		return details
 	}
 	var counts []string
 	for action, count := range e.Counts {
