@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/internal/session/notify"
 )
@@ -38,7 +39,7 @@ func (f *NotifyFlags) Check() error {
 // Sender returns what sends notifications to the receivers that Check has parsed; nil if there are none.
 func (f *NotifyFlags) Sender(ctx context.Context, of *ClusterFlags) *notify.Sender {
 	if len(f.receivers) > 0 {
-		f.sender = notify.NewSender(ctx, notify.Options{Receivers: f.receivers, Cluster: of.location.ClusterName()})
+		f.sender = notify.NewSender(ctx, notify.Options{Receivers: f.receivers, Cluster: of.location.ClusterName(), Log: klog.FromContext(ctx).V(1)})
 	}
 	return f.sender
 }
