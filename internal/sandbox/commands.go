@@ -134,6 +134,9 @@ func clientLimits() []string {
 }
 
 func withGates(o Options, args []string) []string {
+	if o.Kubernetes != "" {
+		args = append(args, "--emulated-version="+o.Kubernetes)
+	}
 	if gates := o.gates(); gates != "" {
 		args = append(args, "--feature-gates="+gates)
 	}

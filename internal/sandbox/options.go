@@ -30,6 +30,9 @@ type Options struct {
 	Images []string
 	// Offline keeps real nodes from pulling images beyond this machine.
 	Offline bool
+	// Kubernetes is the version that the control plane emulates, as in 1.34, if its programs can: up to three minor versions
+	// before their own. Empty means their own.
+	Kubernetes string
 	// Controllers are the controllers to run, in the syntax of
 	// kube-controller-manager's --controllers. Empty means its default.
 	Controllers []string

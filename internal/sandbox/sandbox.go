@@ -85,6 +85,7 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Kubernetes = found.emulated
 	ctx, cancel := boundedStart(ctx)
 	defer cancel()
 	for try := 1; ; try++ {
@@ -114,6 +115,7 @@ type preparation struct {
 	crds     []*unstructured.Unstructured
 	programs map[string]string // of the control plane
 	node     realnode.Programs
+	emulated string // version of Kubernetes; "" if it is that of the programs
 }
 
 func prepareStart(ctx context.Context, o Options) (found preparation, err error) {
@@ -126,7 +128,10 @@ func prepareStart(ctx context.Context, o Options) (found preparation, err error)
 	if found.node, err = findNodePrograms(ctx, o); err != nil {
 		return found, err
 	}
-	found.programs, err = binaries.Locate(ctx, o.components(), o.Progress)
+	if found.programs, err = binaries.Locate(ctx, o.components(), o.Progress); err != nil {
+		return found, err
+	}
+	found.emulated, err = emulation(ctx, found.programs[APIServer], o.Kubernetes)
 	return found, err
 }
 

@@ -49,6 +49,9 @@ type Options struct {
 	NoWait bool
 	// Timeout is how long the run may take; 30 minutes if it is 0.
 	Timeout time.Duration
+	// Patience is how long the run tries a step, or waits for an object, before it goes on with what comes after it all the
+	// same: the steps that have failed hold nothing up. It is for a rehearsal, which is to find all failures. 0 holds up.
+	Patience time.Duration
 	// Workers is how many objects are written at a time; a number by mode if it is 0.
 	Workers int
 	// DropUnknownFields leaves out fields that the cluster's schema does not have, as the
@@ -175,6 +178,7 @@ type Report struct {
 
 // A Warning is a warning of the API server.
 type Warning struct {
-	Text  string   `json:"text"`
-	Files []string `json:"files"`
+	Text    string          `json:"text"`
+	Files   []string        `json:"files"`
+	Objects []object.StepID `json:"-"`
 }

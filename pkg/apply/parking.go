@@ -1,12 +1,13 @@
 package apply
 
 import (
+	"errors"
 	"time"
 
-	"github.com/runlevel/runlevel/pkg/graph"
-
+	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // A parking is a wait of a step, of a node, or of the whole run, and what it is for.
@@ -15,6 +16,7 @@ type parking struct {
 	node    *nodeWalk // whose part ends; nil if a step waits
 	isAtEnd bool      // all objects are awaited, at the end of the run
 
+	tasks   []int            // whose objects are to be ready
 	objects *await.GroupWait // for objects to be ready; nil for another wait
 	timer   *time.Timer      // for a time; nil for none
 	until   *object.StepWait // for what the step itself awaits; nil for none
@@ -30,11 +32,20 @@ func (w *walk) queueAfter(pause time.Duration, step int) {
 // waits parks a step until its wait is over. If the walk ends before, the step is not done, and the report names its wait.
 func (w *walk) waits(step int, wait *object.StepWait) {
 	w.forgetFailure(step)
-	if waiting, isNew := w.run.results.waiting(step, w.run.order.steps[step].ID(), wait, w.run.cluster.Now()); isNew {
+	waiting, isNew := w.run.results.waiting(step, w.run.order.steps[step].ID(), wait, w.run.cluster.Now())
+	if isNew {
 		w.run.results.events.waiting(waiting)
 	}
+	if w.patience.isOver(waiting.Since) {
+		wait.Stop()
+		w.giveUp(step, object.TryResult{Change: object.Change{
+			StepID: waiting.StepID(), Action: object.Failed,
+			Err: object.FailureOf(waiting.StepID(), &reason.Error{Reason: object.WorkloadFailed, Err: errors.New("it waits: " + waiting.For)}),
+		}})
+		return
+	}
 	p := &parking{step: step, until: wait, ended: make(chan struct{})}
-	p.parkFor(w, wait.Pause)
+	p.parkFor(w, w.patience.atMost(wait.Pause))
 	go func() {
 		select {
 		case <-wait.Changed:
@@ -49,9 +60,15 @@ func (p *parking) parkFor(w *walk, pause time.Duration) {
 	p.timer = time.AfterFunc(pause, func() { w.run.inbox.put(event{woken: p}) })
 }
 
-// wake continues a parked step. Its wait may be over already: a timer and a change may both end it.
+// wake continues a parked step, or ends a wait for objects that has taken too long. The wait may be over already: a timer
+// and a change may both end it.
 func (p *parking) wake(w *walk) {
-	if w.parked[p] {
+	switch {
+	case !w.parked[p]:
+	case p.objects != nil:
+		p.unpark(w)
+		p.diagnose(w, p.unready(w))
+	default:
 		p.unpark(w)
 		w.continued = append(w.continued, p.step)
 	}
@@ -112,12 +129,17 @@ func (w *walk) endWait(e await.Event) {
 			p.endAwait(w, true)
 			return
 		}
-		w.explains++
-		go func() {
-			w.run.inbox.put(event{diagnosed: &diagnosed{p, w.run.explainer.failuresOf(w.run.requests, e.Failed)}})
-		}()
+		p.diagnose(w, e.Failed)
 		return
 	}
+}
+
+// diagnose finds out why objects are not ready, and then ends the wait for them.
+func (p *parking) diagnose(w *walk, objects []await.Object) {
+	w.explains++
+	go func() {
+		w.run.inbox.put(event{diagnosed: &diagnosed{p, w.run.explainer.failuresOf(w.run.requests, objects)}})
+	}()
 }
 
 // endAwait continues what has waited for objects. If they are not ready, the report names them.

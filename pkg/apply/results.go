@@ -21,17 +21,17 @@ type results struct {
 	events   *emitter
 	changes  []object.Change // by step
 	unready  map[object.StepID]*object.Failure
-	waits    map[int]Wait        // by step that has failed and is tried again, or that waits
-	running  map[int]bool        // steps that a worker has
-	refused  map[int]bool        // hooks that can't run because their Deployments are refused
-	warnings map[string][]string // files by text
+	waits    map[int]Wait               // by step that has failed and is tried again, or that waits
+	running  map[int]bool               // steps that a worker has
+	refused  map[int]bool               // hooks that can't run because their Deployments are refused
+	warnings map[string][]object.StepID // objects by text
 	adopted  map[object.StepID][]string
 }
 
 func newResults(events *emitter) *results {
 	return &results{
 		events: events, unready: map[object.StepID]*object.Failure{}, waits: map[int]Wait{}, running: map[int]bool{}, refused: map[int]bool{},
-		warnings: map[string][]string{}, adopted: map[object.StepID][]string{},
+		warnings: map[string][]object.StepID{}, adopted: map[object.StepID][]string{},
 	}
 }
 
@@ -135,9 +135,9 @@ func (r *results) add(f *found) {
 // warned notes warnings of the server, and reports each text once.
 func (r *results) warned(m *payload.Manifest, warnings []string) {
 	for _, text := range warnings {
-		files, isKnown := r.warnings[text]
-		if !slices.Contains(files, m.Path) {
-			r.warnings[text] = append(files, m.Path)
+		warned, isKnown := r.warnings[text]
+		if !slices.Contains(warned, object.StepOf(m)) {
+			r.warnings[text] = append(warned, object.StepOf(m))
 		}
 		if !isKnown {
 			r.events.about(object.StepOf(m), Event{Type: Warned, Message: printable.Line(text)})
@@ -190,7 +190,13 @@ func (r *results) resetFailures() {
 func (r *results) allWarnings() []Warning {
 	var warnings []Warning
 	for _, text := range slices.Sorted(maps.Keys(r.warnings)) {
-		warnings = append(warnings, Warning{Text: text, Files: r.warnings[text]})
+		warning := Warning{Text: text, Objects: r.warnings[text]}
+		for _, step := range warning.Objects {
+			if !slices.Contains(warning.Files, step.Path) {
+				warning.Files = append(warning.Files, step.Path)
+			}
+		}
+		warnings = append(warnings, warning)
 	}
 	return warnings
 }

@@ -29,8 +29,9 @@ type walk struct {
 	hasNeeds  map[int]bool      // steps whose needs were awaited
 	isAgain   map[int]bool      // steps that were done, and are being done again
 	isMissing map[int]bool      // steps whose object was deleted while a worker had them
-	busy      int               // workers that run a step
-	explains  int               // waits whose failures are being explained
+	patience  *patience
+	busy      int // workers that run a step
+	explains  int // waits whose failures are being explained
 	parked    map[*parking]bool
 	isReady   bool // all objects are, at the end
 	isOver    bool // a repeated step has failed, so the walk ends
@@ -52,7 +53,7 @@ func newWalk(ctx context.Context, r *run) *walk {
 	r.nodes = r.order.graph.Walk()
 	return &walk{
 		run: r, ctx: ctx, before: before, steps: make(chan int, r.options.Workers),
-		nodeOf: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{}, isMissing: map[int]bool{}, parked: map[*parking]bool{},
+		nodeOf: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{}, isMissing: map[int]bool{}, patience: &patience{ctx: ctx, limit: r.options.Patience, isGivenUp: map[int]bool{}}, parked: map[*parking]bool{},
 	}
 }
 
@@ -66,7 +67,7 @@ func (w *walk) do() (isDone bool) {
 	w.beginNodes()
 	w.loop()
 	hasFailed := w.run.results.hasFailed(func(*object.Failure) bool { return true })
-	if w.run.options.NoWait || hasFailed {
+	if w.run.options.NoWait || hasFailed && !w.patience.goesOn() {
 		return !hasFailed
 	}
 	all := make([]int, len(w.run.order.tasks))
@@ -133,7 +134,7 @@ func (w *walk) handle(e event) {
 	case e.diagnosed != nil:
 		w.explains--
 		w.run.results.addUnready(e.diagnosed.failures...)
-		e.diagnosed.parking.endAwait(w, false)
+		e.diagnosed.parking.endFailed(w, e.diagnosed.failures)
 	case e.explained != nil:
 		w.reporter.reportExplained(e.explained)
 	case e.noted != nil:
@@ -187,15 +188,14 @@ func (w *walk) handleTry(t *tried) {
 
 // failed queues a failed step again after a pause, if another try may help.
 func (w *walk) failed(step int, did object.TryResult, began time.Time) {
-	isInterrupted := w.ctx.Err() != nil
+	isInterrupted, t := w.ctx.Err() != nil, w.triesOf(step, began)
 	if isInterrupted && object.IsInterruption(did.Err) {
 		did.Err = object.FailureOf(did.StepID, object.CutOff{Cause: context.Cause(w.ctx)})
 	}
-	if isInterrupted || !did.IsRetryable {
+	if isInterrupted || !did.IsRetryable || w.patience.isOver(t.began) {
 		w.giveUp(step, did)
 		return
 	}
-	t := w.triesOf(step, began)
 	t.last = &did
 	t.count++
 	pause := max(t.backoff.Step(), did.Pause)
@@ -207,7 +207,8 @@ func (w *walk) failed(step int, did object.TryResult, began time.Time) {
 func (w *walk) giveUp(step int, did object.TryResult) {
 	did.Err.IsFinal = w.ctx.Err() == nil
 	w.run.results.failed(step, did.Change)
-	w.ended(step, false)
+	w.patience.isGivenUp[w.run.order.taskOf[step]] = true
+	w.ended(step, w.patience.goesOn())
 }
 
 // forgetFailure drops the last failure of a step, so that skip does not report it.
@@ -352,12 +353,17 @@ func (n *nodeWalk) awaitPart(w *walk) {
 // await parks until the objects of some tasks are ready, or one of them has failed. A ClusterOperator has to meet more
 // conditions at the end of the apply: see await.Tracker.Await.
 func (w *walk) await(tasks []int, p *parking) {
-	objects := make([]kinds.ID, len(tasks))
-	for i, task := range tasks {
-		objects[i] = w.run.order.tasks[task].ID()
+	objects := make([]kinds.ID, 0, len(tasks))
+	for _, task := range tasks {
+		if !w.patience.isGivenUp[task] {
+			objects = append(objects, w.run.order.tasks[task].ID())
+		}
 	}
-	w.parked[p] = true
+	w.parked[p], p.tasks = true, tasks
 	p.objects = w.run.tracker.Await(objects, p.isAtEnd)
+	if w.patience.goesOn() {
+		p.timer = time.AfterFunc(w.run.options.Patience, func() { w.run.inbox.put(event{woken: p}) })
+	}
 }
 
 // queue queues the current step of a node.

@@ -138,7 +138,7 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 	strict, isUnknown := runtime.AsStrictDecodingError(err)
 	if !isUnknown {
 		var problems []Problem
-		for _, wrong := range typeMismatches(m) {
+		for _, wrong := range Misfits(m) {
 			problem := m.problem(WrongType, "the API server will refuse it: %s%s", nameOf(wrong.Path), mismatchText(wrong.Err))
 			problem.Line, problem.Column = d.at(wrong.Path)
 			problems = append(problems, problem)

@@ -119,6 +119,14 @@ func (m *Manifest) problem(cause Cause, format string, args ...any) Problem {
 	}
 }
 
+// WithObject returns a copy of the manifest with another object in its place in the file, and another sum.
+func (m *Manifest) WithObject(object *unstructured.Unstructured) *Manifest {
+	changed := *m
+	changed.object, changed.id = object, idOf(object)
+	changed.sum = sha256.Sum256(fmt.Appendf(m.sum[:len(m.sum):len(m.sum)], "%v", object.Object))
+	return &changed
+}
+
 // WithAnnotation returns a copy of the manifest with an annotation added, and another sum.
 func (m *Manifest) WithAnnotation(key, value string) *Manifest {
 	annotated := *m

@@ -14,8 +14,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/fields"
 )
 
-// typeMismatches returns the fields of a manifest whose values have types that the fields can't have.
-func typeMismatches(m *Manifest) []fields.Misfit {
+// Misfits returns the fields of a manifest whose values have types that the fields can't have.
+func Misfits(m *Manifest) []fields.Misfit {
 	return fields.Misfits(m.object.Object, func(object map[string]any) error { return refusal(m.GroupVersionKind(), object) })
 }
 

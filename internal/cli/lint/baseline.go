@@ -82,7 +82,7 @@ func (f baselineFlags) save(result *lint.Result, out io.Writer) error {
 	if err := replaceFile(f.file, func(file io.Writer) error { return lint.WriteBaseline(file, result.Findings) }); err != nil {
 		return fmt.Errorf("--write-baseline: %w", err)
 	}
-	report := newLintReport(result, lintPaths{})
+	report := newLintReport(result, lintPaths{}, nil)
 	_, err := fmt.Fprintf(out, "%s accepts %s:\n%s", f.file, printable.Count(len(result.Findings), "finding"), report.summary())
 	return err
 }

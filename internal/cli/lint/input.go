@@ -64,10 +64,14 @@ func (f *lintFlags) checkFilters(progress io.Writer, input lint.Input) error {
 
 // check returns an error if the flags contradict each other.
 func (f *lintFlags) check() error {
-	if f.previousVersion != "" && f.previous == "" && f.component.Into == "" {
-		return core.Misusef("--previous-version is for --previous")
+	flag, needed := "previous-version", "--previous"
+	if f.isRehearsal {
+		flag, needed = "old-version", "OLD"
 	}
-	if err := core.CheckVersion("previous-version", f.previousVersion); err != nil {
+	if f.previousVersion != "" && f.previous == "" && f.component.Into == "" {
+		return core.Misusef("--%s is for %s", flag, needed)
+	}
+	if err := core.CheckVersion(flag, f.previousVersion); err != nil {
 		return err
 	}
 	return f.component.Check(&f.release)

@@ -41,6 +41,10 @@ type lintFlags struct {
 	all             bool
 
 	isConfigured bool // --config is set
+
+	rehearsal   rehearsalFlags
+	isRehearsed bool // --rehearse is set
+	isRehearsal bool // the verb is rehearse: only what the rehearsal has shown is reported
 }
 
 const lintHelp = `Check the manifests of a release for mistakes: files that can't be read, deletes that
@@ -103,20 +107,28 @@ func New(streams core.Streams) *cobra.Command {
 	core.AddKubectlFlags(command, &f.release)
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddComponentFlags(command, &f.component)
+	f.addReportFlags(command)
+	flags := command.Flags()
+	flags.BoolVar(&f.isRehearsed, "rehearse", false, "also try the update on a control plane that is thrown away: see \"runlevel rehearse\"")
+	f.rehearsal.add(command)
+	flags.StringVar(&f.previous, "previous", "", "the SOURCE of the previous release, to check the update as well")
+	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of the previous release, if it has no release-metadata")
+	_ = command.RegisterFlagCompletionFunc("previous", core.CompleteFiles)
+	return command
+}
+
+// addReportFlags adds the flags for findings and how they are reported.
+func (f *lintFlags) addReportFlags(command *cobra.Command) {
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, asSARIF, asJUnit, asGitHub)
 	addBaselineFlags(command, &f.baseline)
 	flags := command.Flags()
-	flags.StringVar(&f.previous, "previous", "", "the SOURCE of the previous release, to check the update as well")
-	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of the previous release, if it has no release-metadata")
 	flags.StringVar(&f.config, "config", "", "the file with accepted findings and settings (default: "+lintConfigFile+", if it exists)")
 	flags.StringVar(&f.kubernetes, "kubernetes-version", "", "the Kubernetes that the release is for, as in 1.34 (default: the newest that is known)")
 	flags.StringSliceVar(&f.off, "off", nil, "rules to turn off")
 	flags.BoolVar(&f.suppressed, "show-ignored", false, "list what is ignored, too, with the reasons (in text)")
 	flags.BoolVar(&f.all, "all", false, "list every finding; else many with one cause are listed once (in text, and for GitHub)")
 	core.AddChoice(command, &f.failOn, "fail-on", "the mildest finding that gives exit code 1: error, warning, info or never", lint.Error, lint.Warning, lint.Info, never)
-	_ = command.RegisterFlagCompletionFunc("previous", core.CompleteFiles)
 	_ = command.RegisterFlagCompletionFunc("off", core.CompleteList(ruleIDs()))
-	return command
 }
 
 func ruleIDs() []string {
@@ -132,6 +144,15 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams core.Streams) e
 	if err != nil {
 		return err
 	}
+	var rehearsal *RehearsalInfo
+	if f.isRehearsed || f.isRehearsal {
+		if rehearsal, err = f.rehearse(ctx, &input, streams.Err); err != nil {
+			return err
+		}
+	}
+	if f.isRehearsal {
+		input.Config = onlyRehearsal(input.Config)
+	}
 	result, err := lint.Run(ctx, input)
 	if err != nil {
 		return err
@@ -139,7 +160,7 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams core.Streams) e
 	if f.baseline.write {
 		return f.baseline.save(result, streams.Out)
 	}
-	if err := f.print(newLintReport(result, paths), paths.source != "", streams.Out); err != nil {
+	if err := f.print(newLintReport(result, paths, rehearsal), paths.source != "", streams.Out); err != nil {
 		return err
 	}
 	return core.FailIf(slices.ContainsFunc(result.Findings, f.fails))

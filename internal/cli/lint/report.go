@@ -14,7 +14,8 @@ import (
 // A LintReport is a result to print.
 type LintReport struct {
 	lint.Result
-	Counts map[lint.Severity]int `json:"counts"`
+	Counts    map[lint.Severity]int `json:"counts"`
+	Rehearsal *RehearsalInfo        `json:"rehearsal,omitempty"`
 }
 
 // lintPaths are the folders of payloads on disk: "" if a payload is not a folder.
@@ -35,8 +36,8 @@ func (p lintPaths) of(file string, in lint.Origin) string {
 }
 
 // newLintReport returns the report of a result, with paths on disk.
-func newLintReport(result *lint.Result, paths lintPaths) LintReport {
-	report := LintReport{Result: result.WithPaths(paths.of), Counts: map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0}}
+func newLintReport(result *lint.Result, paths lintPaths, rehearsal *RehearsalInfo) LintReport {
+	report := LintReport{Result: result.WithPaths(paths.of), Rehearsal: rehearsal, Counts: map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0}}
 	for _, f := range report.Findings {
 		report.Counts[f.Severity]++
 	}
@@ -107,6 +108,9 @@ func (r LintReport) summary() string {
 		fmt.Fprintf(&text, ", %d ignored", len(r.Suppressed))
 	}
 	text.WriteString("\n")
+	if r.Rehearsal != nil {
+		return text.String() + r.Rehearsal.text()
+	}
 	var needs []string
 	skipped := map[string][]string{}
 	for _, s := range r.Skipped {
@@ -123,7 +127,7 @@ func (r LintReport) summary() string {
 		unchecked = append(unchecked, printable.Line(fmt.Sprintf("%s in %s (%d)", kind.Kind, kind.APIVersion, kind.Count)))
 	}
 	if len(unchecked) > 0 {
-		fmt.Fprintf(&text, "not checked, as nothing here has their schemas: %s: \"runlevel gate\" asks a cluster\n", printable.Few(unchecked, maxUnchecked))
+		fmt.Fprintf(&text, "not checked, as nothing here has their schemas: %s: \"runlevel rehearse\" asks an API server, \"runlevel gate\" a cluster\n", printable.Few(unchecked, maxUnchecked))
 	}
 	return text.String()
 }

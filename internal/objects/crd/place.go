@@ -12,6 +12,9 @@ type place struct {
 	value any    // nil if there is none
 }
 
+// FieldKeys returns the keys of a field of an object, which the API server has named.
+func FieldKeys(object map[string]any, name string) []string { return locate(object, name).keys }
+
 // locate finds the field that the API server's libraries name. They write dots in keys
 // like dots between keys, so locate looks up which keys the object has.
 func locate(object any, name string) place {

@@ -61,7 +61,7 @@ const (
 type Finding struct {
 	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`
-	File     string   `json:"file"`
+	File     string   `json:"file"`               // "" when the whole release is meant
 	Line     int      `json:"line,omitempty"`     // 0 when the whole file is meant
 	Column   int      `json:"column,omitempty"`   // in characters, from 1; 0 when all of the line is meant
 	Document int      `json:"document,omitempty"` // counted from 1; 0 when the whole file is meant
@@ -92,7 +92,10 @@ func (f Finding) String() string {
 	if f.In == InPrevious {
 		message = "previous " + message
 	}
-	return printable.Line(fmt.Sprintf("%s: %s: %s [%s]", where, f.Severity, message, f.Rule))
+	if where != "" {
+		where += ": "
+	}
+	return printable.Line(fmt.Sprintf("%s%s: %s [%s]", where, f.Severity, message, f.Rule))
 }
 
 // Field returns the path of the field that a finding is about; nil if it is about the whole
@@ -127,6 +130,8 @@ type Input struct {
 	Config   Config
 	Change   *ComponentChange // limits findings to a component; nil for the whole payload
 	Baseline *Baseline        // accepted findings; nil if there are none
+	// Rehearsal is what a rehearsal has shown of the payload, or of the update from the previous one; nil if there was none.
+	Rehearsal *Rehearsal
 }
 
 // A Result has the findings of a run.
@@ -188,6 +193,9 @@ func run(ctx context.Context, input Input) (*Result, error) {
 	for _, rule := range Rules() {
 		severity := input.Config.severity(rule)
 		if severity == Off {
+			continue
+		}
+		if rule.NeedsRehearsal() && input.Rehearsal == nil {
 			continue
 		}
 		if s.isMissing(rule.needs) {

@@ -21,6 +21,7 @@ func Rules() []Rule {
 		hookRules(),
 		schemaRules(),
 		refusingRules(),
+		RehearsalRules(),
 		ignoringRules(),
 	)
 }

@@ -152,22 +152,23 @@ func (x *index) namespaces(name string) []*manifest {
 // A subject is the payload that is linted, with its context.
 type subject struct {
 	*index
-	ctx      context.Context
-	problems []payload.Problem
-	previous *index // nil if there is none
-	config   Config
-	change   *ComponentChange // see Input
-	schemas  *schemaChecker
-	outages  *outageFinder
-	update   *plan.Plan // from the previous payload; nil if there is none
-	overlaps map[[2]string]overlap
-	bindings map[kinds.ID][]*manifest              // see bindingsOf
-	graph    *references.ReferenceGraph[*manifest] // of this payload
-	refusals func() map[*payload.Manifest][]fields.FieldRefusal
-	makers   func() makers
-	missing  func() []missing           // see findMissing
-	pods     func() map[string][]podSet // see findPods
-	profiles bool                       // whether any manifest names a cluster profile
+	ctx       context.Context
+	problems  []payload.Problem
+	previous  *index // nil if there is none
+	config    Config
+	change    *ComponentChange // see Input
+	rehearsal *Rehearsal       // nil if there was none
+	schemas   *schemaChecker
+	outages   *outageFinder
+	update    *plan.Plan // from the previous payload; nil if there is none
+	overlaps  map[[2]string]overlap
+	bindings  map[kinds.ID][]*manifest              // see bindingsOf
+	graph     *references.ReferenceGraph[*manifest] // of this payload
+	refusals  func() map[*payload.Manifest][]fields.FieldRefusal
+	makers    func() makers
+	missing   func() []missing           // see findMissing
+	pods      func() map[string][]podSet // see findPods
+	profiles  bool                       // whether any manifest names a cluster profile
 }
 
 // An overlap is a cluster that two sets of annotations have in common, if there is one.
@@ -178,7 +179,7 @@ type overlap struct {
 
 func newSubject(ctx context.Context, input Input) *subject {
 	s := &subject{
-		index: newIndex(input.Payload, false), ctx: ctx, problems: input.Problems, config: input.Config, change: input.Change,
+		index: newIndex(input.Payload, false), ctx: ctx, problems: input.Problems, config: input.Config, change: input.Change, rehearsal: input.Rehearsal,
 		overlaps: map[[2]string]overlap{},
 	}
 	if input.Previous != nil {

@@ -1,0 +1,269 @@
+package lint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/rehearse"
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/session/snapshot"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// rehearsalFlags are the flags of a rehearsal, which lint has as well.
+type rehearsalFlags struct {
+	with      []string
+	from      string
+	cluster   string
+	ready     []string
+	down      bool
+	patience  time.Duration
+	nodes     int
+	realNodes int
+	images    []string
+	standard  ready.Standard
+	unknown   string
+}
+
+const rehearseHelp = `Try a release for real before there is one: install OLD on a control plane that is
+thrown away afterwards, update it to NEW, apply NEW again, and report what was refused, what
+did not become ready, what was left behind, which deletes did not end, what a second apply
+changes, and which pods the update replaces. Without OLD, NEW is installed. With --from or
+--from-cluster, the rehearsal begins with what a cluster has of the release: see "runlevel snapshot".
+
+A failure hides no other: what comes after it is tried all the same. Findings have the rules,
+the formats, the comments that ignore them and the exit codes of "runlevel lint", which finds
+them too with --rehearse.
+
+The control plane is that of "runlevel sandbox": the programs are found, or built once, which
+takes minutes. No container runs: Deployments roll out and Jobs complete, webhooks are not called,
+and custom resources are not awaited unless --ready says what their controllers report. With
+--real-nodes, containers run (Linux, as root). What a release expects from elsewhere is given by --with,
+or made, and reported: definitions, Namespaces, classes.
+
+Exit codes: 0 when no finding is as severe as --fail-on, 1 when one is, 2 for misuse, a release
+that can't be read, or a control plane that does not start.
+
+` + core.SourceHelp
+
+const rehearseExamples = `  # What will an update do?
+  runlevel rehearse registry.example/shop:1.4.0 ./release
+
+  # What a cluster was last updated to, from the copy that is kept there
+  runlevel rehearse shop@ ./release
+
+  # The update of a cluster as it is
+  runlevel rehearse shop@ ./release --from-cluster shop
+
+  # With the definitions and Namespaces of a platform, and an uninstall at the end
+  runlevel rehearse ./release --with ./platform --down
+
+  # Certificates become ready as if cert-manager ran
+  runlevel rehearse ./release --ready Certificate.cert-manager.io=Ready`
+
+// NewRehearse returns the verb rehearse.
+func NewRehearse(streams core.Streams) *cobra.Command {
+	f := lintFlags{failOn: lint.Error, isRehearsal: true}
+	command := &cobra.Command{
+		Use:               "rehearse [OLD] NEW",
+		Short:             "Try an update on a control plane that is thrown away",
+		Long:              rehearseHelp,
+		Example:           rehearseExamples,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: core.CompleteFiles,
+		RunE: func(command *cobra.Command, args []string) error {
+			f.isConfigured = command.Flags().Changed("config")
+			if len(args) == 2 {
+				f.previous = args[0]
+			}
+			return f.run(command.Context(), args[len(args)-1], streams)
+		},
+	}
+	core.AddReleaseFlags(command, &f.release, &f.cluster)
+	core.AddClusterFlags(command, &f.cluster)
+	f.addReportFlags(command)
+	command.Flags().StringVar(&f.previousVersion, "old-version", "", "the version of OLD, if it has no release-metadata")
+	f.rehearsal.add(command)
+	return command
+}
+
+// add adds the flags to a command.
+func (f *rehearsalFlags) add(command *cobra.Command) {
+	f.standard, f.unknown = ready.Full, "refuse"
+	core.AddChoice(command, &f.standard, "wait", "ready: every object must become ready; upstream: only what the cluster-version operator waits for", ready.Full, ready.Upstream)
+	core.AddChoice(command, &f.unknown, "unknown-fields", "what to do with fields that the API server does not know: refuse the object, or drop them with a warning", "refuse", "drop")
+	flags := command.Flags()
+	flags.StringArrayVar(&f.with, "with", nil, "a SOURCE to install before, for what the release expects from elsewhere: definitions, Namespaces, classes; may be repeated")
+	flags.StringVar(&f.from, "from", "", "the file of \"runlevel snapshot\" to begin with, instead of an install of OLD")
+	flags.StringVar(&f.cluster, "from-cluster", "", "the name of a release on the cluster to begin with as it is there, instead of an install of OLD")
+	flags.StringArrayVar(&f.ready, "ready", nil, "the status that makes custom resources ready whose controller does not run, as KIND.GROUP=CONDITION, KIND.GROUP={phase: Ready}, or a file with a mapping of them; may be repeated")
+	flags.BoolVar(&f.down, "down", false, "uninstall the release at the end, and report what is left")
+	flags.DurationVar(&f.patience, "patience", rehearse.DefaultPatience, "how long an object is tried, and may take until it is ready")
+	flags.IntVar(&f.nodes, "nodes", 3, "the number of simulated nodes")
+	flags.IntVar(&f.realNodes, "real-nodes", 0, "the number of nodes that run containers, instead of simulated ones (Linux, as root)")
+	flags.StringArrayVar(&f.images, "load-image", nil, "an image for real nodes, as PATH or PATH=NAME; may be repeated")
+}
+
+// options returns the options of a rehearsal, but for the releases.
+func (f *lintFlags) options(ctx context.Context, progress io.Writer) (rehearse.Options, error) {
+	r := f.rehearsal
+	options := rehearse.Options{
+		Down: r.down, Patience: r.patience, Standard: r.standard, DropUnknownFields: r.unknown == "drop", Ready: rehearse.ReadyRules{}, Progress: func(line string) { fmt.Fprintln(progress, line) },
+		Sandbox: sandbox.Options{Nodes: r.nodes, RealNodes: r.realNodes, Images: r.images, Kubernetes: f.kubernetes, Progress: progress},
+	}
+	if r.realNodes > 0 {
+		options.Sandbox.Nodes = 0
+	}
+	switch {
+	case r.patience <= 0:
+		return options, core.Misusef("--patience: %s is invalid: it must be greater than 0", r.patience)
+	case r.nodes < 1:
+		return options, core.Misusef("--nodes: %d is invalid: it must be 1 or greater", r.nodes)
+	}
+	for _, rule := range r.ready {
+		if err := addReady(options.Ready, rule); err != nil {
+			return options, core.Misusef("--ready: %w", err)
+		}
+	}
+	for _, ref := range r.with {
+		with := f.release
+		with.Version, with.Name, with.Image, with.ImagesFrom, with.UpdatingFrom, with.Images = "", "", "", "", "", nil
+		given, _, err := with.LoadAs(ctx, "--with", ref, progress)
+		if err != nil {
+			return options, err
+		}
+		options.With = append(options.With, given)
+	}
+	return options, nil
+}
+
+// addReady adds the rule of a flag, or the rules of the file that it names.
+func addReady(rules rehearse.ReadyRules, rule string) error {
+	if strings.Contains(rule, "=") {
+		return rules.Add(rule)
+	}
+	text, err := os.ReadFile(rule)
+	if err != nil {
+		return err
+	}
+	if err := rules.Read(text); err != nil {
+		return fmt.Errorf("%s: %w", rule, err)
+	}
+	return nil
+}
+
+// rehearse rehearses the input of lint, and adds what that has shown.
+func (f *lintFlags) rehearse(ctx context.Context, input *lint.Input, progress io.Writer) (*RehearsalInfo, error) {
+	options, err := f.options(ctx, progress)
+	if err != nil {
+		return nil, err
+	}
+	if options.From, err = f.readSnapshot(ctx); err != nil {
+		return nil, err
+	}
+	name := defaultName
+	if options.From != nil {
+		name = options.From.Release
+	}
+	options.New, options.Old = named(input.Payload, name), named(input.Previous, name)
+	if options.From != nil && options.New.Name != name {
+		return nil, core.Misusef("the snapshot is of release %s, and SOURCE is %s: name it with --name %s, if it is that one", name, options.New.Name, name)
+	}
+	report, err := rehearse.Run(ctx, options)
+	switch {
+	case errors.Is(err, sandbox.ErrOptions):
+		return nil, core.Misuse(err)
+	case err != nil:
+		return nil, core.ReadError(ctx, err)
+	}
+	input.Rehearsal = &report.Rehearsal
+	return &RehearsalInfo{Kubernetes: report.Kubernetes, StartSeconds: report.Start.Seconds(), Stages: report.Stages, asked: f.kubernetes}, nil
+}
+
+// readSnapshot returns what to begin with, from a file or a cluster; nil if that is the install of the old release.
+func (f *lintFlags) readSnapshot(ctx context.Context) (*snapshot.ReleaseSnapshot, error) {
+	r := f.rehearsal
+	switch {
+	case r.from != "" && r.cluster != "":
+		return nil, core.Misusef("--from and --from-cluster both say what to begin with: give one of them")
+	case r.cluster != "":
+		return core.TakeSnapshot(ctx, &f.cluster, r.cluster)
+	case r.from == "":
+		return nil, nil
+	}
+	file, err := os.Open(r.from)
+	if err != nil {
+		return nil, core.Misuse(err)
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	read, err := snapshot.Read(file)
+	if err != nil {
+		return nil, core.Misusef("--from %s: %w", r.from, err)
+	}
+	return read, nil
+}
+
+// defaultName is the name of a release that has none.
+const defaultName = "rehearsal"
+
+// named returns a release that has a name: its objects are labelled with it.
+func named(release *payload.Payload, name string) *payload.Payload {
+	if release == nil || release.Name != "" {
+		return release
+	}
+	with := *release
+	with.Name = name
+	return &with
+}
+
+// A RehearsalInfo is what a report has of a rehearsal beside its findings.
+type RehearsalInfo struct {
+	Kubernetes   string                    `json:"kubernetes"`
+	StartSeconds float64                   `json:"startSeconds"`
+	Stages       []rehearse.RehearsalStage `json:"stages"`
+
+	asked string // the version that the release is for
+}
+
+// text describes the control plane and the stages.
+func (i *RehearsalInfo) text() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "rehearsed on Kubernetes %s, ready after %.1f s\n", i.Kubernetes, i.StartSeconds)
+	if i.asked != "" && !strings.Contains(i.Kubernetes, i.asked) {
+		fmt.Fprintf(&text, "  not on %s: the control plane can't behave as that version, so what it no longer has, or has not yet, is not found\n", i.asked)
+	}
+	for _, stage := range i.Stages {
+		fmt.Fprintf(&text, "  %s: %s in %.1f s", stage.Name, printable.Count(stage.Objects, "object"), stage.Seconds)
+		if len(stage.Levels) > 1 {
+			slowest := slices.MaxFunc(stage.Levels, func(a, b rehearse.LevelTime) int { return int(1000 * (a.Seconds - b.Seconds)) })
+			fmt.Fprintf(&text, ", the slowest of %d levels and components: %s, %.1f s", len(stage.Levels), slowest.Name, slowest.Seconds)
+		}
+		text.WriteString("\n")
+	}
+	return text.String()
+}
+
+// onlyRehearsal turns off the rules that a rehearsal does not answer, but for those of files that can't be read.
+func onlyRehearsal(config lint.Config) lint.Config {
+	severities := maps.Clone(config.Severities)
+	for _, rule := range lint.Rules() {
+		if !rule.NeedsRehearsal() && !slices.Contains(lint.ReadingRules(), rule.ID) {
+			severities[rule.ID] = lint.Off
+		}
+	}
+	config.Severities = severities
+	return config
+}

@@ -1,0 +1,97 @@
+package rehearse
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// webhookKinds are the configurations of webhooks.
+var webhookKinds = map[schema.GroupKind]bool{
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: true,
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:   true,
+}
+
+// An adapter changes what could not work in a rehearsal, and reports that.
+type adapter struct {
+	ready ReadyRules
+	found *findings
+}
+
+// adapt returns a release whose objects call no server that would have to run in a pod, and wait for no controller of their own.
+func (a *adapter) adapt(release *payload.Payload, in lint.Origin) *payload.Payload {
+	if release == nil {
+		return nil
+	}
+	adapted := *release
+	adapted.Manifests = nil
+	for _, m := range release.Manifests {
+		if !m.IsTombstone() {
+			m = a.adaptManifest(m, in)
+		}
+		if m != nil {
+			adapted.Manifests = append(adapted.Manifests, m)
+		}
+	}
+	return &adapted
+}
+
+// adaptManifest returns the manifest to apply in the place of one; nil if none is.
+func (a *adapter) adaptManifest(m *payload.Manifest, in lint.Origin) *payload.Manifest {
+	kind := m.GroupVersionKind().GroupKind()
+	var note string
+	object := m.Object().DeepCopy()
+	switch {
+	case webhookKinds[kind] && skipWebhooks(object):
+		note = "its webhooks are not called: no container runs here"
+	case kind == kinds.CustomResourceDefinition && skipConversion(object):
+		note = "its objects are not converted: the webhook for that does not run here"
+	case kind == kinds.APIService && isServedByPods(object):
+		a.found.notTried(in, m, "it is not applied: the server behind it does not run here")
+		return nil
+	case kinds.ScopeOf(kind) == kinds.Unknown && object.GetAnnotations()[ready.Annotation] != "" && !a.ready.has(kind):
+		annotations := object.GetAnnotations()
+		annotations[ready.Annotation] = ready.None
+		object.SetAnnotations(annotations)
+		note = "it is not awaited, since its controller does not run here: --ready can say what makes it ready"
+	default:
+		return m
+	}
+	a.found.notTried(in, m, note)
+	return m.WithObject(object)
+}
+
+// skipWebhooks adds a condition to webhooks under which none is called. It reports whether there are any.
+func skipWebhooks(object *unstructured.Unstructured) bool {
+	webhooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
+	for _, webhook := range webhooks {
+		if fields, isMapping := webhook.(map[string]any); isMapping {
+			conditions, _, _ := unstructured.NestedSlice(fields, "matchConditions")
+			fields["matchConditions"] = append(conditions, map[string]any{"name": "rehearsal.runlevel.dev", "expression": "false"})
+		}
+	}
+	if len(webhooks) == 0 {
+		return false
+	}
+	return unstructured.SetNestedSlice(object.Object, webhooks, "webhooks") == nil
+}
+
+// skipConversion makes a definition convert its objects without a webhook. It reports whether it had one.
+func skipConversion(object *unstructured.Unstructured) bool {
+	strategy, _, _ := unstructured.NestedString(object.Object, "spec", "conversion", "strategy")
+	if strategy != "Webhook" {
+		return false
+	}
+	unstructured.RemoveNestedField(object.Object, "spec", "conversion")
+	return true
+}
+
+// isServedByPods reports whether an APIService names a Service.
+func isServedByPods(object *unstructured.Unstructured) bool {
+	service, _, _ := unstructured.NestedMap(object.Object, "spec", "service")
+	return len(service) > 0
+}

@@ -1,0 +1,193 @@
+package rehearse
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/references"
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A supplier makes what releases expect from elsewhere. What the new release needs is reported.
+type supplier struct {
+	cluster *cluster.Cluster
+	old     *payload.Payload // nil if there is none
+	new     *payload.Payload
+	found   *findings
+}
+
+// supply makes definitions of kinds, Namespaces, and classes of pods and volumes, and labels the nodes.
+func (s *supplier) supply(ctx context.Context) error {
+	if err := s.labelNodes(ctx); err != nil {
+		return err
+	}
+	for _, of := range []struct {
+		in      lint.Origin
+		release *payload.Payload
+	}{{lint.InPrevious, s.old}, {lint.InPayload, s.new}} {
+		if of.release == nil {
+			continue
+		}
+		for _, missing := range s.missingKinds(ctx, of.release) {
+			if err := s.make(ctx, of.in, missing.by, definitionOf(missing.kind, missing.versions, missing.by.ID().Namespace != ""), "nothing here has the kind "+missing.kind.String()); err != nil {
+				return err
+			}
+		}
+		for _, m := range of.release.Manifests {
+			if err := s.makeNamespace(ctx, of.in, m); err != nil {
+				return err
+			}
+		}
+		if err := s.makeClasses(ctx, of.in, of.release); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// has reports whether a release of the rehearsal has an object.
+func (s *supplier) has(id kinds.ID) bool {
+	return slices.ContainsFunc([]*payload.Payload{s.old, s.new}, func(release *payload.Payload) bool {
+		return release != nil && slices.ContainsFunc(release.Manifests, func(m *payload.Manifest) bool { return m.ID() == id && !m.IsTombstone() })
+	})
+}
+
+// make makes an object, unless it exists, and reports it at the manifest that needs it.
+func (s *supplier) make(ctx context.Context, in lint.Origin, by *payload.Manifest, made *unstructured.Unstructured, why string) error {
+	found, err := s.cluster.Find(ctx, made.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	id := found.IDOf(made)
+	_, err = s.cluster.Create(ctx, found, made, 0)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.found.notTried(in, by, id.String()+" was made for the rehearsal: "+why)
+	return nil
+}
+
+// mostTypos limits how many letters of the names of two kinds differ if one is a misspelling of the other.
+const mostTypos = 3
+
+// A missingKind is a kind that nothing here defines, with the first manifest of it.
+type missingKind struct {
+	kind     schema.GroupKind
+	versions []string
+	by       *payload.Manifest
+}
+
+// missingKinds returns the kinds of a release that are neither the cluster's nor defined by a release. A kind whose name is similar to
+// that of a defined one in its group is probably misspelt: it is not missing.
+func (s *supplier) missingKinds(ctx context.Context, release *payload.Payload) []missingKind {
+	defined := map[string][]string{} // by group
+	for _, of := range []*payload.Payload{s.old, s.new} {
+		if of == nil {
+			continue
+		}
+		for _, m := range of.Manifests {
+			if m.ID().GroupKind() == kinds.CustomResourceDefinition {
+				kind := kinds.DefinedBy(m.Object())
+				defined[kind.Group] = append(defined[kind.Group], kind.Kind)
+			}
+		}
+	}
+	var found []missingKind
+	for _, m := range release.Manifests {
+		gvk := m.GroupVersionKind()
+		isKnown := printable.Nearest(gvk.Kind, defined[gvk.Group], mostTypos) != ""
+		if isKnown || !strings.Contains(gvk.Group, ".") || kinds.Scheme().IsGroupRegistered(gvk.Group) {
+			continue
+		}
+		if _, err := s.cluster.FindKind(ctx, gvk.GroupKind()); err == nil {
+			continue
+		}
+		at := slices.IndexFunc(found, func(k missingKind) bool { return k.kind == gvk.GroupKind() })
+		if at < 0 {
+			found = append(found, missingKind{gvk.GroupKind(), []string{gvk.Version}, m})
+		} else if !slices.Contains(found[at].versions, gvk.Version) {
+			found[at].versions = append(found[at].versions, gvk.Version)
+		}
+	}
+	return found
+}
+
+// definitionOf returns a definition that accepts every object of a kind.
+func definitionOf(kind schema.GroupKind, versions []string, isNamespaced bool) *unstructured.Unstructured {
+	name := kinds.DefinitionName(kind)
+	plural, _, _ := strings.Cut(name, ".")
+	scope := kinds.Cluster
+	if isNamespaced {
+		scope = kinds.Namespaced
+	}
+	var all []any
+	for i, version := range versions {
+		all = append(all, map[string]any{
+			"name": version, "served": true, "storage": i == 0, "subresources": map[string]any{"status": map[string]any{}},
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+		})
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": kinds.CustomResourceDefinition.Kind,
+		"metadata": map[string]any{"name": name, "annotations": map[string]any{
+			"api-approved.kubernetes.io": "unapproved, made for a rehearsal", // which groups below k8s.io need
+		}},
+		"spec": map[string]any{
+			"group": kind.Group, "scope": string(scope), "versions": all,
+			"names": map[string]any{"kind": kind.Kind, "listKind": kind.Kind + "List", "plural": plural, "singular": strings.ToLower(kind.Kind)},
+		},
+	}}
+}
+
+// makeNamespace makes the Namespace of a manifest, unless a release has it.
+func (s *supplier) makeNamespace(ctx context.Context, in lint.Origin, m *payload.Manifest) error {
+	name := m.Object().GetNamespace()
+	if name == "" || m.IsTombstone() || s.has(kinds.ID{Kind: kinds.Namespace.Kind, Name: name}) {
+		return nil
+	}
+	return s.make(ctx, in, m, clusterWide("v1", kinds.Namespace.Kind, name, nil), "no release of the rehearsal has it")
+}
+
+// classFields are the fields, beside the metadata, of the classes that are made.
+var classFields = map[schema.GroupKind]map[string]any{
+	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: {"value": int64(0)},
+	{Group: "node.k8s.io", Kind: "RuntimeClass"}:        {"handler": "rehearsal"},
+	{Group: "storage.k8s.io", Kind: "StorageClass"}:     {"provisioner": "rehearsal.runlevel.dev/none"},
+	{Group: "networking.k8s.io", Kind: "IngressClass"}:  {"spec": map[string]any{"controller": "rehearsal.runlevel.dev/none"}},
+}
+
+// makeClasses makes the classes that a release refers to, and that no release has.
+func (s *supplier) makeClasses(ctx context.Context, in lint.Origin, release *payload.Payload) error {
+	for id, uses := range references.NewGraph(release.Manifests, nil).Uses {
+		fields, isClass := classFields[id.GroupKind()]
+		if !isClass || references.IsBuiltIn(id) || s.has(id) {
+			continue
+		}
+		if err := s.make(ctx, in, uses[0].By, clusterWide(id.Group+"/v1", id.Kind, id.Name, fields), "no release of the rehearsal has it"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clusterWide returns an object that is in no namespace.
+func clusterWide(apiVersion, kind, name string, fields map[string]any) *unstructured.Unstructured {
+	made := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
+	for key, value := range fields {
+		made.Object[key] = value
+	}
+	made.SetName(name)
+	return made
+}

@@ -1,0 +1,106 @@
+package rehearse
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/internal/references"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// nodeRoles are labels that all nodes of the rehearsal have.
+var nodeRoles = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/worker"}
+
+// labelNodes gives the nodes the labels by which pods of the releases choose their nodes. The values of a label are dealt out
+// among the nodes, each of which is in a zone of its own.
+func (s *supplier) labelNodes(ctx context.Context) error {
+	nodes, err := s.cluster.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	wanted := wantedLabels(s.old, s.new)
+	for i, node := range nodes.Items {
+		labels := map[string]string{corev1.LabelTopologyRegion: "rehearsal", corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i+1)}
+		for _, role := range nodeRoles {
+			labels[role] = ""
+		}
+		for key, values := range wanted {
+			all := slices.Sorted(maps.Keys(values))
+			labels[key] = all[i%len(all)]
+		}
+		for key := range node.Labels {
+			delete(labels, key)
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+		if err != nil {
+			return err
+		}
+		if _, err := s.cluster.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wantedLabels returns the labels of nodes that pods of the releases demand, with their values.
+func wantedLabels(releases ...*payload.Payload) map[string]map[string]bool {
+	wanted := map[string]map[string]bool{}
+	add := func(key, value string) {
+		if wanted[key] == nil {
+			wanted[key] = map[string]bool{}
+		}
+		wanted[key][value] = true
+	}
+	for _, release := range releases {
+		if release == nil {
+			continue
+		}
+		for _, m := range release.Manifests {
+			for key, value := range nodeLabelsOf(m) {
+				add(key, value)
+			}
+		}
+	}
+	return wanted
+}
+
+// nodeLabelsOf returns the labels that a node must have for the pods of a manifest.
+func nodeLabelsOf(m *payload.Manifest) map[string]string {
+	path := references.PodSpec(m.ID().GroupKind())
+	fields, found, _ := unstructured.NestedMap(m.Object().Object, path...)
+	if path == nil || !found {
+		return nil
+	}
+	var spec corev1.PodSpec
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec) != nil {
+		return nil // the API server refuses it
+	}
+	labels := maps.Clone(spec.NodeSelector)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil || spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return labels
+	}
+	terms := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	for _, term := range terms[:min(1, len(terms))] { // one of the terms is enough
+		for _, expression := range term.MatchExpressions {
+			switch expression.Operator {
+			case corev1.NodeSelectorOpIn:
+				labels[expression.Key] = expression.Values[0]
+			case corev1.NodeSelectorOpExists:
+				labels[expression.Key] = ""
+			}
+		}
+	}
+	return labels
+}

@@ -1,0 +1,155 @@
+package rehearse
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// longest bounds a stage. Each object has its own patience.
+const longest = 30 * time.Minute
+
+// An appliedStage is a stage that has ended, with what it has reported meanwhile.
+type appliedStage struct {
+	*session.Outcome
+	in      lint.Origin
+	release *payload.Payload
+	failing []apply.Event    // of steps that have failed, and of objects that did not become ready
+	retried map[place]string // the last failures of steps that were tried again
+	failed  map[place]bool   // manifests that could not be applied
+	at      map[place]*payload.Manifest
+}
+
+// stageNames are the names of stages by their modes.
+var stageNames = map[graph.Mode]string{graph.Install: "install", graph.Update: "update to", graph.Reconcile: "apply again"}
+
+// stage applies a release, and reports what was refused, and what did not become ready.
+func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.Payload, options session.Options) *appliedStage {
+	a := &appliedStage{in: in, release: release, retried: map[place]string{}, failed: map[place]bool{}, at: map[place]*payload.Manifest{}}
+	for _, m := range release.Manifests {
+		a.at[placeOf(m)] = m
+	}
+	times := RehearsalStage{Name: strings.TrimSpace(stageNames[options.Apply.Mode] + " " + release.Version), Objects: len(release.Manifests)}
+	r.Progress(fmt.Sprintf("%s: %s", times.Name, printable.Count(times.Objects, "object")))
+	began := time.Now()
+	options.Apply.OnEvent = func(e apply.Event) {
+		switch {
+		case e.Type == apply.Retrying && e.Reason != object.ResourceConflict:
+			a.retried[place{e.File, *e.Object}] = e.Failure
+		case e.Type == apply.Failing:
+			a.failing = append(a.failing, e)
+		case e.Type == apply.Ended && e.Node != "":
+			times.Levels = append(times.Levels, LevelTime{e.Node, e.Seconds})
+		}
+	}
+	a.Outcome = session.Run(ctx, r.cluster, release, options)
+	times.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
+	r.report.Stages = append(r.report.Stages, times)
+	r.Progress(fmt.Sprintf("%s: %.1f s", times.Name, times.Seconds))
+	if ctx.Err() == nil {
+		r.reportFailures(a)
+	}
+	return a
+}
+
+// options returns the options of a session. The gate overrides nothing: what it has found is reported.
+func (r *rehearsal) options(mode graph.Mode) session.Options {
+	options := session.Options{Force: true, Apply: apply.Options{
+		Mode: mode, Standard: r.Standard, DropUnknownFields: r.DropUnknownFields, Patience: r.Patience, Timeout: longest, PauseHooks: time.Millisecond,
+	}}
+	if r.From != nil {
+		options.Namespace = r.From.Namespace
+	}
+	return options
+}
+
+// manifest returns the manifest at a place; nil if there is none.
+func (a *appliedStage) manifest(at place) *payload.Manifest { return a.at[at] }
+
+// manifestsOf returns the manifests of a release; none of nil.
+func manifestsOf(release *payload.Payload) []*payload.Manifest {
+	if release == nil {
+		return nil
+	}
+	return release.Manifests
+}
+
+// before returns the manifest of an object in the old release; nil if there is none.
+func (r *rehearsal) before(m *payload.Manifest) *payload.Manifest {
+	at := slices.IndexFunc(manifestsOf(r.Old), func(old *payload.Manifest) bool { return old.ID() == m.ID() })
+	if at < 0 {
+		return nil
+	}
+	return r.Old.Manifests[at]
+}
+
+// reportFailures reports what a stage could not apply, and what it has waited for in vain.
+func (r *rehearsal) reportFailures(a *appliedStage) {
+	if a.Report == nil {
+		if a.Err != nil {
+			r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalRefused, In: a.in, Message: "the release could not be applied at all: " + printable.Line(a.Err.Error())})
+		}
+		return
+	}
+	for _, change := range a.Report.Changes {
+		if change.Err != nil && change.Hook == "" {
+			a.failed[place{change.Path, change.ID}] = true
+		}
+	}
+	for _, change := range a.Report.Changes {
+		m := a.manifest(place{change.Path, change.ID})
+		if change.Err != nil && change.Hook == "" && m != nil {
+			r.reportRefused(a, m, change.Err)
+		}
+	}
+	for _, e := range a.failing {
+		m := a.manifest(place{e.File, *e.Object})
+		if m != nil && !a.failed[placeOf(m)] {
+			r.reportUnready(a, m, e)
+		}
+	}
+}
+
+// reportRefused reports an object that could not be applied.
+func (r *rehearsal) reportRefused(a *appliedStage, m *payload.Manifest, failure *object.Failure) {
+	if needed := a.container(m); needed != nil {
+		r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalNotTried, In: a.in, Message: fmt.Sprintf("it could not be tried, since %s was not applied", needed.ID())})
+		return
+	}
+	for _, refusal := range refusalsOf(r.before(m), m, failure) {
+		r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalRefused, In: a.in, Field: refusal.Path, Message: fmt.Sprintf("the API server refuses it: %s", refusal.Message)})
+	}
+}
+
+// container returns the definition or the Namespace of an object, if that one could not be applied.
+func (a *appliedStage) container(m *payload.Manifest) *payload.Manifest {
+	for _, other := range a.release.Manifests {
+		isNamespace := other.ID() == kinds.ID{Kind: kinds.Namespace.Kind, Name: m.ID().Namespace}
+		isDefinition := other.ID().GroupKind() == kinds.CustomResourceDefinition && kinds.DefinedBy(other.Object()) == m.ID().GroupKind()
+		if (isNamespace || isDefinition) && a.failed[placeOf(other)] {
+			return other
+		}
+	}
+	return nil
+}
+
+// reportUnready reports an object that did not become ready, or a hook that has failed.
+func (r *rehearsal) reportUnready(a *appliedStage, m *payload.Manifest, e apply.Event) {
+	text := printable.Line(strings.Join(append([]string{e.Message}, e.Why...), "; "))
+	if e.Hook != "" {
+		r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalNotReady, In: a.in, Message: fmt.Sprintf("its %s hook has failed: %s", e.Hook, text)})
+	} else {
+		r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalNotReady, In: a.in, Message: fmt.Sprintf("it does not become ready: %s", text)})
+	}
+}

@@ -1,0 +1,153 @@
+package rehearse
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// standInEvery is how often it is looked for work that programs would do that do not run here.
+const standInEvery = 250 * time.Millisecond
+
+// A standIn does the work of programs that do not run in a rehearsal: it provides volumes, reports ClusterOperators as their
+// operators would, and makes custom resources ready by rules. It ignores failures, which the next round may not have.
+type standIn struct {
+	cluster *cluster.Cluster
+	rules   ReadyRules
+	// versions are the versions that ClusterOperators report, by their names, of the release that is applied.
+	mu       sync.Mutex
+	versions map[string][]any
+}
+
+// standIn begins to do the work of programs that do not run here, and returns what ends it.
+func (r *rehearsal) standIn(ctx context.Context) (stop func()) {
+	r.programs = &standIn{cluster: r.cluster, rules: r.Ready}
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() { wait.UntilWithContext(ctx, r.programs.round, standInEvery) })
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+// runs sets the release that is applied now: its operators report its versions.
+func (s *standIn) runs(release *payload.Payload) {
+	versions := map[string][]any{}
+	for _, m := range release.Manifests {
+		if m.ID().GroupKind() == kinds.ClusterOperator {
+			versions[m.ID().Name], _, _ = unstructured.NestedSlice(m.Object().Object, "status", "versions")
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.versions = versions
+}
+
+// round does what there is to do now.
+func (s *standIn) round(ctx context.Context) {
+	s.provideVolumes(ctx)
+	s.mu.Lock()
+	versions := s.versions
+	s.mu.Unlock()
+	if len(versions) > 0 {
+		s.report(ctx, kinds.ClusterOperator, func(object *unstructured.Unstructured) map[string]any {
+			return operatorStatus(versions[object.GetName()])
+		})
+	}
+	for _, kind := range s.rules.kinds() {
+		s.report(ctx, kind, func(*unstructured.Unstructured) map[string]any { return s.rules[kind] })
+	}
+}
+
+// provideVolumes makes a volume for each claim that waits for one.
+func (s *standIn) provideVolumes(ctx context.Context) {
+	claims, err := s.cluster.Client.CoreV1().PersistentVolumeClaims("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return
+	}
+	for _, claim := range claims.Items {
+		if claim.Status.Phase == corev1.ClaimPending && claim.Spec.VolumeName == "" {
+			_, _ = s.cluster.Client.CoreV1().PersistentVolumes().Create(ctx, volumeFor(&claim), metav1.CreateOptions{})
+		}
+	}
+}
+
+func volumeFor(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "rehearsal-" + string(claim.UID)},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
+			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/rehearsal"}},
+		},
+	}
+	if claim.Spec.StorageClassName != nil {
+		volume.Spec.StorageClassName = *claim.Spec.StorageClassName
+	}
+	if claim.Spec.Selector != nil {
+		volume.Labels = claim.Spec.Selector.MatchLabels
+	}
+	return volume
+}
+
+// operatorStatus returns the status of a ClusterOperator whose operator is well, and has versions.
+func operatorStatus(versions []any) map[string]any {
+	var conditions []any
+	for _, condition := range []struct{ name, status string }{{"Available", "True"}, {"Progressing", "False"}, {"Degraded", "False"}, {"Upgradeable", "True"}} {
+		conditions = append(conditions, map[string]any{"type": condition.name, "status": condition.status, "reason": "Rehearsal", "lastTransitionTime": "2000-01-01T00:00:00Z"})
+	}
+	return map[string]any{"conditions": conditions, "versions": versions}
+}
+
+// report sets the status of the objects of a kind to which some of its fields are missing.
+func (s *standIn) report(ctx context.Context, kind schema.GroupKind, status func(*unstructured.Unstructured) map[string]any) {
+	objects, err := s.cluster.List(ctx, kind, "", "")
+	if err != nil {
+		return
+	}
+	in, err := s.cluster.FindKind(ctx, kind)
+	if err != nil {
+		return
+	}
+	for i := range objects {
+		object := &objects[i]
+		wanted := status(object)
+		if hasStatus(object, wanted) {
+			continue
+		}
+		patch, err := json.Marshal(map[string]any{"status": wanted})
+		if err != nil {
+			continue
+		}
+		api := s.cluster.In(in, object.GetNamespace())
+		if _, err := api.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+			_, _ = api.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}) // it has no subresource for its status
+		}
+	}
+}
+
+// hasStatus reports whether an object has all fields of a status.
+func hasStatus(object *unstructured.Unstructured, wanted map[string]any) bool {
+	has, _, _ := unstructured.NestedMap(object.Object, "status")
+	for key, value := range wanted {
+		if !reflect.DeepEqual(has[key], value) {
+			return false
+		}
+	}
+	return true
+}
