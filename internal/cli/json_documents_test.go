@@ -35,6 +35,7 @@ import (
 	"github.com/runlevel/runlevel/internal/review/referrers"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/session/keep"
+	"github.com/runlevel/runlevel/internal/session/notify"
 	"github.com/runlevel/runlevel/internal/session/why"
 )
 
@@ -65,6 +66,7 @@ var jsonDocuments = map[string]jsonDocument{
 	"list":             {"list", "the releases on a cluster", []state.ListedRelease{}},
 	"machines":         {"machines", "machines; with `--watch` a line for each that has changed", []overview.MachineOverview{}},
 	"machines-plan":    {"machines plan", "what a changed MachineDeployment would do to its machines", &rolloutpreview.RolloutPreview{}},
+	"notification":     {"apply --notify", "what a receiver gets for each event; so do those of `rollback` and `uninstall`, and the operator's", notify.CloudEvent{}},
 	"plan":             {"plan, diff", "what an update does, object by object", &plan.Plan{}},
 	"render":           {"render, get manifests", "the manifests of a cluster, or with `--explain` why each is in or out", review.RenderInfo{}},
 	"sandbox-status":   {"sandbox status", "sandboxes; `sandbox up` prints one", []sandbox.Status{}},

@@ -34,6 +34,8 @@ type applyFlags struct {
 	hooks  hookFlags
 	files  core.FileFlags
 
+	notify core.NotifyFlags
+
 	dryRun     core.DryRun
 	noProgress bool
 	test       bool
@@ -124,6 +126,7 @@ func (f *applyFlags) add(command *cobra.Command) {
 	core.AddOutput(command, &f.format, core.Text, core.JSON)
 	core.AddDryRun(command, &f.dryRun)
 	addHookFlags(command, &f.hooks, &f.Release)
+	core.AddNotify(command, &f.notify)
 	core.AddChoice(command, &f.Session.Apply.Standard, "wait", "ready: wait until every object is ready; upstream: wait only for what the cluster-version operator waits for", ready.Full, ready.Upstream)
 	flags := command.Flags()
 	flags.BoolVar(&f.Session.Apply.Full, "full", false, "apply each object, even if nothing can have changed since the last time")
@@ -182,6 +185,8 @@ func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release load
 	if f.watch.isEnabled {
 		kept = report.keep(f.watch.every, &options)
 	}
+	options.Notify = f.notify.Sender(ctx, &f.Cluster)
+	defer f.notify.Close(streams.Err)
 	outcome := run(ctx, c, release.Payload, options)
 	kept.finish(outcome)
 	outcome.Err = withLockFlag(outcome.Err)
@@ -206,7 +211,7 @@ func (f *applyFlags) check() error {
 	if err := f.checkWatch(); err != nil {
 		return err
 	}
-	if err := f.checkHooks(); err != nil {
+	if err := errors.Join(f.checkHooks(), f.notify.Check()); err != nil {
 		return err
 	}
 	if err := f.checkTest(); err != nil {
