@@ -30,6 +30,29 @@ metadata:
 	misspelt = settings + `  annotations:
     release.openshift.io/deleted: "true"
 `
+	// Only an API server knows that a port is taken.
+	twoOnOnePort = `apiVersion: v1
+kind: Service
+metadata:
+  name: web
+  namespace: web
+spec:
+  type: NodePort
+  ports:
+  - port: 80
+    nodePort: 32080
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: admin
+  namespace: web
+spec:
+  type: NodePort
+  ports:
+  - port: 80
+    nodePort: 32080
+`
 )
 
 // A component with an error in it, and the release before, which has one file more.
@@ -213,22 +236,11 @@ func testBroken(t *testing.T, r *runner) {
 	}
 }
 
-// testRehearsal has a mistake that only an API server knows: two Services want one port.
+// testRehearsal has a mistake that lint finds only with a rehearsal.
 func testRehearsal(t *testing.T, r *runner) {
-	services := `apiVersion: v1
-kind: Service
-metadata:
-  name: web
-  namespace: web
-spec:
-  type: NodePort
-  ports:
-  - port: 80
-    nodePort: 32080
-`
 	web := newRunner(t, map[string]string{
 		"manifests/0000_10_web_00_namespace.yaml": namespace,
-		"manifests/0000_50_web_01_services.yaml":  services + "---\n" + strings.ReplaceAll(services, "name: web", "name: admin"),
+		"manifests/0000_50_web_01_services.yaml":  twoOnOnePort,
 	})
 	web.kept, web.env["KUBEBUILDER_ASSETS"] = r.kept, controlPlane(t)
 	if got := web.run(t, nil); got.code != 0 {
