@@ -118,7 +118,7 @@ func recoverHistory(known *record.Record, before *inventory.Inventory) bool {
 	if known.Newest() != nil {
 		return false
 	}
-	newest := newestAnnotated(before.Of(known.Release))
+	newest := newestAnnotated(slices.DeleteFunc(before.Of(known.Release), objectmeta.LiveMetadata.WasKept))
 	if newest != nil {
 		known.History = record.History{*newest}
 	}
@@ -133,7 +133,7 @@ type LostRelease struct {
 }
 
 // FindLost returns the releases that have objects on a cluster, in the order of their names. It looks at those kinds
-// which have the version of a release, and knows nothing of records.
+// which have the version of a release, and knows nothing of records. Objects that an uninstall has kept do not count.
 func FindLost(ctx context.Context, c *cluster.Cluster) ([]LostRelease, error) {
 	live, err := inventory.Take(ctx, c, inventory.Everywhere(slices.Concat(annotatedKinds, workloadKinds)), nil)
 	if err != nil {
@@ -146,7 +146,7 @@ func FindLost(ctx context.Context, c *cluster.Cluster) ([]LostRelease, error) {
 	}
 	var found []LostRelease
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if objects := live.Of(name); len(objects) > 0 {
+		if objects := slices.DeleteFunc(live.Of(name), objectmeta.LiveMetadata.WasKept); len(objects) > 0 {
 			found = append(found, LostRelease{Name: name, Objects: len(objects), Newest: newestAnnotated(objects)})
 		}
 	}
