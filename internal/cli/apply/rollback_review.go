@@ -28,21 +28,22 @@ import (
 // review shows what a rollback does, and returns the release to apply, with the tombstones of what is to be deleted. It returns
 // an error if the gate, or an object that the cluster would refuse, stops the rollback.
 func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release loaded, streams core.Streams) (loaded, error) {
-	preview, err := f.PreviewOf(ctx, c, release.Payload, release.ref)
-	if err != nil {
-		return release, err
-	}
-	added, err := f.findNew(ctx, c, release, preview.Orphans, streams.Err)
-	if err != nil {
-		return release, err
-	}
-	if f.deleteNew && len(added) > 0 {
+	if f.deleteNew {
+		orphans, err := session.FindOrphans(ctx, c, release.Payload, f.Options(release.ref))
+		if err != nil {
+			return release, err
+		}
+		added, err := f.findNew(ctx, c, release, orphans, streams.Err)
+		if err != nil {
+			return release, err
+		}
 		with := *release.Payload // its hash stays that of the revision
 		with.Manifests = slices.Concat(release.Manifests, withoutContent(added, streams.Err))
 		release.Payload = &with
-		if preview, err = f.PreviewOf(ctx, c, release.Payload, release.ref); err != nil {
-			return release, err
-		}
+	}
+	preview, err := f.PreviewOf(ctx, c, release.Payload, release.ref)
+	if err != nil {
+		return release, err
 	}
 	p, err := preview.Plan(ctx, streams.Err)
 	if err != nil {
@@ -54,8 +55,14 @@ func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release 
 			return release, err
 		}
 	}
-	if len(added) > 0 && !f.deleteNew {
-		fmt.Fprintf(streams.Err, "only %s has %s, which would stay: --delete-new deletes those that hold no data\n", printable.Line(f.rolledBack()), printable.Count(len(added), "object"))
+	if !f.deleteNew {
+		added, err := f.findNew(ctx, c, release, preview.Orphans, streams.Err)
+		if err != nil {
+			return release, err
+		}
+		if len(added) > 0 {
+			fmt.Fprintf(streams.Err, "only %s has %s, which would stay: --delete-new deletes those that hold no data\n", printable.Line(f.rolledBack()), printable.Count(len(added), "object"))
+		}
 	}
 	return release, f.stop(preview.Outcome, c.Now(), streams.Out)
 }
