@@ -118,11 +118,16 @@ func recoverHistory(known *record.Record, before *inventory.Inventory) bool {
 	if known.Newest() != nil {
 		return false
 	}
-	newest := newestAnnotated(slices.DeleteFunc(before.Of(known.Release), objectmeta.LiveMetadata.WasKept))
+	newest := newestAnnotated(unrecorded(before, known.Release))
 	if newest != nil {
 		known.History = record.History{*newest}
 	}
 	return newest != nil
+}
+
+// unrecorded returns the objects that show that a release was applied, if it has no record: not those that an uninstall has kept.
+func unrecorded(live *inventory.Inventory, release string) []objectmeta.LiveMetadata {
+	return slices.DeleteFunc(live.Of(release), objectmeta.LiveMetadata.WasKept)
 }
 
 // A LostRelease is a release that has objects on a cluster. Its record is lost, if it is not in another namespace.
@@ -146,7 +151,7 @@ func FindLost(ctx context.Context, c *cluster.Cluster) ([]LostRelease, error) {
 	}
 	var found []LostRelease
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if objects := slices.DeleteFunc(live.Of(name), objectmeta.LiveMetadata.WasKept); len(objects) > 0 {
+		if objects := unrecorded(live, name); len(objects) > 0 {
 			found = append(found, LostRelease{Name: name, Objects: len(objects), Newest: newestAnnotated(objects)})
 		}
 	}
