@@ -1,6 +1,7 @@
 package rehearse
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -112,7 +113,7 @@ func (r *rehearsal) uninstall(ctx context.Context, a *appliedStage) {
 		return
 	}
 	began := time.Now()
-	options := uninstall.Options{Release: a.release.Name, Namespace: session.DefaultNamespace, Timeout: 6 * r.Patience}
+	options := uninstall.Options{Release: a.release.Name, Namespace: cmp.Or(r.options(graph.Update).Namespace, session.DefaultNamespace), Timeout: 6 * r.Patience}
 	seen, err := uninstall.Look(ctx, r.cluster, options)
 	if err != nil {
 		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalPending, Message: "it can't be uninstalled: " + err.Error()})

@@ -134,12 +134,12 @@ func (w *podWatch) report(ctx context.Context, r *rehearsal, before, after *payl
 		isLeft[pod.UID] = pod.DeletionTimestamp == nil
 	}
 	old := map[kinds.ID]*payload.Manifest{}
-	for _, m := range before.Manifests {
+	for _, m := range manifestsOf(before) {
 		old[m.ID()] = m
 	}
 	for _, m := range after.Manifests {
-		if was := old[m.ID()]; was != nil && !m.IsTombstone() && m.ID().GroupKind() != kinds.Job {
-			w.reportReplaced(r, was, m, isLeft)
+		if !m.IsTombstone() && m.ID().GroupKind() != kinds.Job {
+			w.reportReplaced(r, old[m.ID()], m, isLeft)
 		}
 		for _, b := range w.budgets {
 			if m.ID() == (kinds.ID{Group: policyv1.GroupName, Kind: "PodDisruptionBudget", Namespace: b.Namespace, Name: b.Name}) && b.least < int(b.Status.DesiredHealthy) {
@@ -169,7 +169,9 @@ func (w *podWatch) reportReplaced(r *rehearsal, before, after *payload.Manifest,
 		return
 	}
 	why := "its template has not changed"
-	if changed := changedFields(before, after, path[:len(path)-1]); len(changed) > 0 {
+	if before == nil {
+		why = "what has changed is not known without the files of the release before"
+	} else if changed := changedFields(before, after, path[:len(path)-1]); len(changed) > 0 {
 		why = "changed: " + strings.Join(changed, ", ")
 	}
 	r.found.about(after, lint.RehearsalObservation{Rule: lint.RehearsalRestarted, Message: fmt.Sprintf("the update replaces %d of its %s: %s", replaced, printable.Count(total, "pod"), why)})

@@ -23,6 +23,7 @@ import (
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/session/snapshot"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -32,7 +33,9 @@ type Options struct {
 	Old  *payload.Payload // is installed first; nil if New is to be installed
 	New  *payload.Payload
 	With []*payload.Payload // are installed before, for what the release expects from elsewhere
-	Down bool               // uninstall New at the end
+	// From is what the cluster had that is to be updated; nil if Old is to be installed.
+	From *snapshot.ReleaseSnapshot
+	Down bool // uninstall New at the end
 	// Ready are the statuses of custom resources whose controllers do not run here.
 	Ready    ReadyRules
 	Standard ready.Standard // Full if it is empty
@@ -140,13 +143,18 @@ func (r *rehearsal) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.From != nil {
+		if err := r.restore(ctx, r.From); err != nil {
+			return err
+		}
+	}
 	if err := (&supplier{r.cluster, r.Old, r.New, r.found}).supply(ctx); err != nil {
 		return err
 	}
 	a := &adapter{r.Ready, r.found}
 	before, after := a.adapt(r.Old, lint.InPrevious), a.adapt(r.New, lint.InPayload)
 	defer r.standIn(ctx)()
-	if before != nil {
+	if r.From == nil && before != nil {
 		r.programs.runs(before)
 		r.stage(ctx, lint.InPrevious, before, r.options(graph.Install))
 	}

@@ -65,20 +65,29 @@ func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.
 
 // options returns the options of a session. The gate overrides nothing: what it has found is reported.
 func (r *rehearsal) options(mode graph.Mode) session.Options {
-	return session.Options{Force: true, Apply: apply.Options{
+	options := session.Options{Force: true, Apply: apply.Options{
 		Mode: mode, Standard: r.Standard, DropUnknownFields: r.DropUnknownFields, Patience: r.Patience, Timeout: longest, PauseHooks: time.Millisecond,
 	}}
+	if r.From != nil {
+		options.Namespace = r.From.Namespace
+	}
+	return options
 }
 
 // manifest returns the manifest at a place; nil if there is none.
 func (a *appliedStage) manifest(at place) *payload.Manifest { return a.at[at] }
 
-// before returns the manifest of an object in the old release; nil if there is none.
-func (r *rehearsal) before(m *payload.Manifest) *payload.Manifest {
-	if r.Old == nil {
+// manifestsOf returns the manifests of a release; none of nil.
+func manifestsOf(release *payload.Payload) []*payload.Manifest {
+	if release == nil {
 		return nil
 	}
-	at := slices.IndexFunc(r.Old.Manifests, func(old *payload.Manifest) bool { return old.ID() == m.ID() })
+	return release.Manifests
+}
+
+// before returns the manifest of an object in the old release; nil if there is none.
+func (r *rehearsal) before(m *payload.Manifest) *payload.Manifest {
+	at := slices.IndexFunc(manifestsOf(r.Old), func(old *payload.Manifest) bool { return old.ID() == m.ID() })
 	if at < 0 {
 		return nil
 	}

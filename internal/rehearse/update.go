@@ -16,7 +16,7 @@ import (
 // update updates the old release to the new one, or installs that, and reports what it has shown.
 func (r *rehearsal) update(ctx context.Context, before, after *payload.Payload) *appliedStage {
 	mode := graph.Update
-	if before == nil {
+	if before == nil && r.From == nil {
 		mode = graph.Install
 	}
 	r.programs.runs(after)
@@ -29,7 +29,7 @@ func (r *rehearsal) update(ctx context.Context, before, after *payload.Payload) 
 	r.reportGate(a)
 	r.reportWarnings(a)
 	r.reportChanges(a)
-	if before != nil {
+	if mode == graph.Update {
 		r.reportOrphans(a)
 		pods.report(ctx, r, before, after)
 	}
@@ -97,7 +97,7 @@ func (r *rehearsal) reportOrphans(a *appliedStage) {
 	for _, orphan := range a.Orphans {
 		id := orphan.ID
 		seen := lint.RehearsalObservation{Rule: lint.RehearsalLeft, Object: id.String(), Message: "it is left behind: the release neither has nor deletes it"}
-		for _, m := range r.Old.Manifests {
+		for _, m := range manifestsOf(r.Old) {
 			if m.ID() == id { // reported in the previous release, and yet of this update
 				seen.In, seen.Path, seen.Line = lint.InPrevious, m.Path, m.Line
 			}

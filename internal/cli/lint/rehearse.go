@@ -18,6 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/rehearse"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/session/snapshot"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -25,6 +26,8 @@ import (
 // rehearsalFlags are the flags of a rehearsal, which lint has as well.
 type rehearsalFlags struct {
 	with      []string
+	from      string
+	cluster   string
 	ready     []string
 	down      bool
 	patience  time.Duration
@@ -38,7 +41,8 @@ type rehearsalFlags struct {
 const rehearseHelp = `Try a release for real before there is one: install OLD on a control plane that is
 thrown away afterwards, update it to NEW, apply NEW again, and report what was refused, what
 did not become ready, what was left behind, which deletes did not end, what a second apply
-changes, and which pods the update replaces. Without OLD, NEW is installed.
+changes, and which pods the update replaces. Without OLD, NEW is installed. With --from or
+--from-cluster, the rehearsal begins with what a cluster has of the release: see "runlevel snapshot".
 
 A failure hides no other: what comes after it is tried all the same. Findings have the rules,
 the formats, the comments that ignore them and the exit codes of "runlevel lint", which finds
@@ -60,6 +64,9 @@ const rehearseExamples = `  # What will an update do?
 
   # What a cluster was last updated to, from the copy that is kept there
   runlevel rehearse shop@ ./release
+
+  # The update of a cluster as it is
+  runlevel rehearse shop@ ./release --from-cluster shop
 
   # With the definitions and Namespaces of a platform, and an uninstall at the end
   runlevel rehearse ./release --with ./platform --down
@@ -100,6 +107,8 @@ func (f *rehearsalFlags) add(command *cobra.Command) {
 	core.AddChoice(command, &f.unknown, "unknown-fields", "what to do with fields that the API server does not know: refuse the object, or drop them with a warning", "refuse", "drop")
 	flags := command.Flags()
 	flags.StringArrayVar(&f.with, "with", nil, "a SOURCE to install before, for what the release expects from elsewhere: definitions, Namespaces, classes; may be repeated")
+	flags.StringVar(&f.from, "from", "", "the file of \"runlevel snapshot\" to begin with, instead of an install of OLD")
+	flags.StringVar(&f.cluster, "from-cluster", "", "the name of a release on the cluster to begin with as it is there, instead of an install of OLD")
 	flags.StringArrayVar(&f.ready, "ready", nil, "the status that makes custom resources ready whose controller does not run, as KIND.GROUP=CONDITION, KIND.GROUP={phase: Ready}, or a file with a mapping of them; may be repeated")
 	flags.BoolVar(&f.down, "down", false, "uninstall the release at the end, and report what is left")
 	flags.DurationVar(&f.patience, "patience", rehearse.DefaultPatience, "how long an object is tried, and may take until it is ready")
@@ -162,7 +171,17 @@ func (f *lintFlags) rehearse(ctx context.Context, input *lint.Input, progress io
 	if err != nil {
 		return nil, err
 	}
-	options.New, options.Old = named(input.Payload), named(input.Previous)
+	if options.From, err = f.readSnapshot(ctx); err != nil {
+		return nil, err
+	}
+	name := defaultName
+	if options.From != nil {
+		name = options.From.Release
+	}
+	options.New, options.Old = named(input.Payload, name), named(input.Previous, name)
+	if options.From != nil && options.New.Name != name {
+		return nil, core.Misusef("the snapshot is of release %s, and SOURCE is %s: name it with --name %s, if it is that one", name, options.New.Name, name)
+	}
 	report, err := rehearse.Run(ctx, options)
 	switch {
 	case errors.Is(err, sandbox.ErrOptions):
@@ -174,13 +193,39 @@ func (f *lintFlags) rehearse(ctx context.Context, input *lint.Input, progress io
 	return &RehearsalInfo{Kubernetes: report.Kubernetes, StartSeconds: report.Start.Seconds(), Stages: report.Stages, asked: f.kubernetes}, nil
 }
 
+// readSnapshot returns what to begin with, from a file or a cluster; nil if that is the install of the old release.
+func (f *lintFlags) readSnapshot(ctx context.Context) (*snapshot.ReleaseSnapshot, error) {
+	r := f.rehearsal
+	switch {
+	case r.from != "" && r.cluster != "":
+		return nil, core.Misusef("--from and --from-cluster both say what to begin with: give one of them")
+	case r.cluster != "":
+		return core.TakeSnapshot(ctx, &f.cluster, r.cluster)
+	case r.from == "":
+		return nil, nil
+	}
+	file, err := os.Open(r.from)
+	if err != nil {
+		return nil, core.Misuse(err)
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	read, err := snapshot.Read(file)
+	if err != nil {
+		return nil, core.Misusef("--from %s: %w", r.from, err)
+	}
+	return read, nil
+}
+
+// defaultName is the name of a release that has none.
+const defaultName = "rehearsal"
+
 // named returns a release that has a name: its objects are labelled with it.
-func named(release *payload.Payload) *payload.Payload {
+func named(release *payload.Payload, name string) *payload.Payload {
 	if release == nil || release.Name != "" {
 		return release
 	}
 	with := *release
-	with.Name = "rehearsal"
+	with.Name = name
 	return &with
 }
 

@@ -61,7 +61,7 @@ const (
 type Finding struct {
 	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`
-	File     string   `json:"file"`
+	File     string   `json:"file"`               // "" when the whole release is meant
 	Line     int      `json:"line,omitempty"`     // 0 when the whole file is meant
 	Column   int      `json:"column,omitempty"`   // in characters, from 1; 0 when all of the line is meant
 	Document int      `json:"document,omitempty"` // counted from 1; 0 when the whole file is meant
@@ -92,7 +92,10 @@ func (f Finding) String() string {
 	if f.In == InPrevious {
 		message = "previous " + message
 	}
-	return printable.Line(fmt.Sprintf("%s: %s: %s [%s]", where, f.Severity, message, f.Rule))
+	if where != "" {
+		where += ": "
+	}
+	return printable.Line(fmt.Sprintf("%s%s: %s [%s]", where, f.Severity, message, f.Rule))
 }
 
 // Field returns the path of the field that a finding is about; nil if it is about the whole

@@ -1,0 +1,22 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/runlevel/runlevel/internal/session/snapshot"
+)
+
+// TakeSnapshot reads what the cluster of the flags has of a release.
+func TakeSnapshot(ctx context.Context, f *ClusterFlags, name string) (*snapshot.ReleaseSnapshot, error) {
+	c, err := f.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	taken, err := snapshot.Take(ctx, c, name, f.Namespace)
+	if errors.Is(err, snapshot.ErrUnknown) {
+		return nil, fmt.Errorf("%w: \"runlevel list -A\" shows the releases", err)
+	}
+	return taken, err
+}

@@ -1,0 +1,153 @@
+package rehearse
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/session/snapshot"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// restore makes the objects of a snapshot, with the managers that their fields had. What could not be made, and the webhooks of the
+// cluster, which do not run here, are reported at the first manifest of the new release.
+func (r *rehearsal) restore(ctx context.Context, from *snapshot.ReleaseSnapshot) error {
+	r.Progress(fmt.Sprintf("restore %s: %s", strings.TrimSpace(from.Release+" "+from.Version), printable.Count(len(from.Objects), "object")))
+	for _, object := range from.Objects {
+		if err := r.restoreObject(ctx, object.DeepCopy()); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			r.found.add(r.atObject(object, fmt.Sprintf("the rehearsal could not restore it: %s", printable.Line(err.Error()))))
+		}
+	}
+	if slices.ContainsFunc(from.Objects, isPolicy) {
+		if err := sleep(ctx, policiesActive); err != nil {
+			return err
+		}
+	}
+	for _, webhook := range from.Webhooks {
+		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalNotTried, Object: webhook.Configuration, Message: fmt.Sprintf(
+			"webhook %s of the cluster can't run here, and is called for %s: \"runlevel gate\" asks it", webhook.Name, strings.Join(webhook.Resources, ", "))})
+	}
+	for _, unread := range from.Unread {
+		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalNotTried, Message: "the snapshot lacks what could not be read: " + unread})
+	}
+	return nil
+}
+
+// policiesActive is how long it takes until an admission policy is active: the API server reads them once a second.
+const policiesActive = 2500 * time.Millisecond
+
+func isPolicy(object *unstructured.Unstructured) bool {
+	return strings.HasSuffix(object.GetKind(), "AdmissionPolicyBinding")
+}
+
+func sleep(ctx context.Context, pause time.Duration) error {
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// atObject returns an observation about an object, at its manifest if the new release has it.
+func (r *rehearsal) atObject(object *unstructured.Unstructured, message string) lint.RehearsalObservation {
+	gvk := object.GroupVersionKind()
+	id := kinds.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	seen := lint.RehearsalObservation{Rule: lint.RehearsalNotTried, Object: id.String(), Message: message}
+	for _, m := range r.New.Manifests {
+		if m.ID() == id {
+			seen.Path, seen.Line = m.Path, m.Line
+		}
+	}
+	return seen
+}
+
+// restoreObject makes an object, and then sets its managers, whom a create does not keep, and its status.
+func (r *rehearsal) restoreObject(ctx context.Context, object *unstructured.Unstructured) error {
+	if !adaptObject(object) {
+		return nil
+	}
+	managers, status := object.GetManagedFields(), object.Object["status"]
+	object.SetManagedFields(nil)
+	unstructured.RemoveNestedField(object.Object, "status")
+	in, err := r.create(ctx, object)
+	if apierrors.IsAlreadyExists(err) {
+		return nil // a Namespace that every cluster has
+	}
+	if err != nil {
+		return err
+	}
+	api := r.cluster.In(in, object.GetNamespace())
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { // controllers write it, too
+		made, err := api.Get(ctx, object.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		made.SetManagedFields(managers)
+		if made, err = api.Update(ctx, made, metav1.UpdateOptions{}); err != nil || !restoreStatus(made, status) {
+			return err
+		}
+		if _, err = api.UpdateStatus(ctx, made, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
+			return nil // it has no status of its own
+		}
+		return err
+	})
+}
+
+// restoreStatus sets the status of an object whose controller does not run here, and the versions in which a definition has stored
+// objects. It reports whether there is one to set.
+func restoreStatus(made *unstructured.Unstructured, status any) bool {
+	kind := made.GroupVersionKind().GroupKind()
+	was, _ := status.(map[string]any)
+	switch {
+	case len(was) == 0:
+		return false
+	case kind == kinds.CustomResourceDefinition:
+		return unstructured.SetNestedField(made.Object, was["storedVersions"], "status", "storedVersions") == nil
+	case kinds.ScopeOf(kind) == kinds.Unknown:
+		made.Object["status"] = was
+		return true
+	default:
+		return false
+	}
+}
+
+// create creates an object, also one whose definition was created just now.
+func (r *rehearsal) create(ctx context.Context, object *unstructured.Unstructured) (in cluster.Resource, err error) {
+	_ = wait.PollUntilContextTimeout(ctx, standInEvery, r.Patience, true, func(ctx context.Context) (bool, error) {
+		r.cluster.Refresh()
+		if in, err = r.cluster.Find(ctx, object.GroupVersionKind()); err == nil {
+			_, err = r.cluster.In(in, object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldManager: "rehearsal"})
+		}
+		return err == nil || apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err), nil
+	})
+	return in, err
+}
+
+// adaptObject changes what could not work in a rehearsal of an object that was in a cluster. It reports whether it is to be restored.
+func adaptObject(object *unstructured.Unstructured) bool {
+	kind := object.GroupVersionKind().GroupKind()
+	switch {
+	case kind == kinds.APIService && isServedByPods(object):
+		return false
+	case webhookKinds[kind]:
+		skipWebhooks(object)
+	case kind == kinds.CustomResourceDefinition:
+		skipConversion(object)
+	}
+	return true
+}

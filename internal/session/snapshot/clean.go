@@ -1,0 +1,105 @@
+package snapshot
+
+import (
+	"cmp"
+	"encoding/base64"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// masked is the value that each key of a Secret has in a snapshot.
+const masked = "masked"
+
+// clean returns an object as another cluster can create it: without what belongs to this cluster, and without the values of Secrets.
+func clean(object *unstructured.Unstructured) *unstructured.Unstructured {
+	cleaned := object.DeepCopy()
+	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "selfLink", "deletionTimestamp", "ownerReferences"} {
+		unstructured.RemoveNestedField(cleaned.Object, "metadata", field)
+	}
+	annotations := cleaned.GetAnnotations()
+	delete(annotations, corev1.LastAppliedConfigAnnotation) // it repeats the object, the values of Secrets among it
+	cleaned.SetAnnotations(annotations)
+	switch cleaned.GetKind() {
+	case "Secret":
+		mask(cleaned)
+	case "Service":
+		if address, _, _ := unstructured.NestedString(cleaned.Object, "spec", "clusterIP"); address != corev1.ClusterIPNone {
+			remove(cleaned, "clusterIP", "clusterIPs")
+		}
+	case "PersistentVolumeClaim":
+		unstructured.RemoveNestedField(cleaned.Object, "spec", "volumeName")
+	case "Pod":
+		unstructured.RemoveNestedField(cleaned.Object, "spec", "nodeName")
+	case kinds.Job.Kind:
+		cleanJob(cleaned)
+	}
+	return cleaned
+}
+
+// remove removes fields below spec.
+func remove(object *unstructured.Unstructured, fields ...string) {
+	for _, field := range fields {
+		unstructured.RemoveNestedField(object.Object, "spec", field)
+	}
+}
+
+// mask replaces the values of a Secret, and keeps its keys. A Secret for pulling images has to hold JSON.
+func mask(secret *unstructured.Unstructured) {
+	data, _, _ := unstructured.NestedMap(secret.Object, "data")
+	for key := range data {
+		value := masked
+		if key == corev1.DockerConfigJsonKey || key == corev1.DockerConfigKey {
+			value = "{}"
+		}
+		data[key] = base64.StdEncoding.EncodeToString([]byte(value))
+	}
+	if len(data) > 0 {
+		_ = unstructured.SetNestedMap(secret.Object, data, "data")
+	}
+	if kind, _, _ := unstructured.NestedString(secret.Object, "type"); kind == string(corev1.SecretTypeServiceAccountToken) {
+		secret.Object["type"] = string(corev1.SecretTypeOpaque) // its ServiceAccount has another UID elsewhere
+	}
+}
+
+// cleanJob removes what the API server adds to a Job: the UID in its selector and labels.
+func cleanJob(job *unstructured.Unstructured) {
+	if isManual, _, _ := unstructured.NestedBool(job.Object, "spec", "manualSelector"); isManual {
+		return
+	}
+	unstructured.RemoveNestedField(job.Object, "spec", "selector")
+	for _, label := range []string{"batch.kubernetes.io/controller-uid", "controller-uid", "batch.kubernetes.io/job-name", "job-name"} {
+		unstructured.RemoveNestedField(job.Object, "spec", "template", "metadata", "labels", label)
+	}
+}
+
+// ranks are the kinds that others need, the first first.
+var ranks = []string{
+	kinds.Namespace.Kind, kinds.CustomResourceDefinition.Kind, "PriorityClass", "StorageClass", "IngressClass", "RuntimeClass", "ResourceQuota", "LimitRange",
+	"ServiceAccount", "Secret", "ConfigMap", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "PersistentVolumeClaim", "Service",
+}
+
+// lastRanks are the kinds that hold up others.
+var lastRanks = []string{
+	"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding",
+}
+
+// inOrder orders objects so that they can be created one after the other.
+func inOrder(a, b *unstructured.Unstructured) int {
+	return cmp.Or(
+		cmp.Compare(rank(a), rank(b)), cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()),
+	)
+}
+
+func rank(object *unstructured.Unstructured) int {
+	if at := slices.Index(lastRanks, object.GetKind()); at >= 0 {
+		return len(ranks) + 1 + at
+	}
+	if at := slices.Index(ranks, object.GetKind()); at >= 0 {
+		return at
+	}
+	return len(ranks)
+}
