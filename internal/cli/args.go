@@ -95,9 +95,23 @@ var valueHints = map[string]string{
 	"int": "write a whole number", "uint64": "write a whole number", "level": "write a whole number",
 }
 
+// foreignFlags are flags of other tools, with what to write instead.
+var foreignFlags = map[string]string{
+	"values": core.NoValues, "set": core.NoValues, "set-string": core.NoValues, "set-file": core.NoValues, "set-json": core.NoValues,
+	"env": core.NoValues, "environment": core.NoValues, "overlay": core.NoValues,
+	"atomic": `a failed update is taken back by "runlevel rollback NAME"`, "rollback-on-failure": `a failed update is taken back by "runlevel rollback NAME"`,
+	"create-namespace": "put the Namespace into the release, as a manifest",
+	"server-side":      "each apply is server-side", "prune": `objects are deleted by tombstones: see "runlevel plan --help"`,
+	"install": "an apply installs what is not there",
+}
+
 // wrongFlag returns the misuse for an error of a flag.
 func wrongFlag(command *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && foreignFlags[unknown.GetSpecifiedName()] != "" {
+		return core.Misusef("there is no flag --%s: %s", unknown.GetSpecifiedName(), foreignFlags[unknown.GetSpecifiedName()])
+	}
 	if !errors.As(err, &invalid) {
 		return withHelp(command, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/session"
@@ -128,7 +129,7 @@ func (r *rehearsal) reportRefused(a *appliedStage, m *payload.Manifest, failure 
 		return
 	}
 	for _, refusal := range refusalsOf(r.before(m), m, failure) {
-		r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalRefused, In: a.in, Field: refusal.Path, Message: fmt.Sprintf("the API server refuses it: %s", refusal.Message)})
+		r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalRefused, In: a.in, Field: refusal.Path, Message: fields.Refuses + refusal.Message})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -74,9 +75,9 @@ func (c *previewCause) finding() precondition.CheckFinding {
 	where := printable.Line(c.first.Path) + ": " + name
 	if c.check == RefusedObject {
 		found.Severity, found.Resolution = precondition.Fails, "a manifest that the cluster accepts"
-		found.Message = where + " would be refused: " + c.text
+		found.Message = where + ": " + fields.Refuses + c.text
 	} else {
-		found.Severity, found.Resolution = precondition.Warns, "the apply, which finds it out"
+		found.Severity, found.Resolution = precondition.Warns, `"runlevel rehearse", or the apply, which finds it out`
 		found.Message = where + " can't be checked before the apply: " + c.text
 	}
 	return found

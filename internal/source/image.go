@@ -20,6 +20,7 @@ import (
 const (
 	manifestsDir        = "manifests"
 	releaseManifestsDir = "release-manifests"
+	settingsFile        = "runlevel.yaml"
 )
 
 // Whiteouts, which hide files of lower layers: .wh.x hides x, and the opaque whiteout
@@ -38,7 +39,7 @@ const (
 func isOfRelease(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	switch strings.TrimPrefix(top, whiteout) {
-	case manifestsDir, releaseManifestsDir:
+	case manifestsDir, releaseManifestsDir, settingsFile:
 		return true
 	default:
 		return name == opaqueWhiteout

@@ -224,8 +224,8 @@ func TestTheLayersOfAnImageLieOnEachOther(t *testing.T) {
 		want   map[string]string
 	}{
 		"only the release is taken": {
-			[][]tarEntry{{file("etc/passwd", "p"), symlink("bin/sh", "../../../x"), file(`etc/a\x2db`, "odd"), {name: "dev/null", kind: tar.TypeChar}, file("manifests/a", "a"), file("release-manifests/b", "b")}},
-			map[string]string{"manifests/a": "a", "release-manifests/b": "b"},
+			[][]tarEntry{{file("etc/passwd", "p"), symlink("bin/sh", "../../../x"), file(`etc/a\x2db`, "odd"), {name: "dev/null", kind: tar.TypeChar}, file("manifests/a", "a"), file("release-manifests/b", "b"), file("runlevel.yaml", "name: shop")}},
+			map[string]string{"manifests/a": "a", "release-manifests/b": "b", "runlevel.yaml": "name: shop"},
 		},
 		"names may be absolute or begin with a dot": {
 			[][]tarEntry{{file("/manifests/a", "a"), file("./manifests/b", "b")}},

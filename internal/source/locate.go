@@ -79,8 +79,11 @@ func locate(ref string, insecure bool) (location, error) {
 	}
 	image, err := name.ParseReference(ref, options...)
 	if err != nil {
-		return location{}, phrase{subject: strconv.Quote(ref), text: "is neither a file or folder here nor an image reference: " +
-			"an image needs its registry and a tag or digest, as in registry.example/repo:tag"}
+		text := "is neither a file or folder here nor an image reference: an image needs its registry and a tag or digest, as in registry.example/repo:tag"
+		if applied.MatchString(ref + "@") {
+			text += `; a release on the cluster is written NAME@ (see "runlevel list")`
+		}
+		return location{}, phrase{subject: strconv.Quote(ref), text: text}
 	}
 	return location{kind: Image, image: image}, nil
 }

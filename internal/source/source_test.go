@@ -15,7 +15,7 @@ func TestWhatIsNeitherHereNorAnImage(t *testing.T) {
 	for name, test := range map[string]struct{ ref, want string }{
 		"a mistyped folder is no image of some default registry": {
 			ref:  "paylod",
-			want: `"REF" is neither a file or folder here nor an image reference: an image needs its registry and a tag or digest, as in registry.example/repo:tag`,
+			want: `"REF" is neither a file or folder here nor an image reference: an image needs its registry and a tag or digest, as in registry.example/repo:tag; a release on the cluster is written NAME@ (see "runlevel list")`,
 		},
 		"nor is one with a tag": {
 			ref:  "paylod:1.0",

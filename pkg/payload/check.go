@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
@@ -45,7 +46,7 @@ func (d *document) manifest() (*Manifest, []Problem) {
 		return m, problems // other checks would report the same
 	}
 	if err := validation.ValidateAnnotationsSize(m.annotations()); err != nil {
-		return m, append(problems, d.problem(Malformed, []string{"metadata", "annotations"}, "an API server will refuse its annotations: %s", err))
+		return m, append(problems, d.problem(Malformed, []string{"metadata", "annotations"}, "the API server refuses its annotations: %s", err))
 	}
 	if value, marked := m.annotations()[DeleteAnnotation]; marked && value != "true" {
 		problems = append(problems, d.problem(WrongDelete, []string{"metadata", "annotations", DeleteAnnotation},
@@ -139,7 +140,7 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 	if !isUnknown {
 		var problems []Problem
 		for _, wrong := range Misfits(m) {
-			problem := m.problem(WrongType, "the API server will refuse it: %s%s", nameOf(wrong.Path), mismatchText(wrong.Err))
+			problem := m.problem(WrongType, fields.Refuses+"%s%s", nameOf(wrong.Path), mismatchText(wrong.Err))
 			problem.Line, problem.Column = d.at(wrong.Path)
 			problems = append(problems, problem)
 		}

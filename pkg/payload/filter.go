@@ -60,6 +60,8 @@ const (
 	ByProfile      FilterName = "profile"
 	ByCapabilities FilterName = "capabilities"
 	ByOverrides    FilterName = "overrides"
+	// ByHook leaves out hooks of other tools that are not of an apply, in a release without numbered files.
+	ByHook FilterName = "hook"
 )
 
 // exclusion returns the exclusion of a manifest; nil if the filter includes it. It fails

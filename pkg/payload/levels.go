@@ -1,7 +1,10 @@
 package payload
 
 import (
+	"fmt"
 	"path"
+	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -40,26 +43,88 @@ var (
 	}
 )
 
+// The levels of the Jobs of other tools' hooks.
+const (
+	beforeLevel = "45" // before custom resources and workloads
+	afterLevel  = "90"
+)
+
 // orderByKind gives levels to the manifests of a release without numbered files, with their kinds as the components. It reports
 // whether it has.
 func orderByKind(files []*manifestFile) bool {
 	own := map[schema.GroupKind]bool{}
+	var all []*Manifest
 	for _, file := range files {
 		if strings.HasPrefix(path.Base(file.Path), "0000_") {
 			return false
 		}
-		for _, m := range file.manifests {
-			if m.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition {
-				own[kinds.DefinedBy(m.object)] = true
-			}
+		all = append(all, file.manifests...)
+	}
+	for _, m := range all {
+		if m.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition {
+			own[kinds.DefinedBy(m.object)] = true
 		}
 	}
-	for _, file := range files {
-		for _, m := range file.manifests {
-			m.order = "0000_" + levelOf(m.GroupVersionKind().GroupKind(), own) + "_" + strings.ToLower(m.object.GetKind()) + "_"
+	places := placesOf(all)
+	stages := stagesOf(all, places, own)
+	for _, m := range all {
+		p := places[m]
+		m.foreign = p
+		stage, level := p.stage, levelOf(m.GroupVersionKind().GroupKind(), own)
+		switch {
+		case p.phase == before:
+			stage, level = stages.ofWorkloads, beforeLevel
+		case p.phase == after:
+			stage, level = stages.numbers[len(stages.numbers)-1], afterLevel
+		case p.phase == never:
+			stage = stages.numbers[0]
+		case p.needed != "" && level < beforeLevel:
+			stage = stages.numbers[0]
+			p.add(p.needed, "of a hook")
 		}
+		m.order = "0000_" + stages.prefix(stage) + level + "_" + strings.ToLower(m.object.GetKind()) + "_"
 	}
 	return true
+}
+
+// stages are the stages of a release, in order. Each has all levels of kinds.
+type stages struct {
+	numbers     []int
+	ofWorkloads int // the first that has more than what workloads need, or else the first of all
+}
+
+// stagesOf returns the stages of manifests, without hooks and what they need.
+func stagesOf(all []*Manifest, places map[*Manifest]*ForeignPlace, own map[schema.GroupKind]bool) stages {
+	var s stages
+	var working []int
+	for _, m := range all {
+		p := places[m]
+		if p.phase != applied || p.needed != "" {
+			continue
+		}
+		s.numbers = append(s.numbers, p.stage)
+		if levelOf(m.GroupVersionKind().GroupKind(), own) > beforeLevel {
+			working = append(working, p.stage)
+		}
+	}
+	if len(s.numbers) == 0 {
+		s.numbers = []int{0}
+	}
+	slices.Sort(s.numbers)
+	s.numbers = slices.Compact(s.numbers)
+	if s.ofWorkloads = s.numbers[0]; len(working) > 0 {
+		s.ofWorkloads = slices.Min(working)
+	}
+	return s
+}
+
+// prefix returns what is before the level of a kind in the level of a stage: its place, if there are several.
+func (s stages) prefix(stage int) string {
+	if len(s.numbers) == 1 {
+		return ""
+	}
+	at, _ := slices.BinarySearch(s.numbers, stage)
+	return fmt.Sprintf("%0*d", len(strconv.Itoa(len(s.numbers))), at+1)
 }
 
 // levelOf returns the level of a kind, by the kinds that the release defines itself.

@@ -39,7 +39,7 @@ func TestADocumentIsBounded(t *testing.T) {
 		"deep and wide":             {thing + "spec: " + strings.Repeat("{a: ", 190) + "[" + strings.Repeat("a,", 30_000) + "]" + strings.Repeat("}", 190), ":5: document 1: " + written},
 		"an odd line break":         {thing + "a: &a [1]\nb: *a # \u0085c: 1\n", `:6: document 1: this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in a document that may have aliases: write \n or a line break instead`},
 		"many documents":            {strings.Repeat("---\n", 60_000) + thing, ": document 1: it has more than 20000 documents, which is the limit for a release"},
-		"annotations":               {thing + "  annotations:\n    a: " + strings.Repeat("x", 256<<10), ":5: document 1: Thing a: an API server will refuse its annotations: annotations size 262145 is larger than limit 262144"},
+		"annotations":               {thing + "  annotations:\n    a: " + strings.Repeat("x", 256<<10), ":5: document 1: Thing a: the API server refuses its annotations: annotations size 262145 is larger than limit 262144"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := parse(t, files(t, map[string]string{"a.yaml": test.text}), payload.Options{})

@@ -27,12 +27,13 @@ type Manifest struct {
 	Document int    // of the file, counted from 1
 	Line     int    // of the file, where the object begins
 
-	place  int    // of its file among the files of the release
-	order  string // level and component by its kind, if no file has any: see orderByKind
-	object *unstructured.Unstructured
-	id     kinds.ID
-	sum    [sha256.Size]byte // of its text, with its template rendered and its images substituted
-	text   chunk             // if KeepText is set
+	place   int           // of its file among the files of the release
+	order   string        // level and component by its kind, if no file has any: see orderByKind
+	foreign *ForeignPlace // in the order of another tool, if no file has a level
+	object  *unstructured.Unstructured
+	id      kinds.ID
+	sum     [sha256.Size]byte // of its text, with its template rendered and its images substituted
+	text    chunk             // if KeepText is set
 
 	isShifted bool // its template has other lines than the rendered text
 }
@@ -103,9 +104,10 @@ func (m *Manifest) Sum() [sha256.Size]byte { return m.sum }
 // YAML returns the object in YAML, with sorted keys.
 func (m *Manifest) YAML() ([]byte, error) { return yaml.Marshal(m.object.Object) }
 
-// InOrder compares two manifests of a release by their files and documents, and by their kinds before if no file has a level.
+// InOrder compares two manifests of a release by their files and documents, and by their kinds and the order of another tool before
+// if no file has a level.
 func InOrder(a, b *Manifest) int {
-	return cmp.Or(strings.Compare(a.order, b.order), cmp.Compare(a.place, b.place), cmp.Compare(a.Document, b.Document))
+	return cmp.Or(strings.Compare(a.order, b.order), cmp.Compare(a.foreign.weightOf(), b.foreign.weightOf()), cmp.Compare(a.place, b.place), cmp.Compare(a.Document, b.Document))
 }
 
 // annotations returns the annotations of the object.

@@ -20,6 +20,7 @@ import (
 const (
 	MetadataFile = "release-metadata"
 	ImagesFile   = "image-references"
+	SettingsFile = "runlevel.yaml" // which package settings reads
 )
 
 const metadataKind = "cincinnati-metadata-v0"

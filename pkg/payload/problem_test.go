@@ -61,7 +61,7 @@ func TestBadManifests(t *testing.T) {
 
 		"a key twice":               {configMap("a") + "data:\n  k: v\n  k: w\n", []string{`f.yaml:8: document 1: ConfigMap here/a: the key "k" stands twice in the same mapping: the last one counts`}},
 		"an unknown field":          {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n  template:\n    spec:\n      containers:\n      - name: a\n        imagePullPolice: Always\n", []string{`f.yaml:9: document 1: Deployment a: unknown field "spec.template.spec.containers[0].imagePullPolice": is it misspelt?`}},
-		"a field that does not fit": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n  replicas: three\n", []string{"f.yaml:5: document 1: Deployment a: the API server will refuse it: spec.replicas can't be of type string"}},
+		"a field that does not fit": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n  replicas: three\n", []string{"f.yaml:5: document 1: Deployment a: the API server refuses it: spec.replicas can't be of type string"}},
 		"a control character":       {"apiVersion: v1\nkind: \x1b\n", []string{"f.yaml:2: document 1: control characters are not allowed"}},
 		"a name with escapes": {"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: \"a\\e[31m\\n\"\n  labels: {a: 1}\n", []string{
 			`f.yaml:5: document 1: ConfigMap a\x1b[31m\n: label a is the number 1, not a string: write it in quotes, as "1"`}},

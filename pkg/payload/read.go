@@ -25,9 +25,9 @@ const (
 	ReleaseFolder   = "release-manifests"
 )
 
-// IsManifest reports whether a file of a release is read, by its extension.
+// IsManifest reports whether a file of a release is read, by its name.
 func IsManifest(name string) bool {
-	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) && path.Base(name) != SettingsFile
 }
 
 // A reader reads one release.
@@ -98,21 +98,7 @@ func (r *reader) read(ctx context.Context) error {
 		r.report(file.problems...)
 		r.unlisted += file.unlisted
 		for _, m := range file.manifests {
-			exclusion, err := r.payload.Filter.exclusion(m)
-			switch {
-			case err != nil:
-				r.report(m.problem(Malformed, "%s", err))
-			case exclusion != nil:
-				r.payload.Excluded = append(r.payload.Excluded, *exclusion)
-				if strings.HasPrefix(exclusion.Reason, "unrecognized ") {
-					r.report(m.problem(Unrecognized, "it is left out: %s", exclusion.Reason))
-				}
-			default:
-				if err := r.options.Injection.inject(m); err != nil {
-					r.report(m.problem(Malformed, "%s", err))
-				}
-				r.payload.Manifests = append(r.payload.Manifests, m)
-			}
+			r.include(m)
 		}
 	}
 	if len(found) > 0 && len(r.payload.Manifests)+len(r.payload.Excluded)+len(r.problems) == 0 {
@@ -123,6 +109,29 @@ func (r *reader) read(ctx context.Context) error {
 	r.limitProblems()
 	r.payload.Hash, r.payload.Content = hash(r.payload.Manifests), hashContent(found, r.payload.Images)
 	return nil
+}
+
+// include adds a manifest to the release, or to those that are left out.
+func (r *reader) include(m *Manifest) {
+	exclusion, err := r.payload.Filter.exclusion(m)
+	leftOut := m.foreign.leftOut(m)
+	switch {
+	case err != nil:
+		r.report(m.problem(Malformed, "%s", err))
+	case exclusion != nil:
+		r.payload.Excluded = append(r.payload.Excluded, *exclusion)
+		if strings.HasPrefix(exclusion.Reason, "unrecognized ") {
+			r.report(m.problem(Unrecognized, "it is left out: %s", exclusion.Reason))
+		}
+	case leftOut != nil:
+		r.payload.Excluded = append(r.payload.Excluded, *leftOut)
+		r.report(m.problem(Suspicious, "it is left out: %s", leftOut.Reason))
+	default:
+		if err := r.options.Injection.inject(m); err != nil {
+			r.report(m.problem(Malformed, "%s", err))
+		}
+		r.payload.Manifests = append(r.payload.Manifests, m)
+	}
 }
 
 // filter returns the filter of the options with its defaults: the major version is that of the release, and a cluster profile
@@ -165,8 +174,15 @@ func (r *reader) list() []*manifestFile {
 	for i, file := range found {
 		file.place = i
 	}
+	hasSettings := slices.ContainsFunc(root, func(e fs.DirEntry) bool { return e.Name() == SettingsFile })
+	if hasSettings {
+		r.payload.beside = append(r.payload.beside, SettingsFile)
+	}
 	if len(found) == 0 && len(r.problems) == 0 {
 		message := "there is no manifest here: a manifest is a .yaml, .yml or .json file"
+		if hasSettings {
+			message += ", and " + SettingsFile + " has the settings of a folder"
+		}
 		if _, err := fs.Stat(r.files, TemplatesFolder); err == nil && !isRelease {
 			message += `; did you mean its folder "manifests"?`
 		}
@@ -188,7 +204,9 @@ func (r *reader) listFolder(folder string) []*manifestFile {
 	for _, entry := range entries {
 		name := path.Join(folder, entry.Name())
 		switch {
-		case slices.Contains([]string{MetadataFile, ImagesFile}, entry.Name()):
+		case slices.Contains([]string{MetadataFile, ImagesFile}, entry.Name()), name == SettingsFile:
+		case entry.Name() == SettingsFile:
+			r.mislabelled(name, "it is not read here: move it to the folder above")
 		case !IsManifest(name) || entry.IsDir():
 			r.payload.Ignored = append(r.payload.Ignored, name)
 		default:

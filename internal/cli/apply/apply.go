@@ -137,7 +137,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams core.Streams) 
 		return err
 	}
 	pace.Tight()
-	release, packed, err := f.Release.LoadPacked(ctx, ref, f.files, streams.Err)
+	release, packed, err := f.Release.LoadPacked(ctx, ref, &f.files, streams.Err)
 	if err != nil {
 		return err
 	}

@@ -184,7 +184,7 @@ func (f *rollbackFlags) load(ctx context.Context, name string, streams core.Stre
 	if _, err := os.Lstat(ref); err == nil {
 		return loaded{}, core.Misusef("there is a file or folder %s here, which would be taken for the revision: run the rollback elsewhere", ref)
 	}
-	read, packed, err := f.Release.LoadPacked(ctx, ref, f.files, streams.Err)
+	read, packed, err := f.Release.LoadPacked(ctx, ref, &f.files, streams.Err)
 	return loaded{read, packed, ref}, err
 }
 

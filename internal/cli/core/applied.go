@@ -3,8 +3,10 @@ package core
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record"
@@ -83,6 +85,8 @@ func AppliedRef(name string, revision int) (string, error) {
 type FileFlags struct {
 	keep string
 	Max  int // of how many versions the files are kept
+
+	flags *pflag.FlagSet
 }
 
 // The values of --keep-files.
@@ -94,7 +98,7 @@ const (
 
 // AddFileFlags adds the flags on the files of the versions that are applied.
 func AddFileFlags(command *cobra.Command, f *FileFlags) {
-	f.keep = keepFull
+	f.keep, f.flags = keepFull, command.Flags()
 	AddChoice(command, &f.keep, "keep-files", "keep the files of the release on the cluster, so that it can be read as NAME@REVISION: full, digest (only the image reference of a SOURCE that is an image by digest) or none", keepFull, keepDigest, keepNone)
 	command.Flags().IntVar(&f.Max, "history-max", session.DefaultHistoryMax, "of how many versions the files are kept; those of the version that runs and of the one before always are")
 }
@@ -110,6 +114,21 @@ func (f *FileFlags) Check(ref string) error {
 		return Misusef("--keep-files=digest: SOURCE is no image by digest, as in registry.example/shop@sha256:DIGEST")
 	}
 	return nil
+}
+
+// useSettings puts the settings of a release in the place of flags that are not set.
+func (f *FileFlags) useSettings(opened *source.Release, progress io.Writer) error {
+	keep, most, warning, err := loader.KeptBy(opened)
+	if warning != "" {
+		Warn(progress, []string{warning})
+	}
+	if keep != "" && !f.flags.Changed("keep-files") {
+		f.keep = keep
+	}
+	if most != 0 && !f.flags.Changed("history-max") {
+		f.Max = most
+	}
+	return err
 }
 
 // mostKept bounds --history-max: a history has as many entries.

@@ -162,7 +162,7 @@ func (f *ClusterFlags) completeContexts(*cobra.Command, []string, string) ([]cob
 // checkNamed refuses a release without a name: its objects are labelled with it.
 func checkNamed(release *payload.Payload) error {
 	if release.Name == "" {
-		return Misusef("a plain folder has no name, by which the cluster could know its objects: give it one with --name")
+		return Misusef("a plain folder has no name, by which the cluster could know its objects: give it one with --name, or in its " + payload.SettingsFile)
 	}
 	return nil
 }

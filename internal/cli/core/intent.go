@@ -97,7 +97,7 @@ func (f *ReleaseFlags) Load(ctx context.Context, ref string, progress io.Writer)
 }
 
 // LoadPacked is Load for a release whose files are to be kept. It returns them, too, unless the flags exclude that.
-func (f *ReleaseFlags) LoadPacked(ctx context.Context, ref string, keep FileFlags, progress io.Writer) (_ *payload.Payload, _ *files.Packed, err error) {
+func (f *ReleaseFlags) LoadPacked(ctx context.Context, ref string, keep *FileFlags, progress io.Writer) (_ *payload.Payload, _ *files.Packed, err error) {
 	options, err := f.Options(progress)
 	if err != nil {
 		return nil, nil, err
@@ -108,8 +108,11 @@ func (f *ReleaseFlags) LoadPacked(ctx context.Context, ref string, keep FileFlag
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	read, problems, err := loader.ParseOpened(ctx, opened, options)
+	if err == nil {
+		err = keep.useSettings(opened, progress)
+	}
 	if err != nil {
-		return nil, nil, ReadError(ctx, err)
+		return nil, nil, ReadError(ctx, loader.Named(ref, err))
 	}
 	if err := f.Accept(ref, read, problems, progress); err != nil {
 		return nil, nil, err

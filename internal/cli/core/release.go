@@ -25,7 +25,10 @@ and release-manifests/ as the cluster-version operator has it, a tar archive of 
 an OCI image layout on disk (LAYOUT, LAYOUT:tag or LAYOUT@digest), an image in
 a registry, by tag or digest, with the credentials of docker and podman, or a version
 that was applied to the cluster: NAME@REVISION or NAME@VERSION, as "runlevel history" lists
-them, or NAME@ for the last one. Of that one, flags replace the filters that it was applied with.`
+them, or NAME@ for the last one. Of that one, flags replace the filters that it was applied with.
+
+A folder, archive or image may have its name, version, profile and more in ` + payload.SettingsFile + `, where flags are
+not set: see "runlevel help environments".`
 
 // ReleaseFlags are the flags for reading a release, and for its filters.
 type ReleaseFlags struct {
@@ -47,6 +50,9 @@ type ReleaseFlags struct {
 	KeepText bool             // for callers that need lines later
 	Before   *payload.Payload // the previous release, if it was read already: see updatingFrom
 }
+
+// NoValues is what to use instead of values, for who knows them from other tools.
+const NoValues = `manifests have no values: variants for environments are chosen by --profile (see "runlevel help environments")`
 
 // InsecureUsage is the help on --insecure.
 const InsecureUsage = "allow registries with plain http, or with a certificate of an unknown authority"
@@ -97,7 +103,7 @@ func AddKubectlFlags(command *cobra.Command, f *ReleaseFlags) {
 		case file == "":
 			return check(command, args)
 		case len(args) > 0:
-			return fmt.Errorf("SOURCE is named twice: %q and -f %q", args[0], file)
+			return fmt.Errorf("SOURCE is named twice: %q and -f %q%s", args[0], file, hintOnValues(file))
 		default:
 			return check(command, []string{file})
 		}
@@ -108,6 +114,14 @@ func AddKubectlFlags(command *cobra.Command, f *ReleaseFlags) {
 		}
 		return run(command, args)
 	}
+}
+
+// hintOnValues returns a hint for who gives the values of a chart by -f.
+func hintOnValues(file string) string {
+	if strings.Contains(strings.ToLower(filepath.Base(file)), "values") {
+		return "; " + NoValues
+	}
+	return ""
 }
 
 // once is a text flag that may be set once: the first of two values would be dropped silently.
@@ -147,7 +161,7 @@ func (f *ReleaseFlags) Accept(ref string, release *payload.Payload, problems []p
 		placed = append(placed, m.GroupVersionKind().Kind+" "+m.ID().Name)
 	}
 	if len(placed) > 0 {
-		fmt.Fprintf(progress, "namespace %s is set in %s: %s\n", f.namespace, printable.Count(len(placed), "object"), printable.Few(placed, mostPlaced))
+		fmt.Fprintf(progress, "namespace %s is set in %s: %s\n", release.Options().Namespace, printable.Count(len(placed), "object"), printable.Few(placed, mostPlaced))
 	}
 	return f.CheckFilters(release)
 }

@@ -128,7 +128,7 @@ They are applied by server-side apply, as often as you like. Objects that a rele
 to it. --profile, --feature-set, --feature-gates and --insecure go into the operator's settings,
 ConfigMap runlevel-operator.
 
-Beside a cluster-version operator that runs, nothing is installed: docs/migrate.md shows how to
+Beside a cluster-version operator that runs, nothing is installed: docs/migrate-cvo.md shows how to
 replace it.
 
 Exit codes: 0 when the operator is available, 1 for a failure, 2 for misuse or a release that

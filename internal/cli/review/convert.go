@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,11 +25,13 @@ type convertFlags struct {
 
 const convertHelp = `Write the manifests of another tool as a release with numbered files, one for each object, as a
 start: 0000_LEVEL_COMPONENT_NN_KIND-NAME.yaml. The levels are those of the kinds, as "runlevel graph
-SOURCE" shows them: what is needed comes before what needs it. Rename the files to change the order,
+SOURCE" shows them: what is needed comes before what needs it, in each sync wave. Rename the files to change the order,
 or to split the release into components, which are applied in parallel.
 
-The text of the manifests stays as it is, with its comments. Annotations of other tools have no
-effect: "runlevel lint" names them, and what to write instead.
+The text of the manifests stays as it is, with its comments. Annotations that the number of the file
+stands for are removed: sync waves, hooks of Helm and Argo CD, simple change rules of kapp. The Job of
+a hook gets runlevel.dev/recreate: "true", so that it can be changed. Other annotations of other tools
+have no effect: "runlevel lint" names them, and what to write instead.
 
 ` + core.SourceHelp
 
@@ -70,14 +75,34 @@ func (f *convertFlags) run(ctx context.Context, ref string, streams core.Streams
 	if release.IsNumbered {
 		return core.Misusef("%s: its files are numbered already", ref)
 	}
-	names, texts := make([]string, len(release.Manifests)), make([][]byte, len(release.Manifests))
-	for i, m := range release.Manifests {
-		names[i] = f.fileName(m, i)
-		if texts[i], err = textOf(release, m); err != nil {
+	var names []string
+	var texts [][]byte
+	for i, m := range converting(release) {
+		text, err := textOf(release, m)
+		if err == nil {
+			text, err = withoutMapped(m, text)
+		}
+		if err != nil {
 			return err
 		}
+		names, texts = append(names, f.fileName(m, i)), append(texts, text)
+	}
+	if text, err := os.ReadFile(filepath.Join(ref, payload.SettingsFile)); err == nil {
+		names, texts = append(names, payload.SettingsFile), append(texts, text)
 	}
 	return writeFolder(f.folder, names, texts, streams.Err)
+}
+
+// converting returns the manifests to write, in order: those of all profiles, without hooks that are not of an apply.
+func converting(release *payload.Payload) []*payload.Manifest {
+	all := slices.Clone(release.Manifests)
+	for _, left := range release.Excluded {
+		if left.Filter != payload.ByHook {
+			all = append(all, left.Manifest)
+		}
+	}
+	slices.SortStableFunc(all, payload.InOrder)
+	return all
 }
 
 // fileName returns the name of the file of a manifest, which has a place in its release.

@@ -139,7 +139,7 @@ func (f *graphFlags) drawReferences(streams core.Streams, release *payload.Paylo
 // draw prints the graph of a release.
 func (f *graphFlags) draw(streams core.Streams, ref string, release *payload.Payload) error {
 	g := graph.Build(release.Manifests, graph.Options{Mode: f.mode, Attempt: f.attempt})
-	picture := draw.Picture{Graph: g, Title: title(ref, release, f.mode), Manifests: f.manifests}
+	picture := draw.Picture{Graph: g, Title: title(ref, release, f.mode), Manifests: f.manifests, Reasons: reasonsOf(release)}
 	if f.edges == "all" {
 		respected := graph.Build(release.Manifests, graph.Options{Mode: f.mode, Attempt: f.attempt, Implied: true})
 		picture.Dependencies = respected.Implied
@@ -156,6 +156,17 @@ func (f *graphFlags) draw(streams core.Streams, ref string, release *payload.Pay
 		return f.format.Print(streams.Out, newGraphInfo(release, picture, f.mode), nil)
 	}
 	return f.format.PrintWhole(streams.Out, nil, write)
+}
+
+// reasonsOf returns why manifests have their levels, if that follows from annotations of other tools.
+func reasonsOf(release *payload.Payload) map[graph.Task]string {
+	reasons := map[graph.Task]string{}
+	for _, m := range release.Manifests {
+		if reason := m.Foreign().Reason(); reason != "" {
+			reasons[m] = reason
+		}
+	}
+	return reasons
 }
 
 func title(ref string, release *payload.Payload, mode graph.Mode) string {
@@ -191,7 +202,9 @@ type taskInfo struct {
 	Name      string `json:"name"`
 	Level     string `json:"level,omitempty"`
 	Component string `json:"component,omitempty"`
-	Tombstone bool   `json:"tombstone,omitempty"`
+	// LevelReason is the annotation of another tool that the level follows from.
+	LevelReason string `json:"levelReason,omitempty"`
+	Tombstone   bool   `json:"tombstone,omitempty"`
 	// Steps of a Deployment with lifecycle hooks, in order: pre, mid, object, post.
 	Steps []string `json:"steps,omitempty"`
 }
@@ -225,7 +238,7 @@ func newTaskInfo(m *payload.Manifest) taskInfo {
 	id, name := m.ID(), graph.ParseName(m.File())
 	info := taskInfo{
 		File: m.Path, Line: m.Line, Document: m.Document, Group: id.Group, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name,
-		Level: name.Level, Component: name.Component, Tombstone: m.IsTombstone(),
+		Level: name.Level, Component: name.Component, LevelReason: m.Foreign().Reason(), Tombstone: m.IsTombstone(),
 	}
 	if steps := draw.StepsOf(m); len(steps) > 1 {
 		for _, step := range steps {

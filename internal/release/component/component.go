@@ -134,8 +134,8 @@ func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer 
 	inBuild := map[string]string{} // files of the component, by their names in the build
 	others := map[string]bool{}    // other components in the names of its files
 	for _, file := range sortedKeys(files) {
-		if name := path.Base(file); name == payload.ImagesFile || name == payload.MetadataFile {
-			continue
+		if name := path.Base(file); name == payload.ImagesFile || name == payload.MetadataFile || name == payload.SettingsFile {
+			continue // those of the release count
 		}
 		name := path.Base(file)
 		if _, err := fs.Stat(release, name); err != nil || home != "." { // in a plain folder the file keeps its name

@@ -83,7 +83,7 @@ func (p *Placement) open(ctx context.Context) (*source.Release, error) {
 func (p *Placement) readWhole(ctx context.Context, release *source.Release, options loader.Options) (*payload.Payload, []payload.Problem, error) {
 	read, problems, err := loader.ParseOpened(ctx, release, options)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, loader.Named(p.Into, err)
 	}
 	ofWhole := problems
 	if len(read.Manifests)+len(read.Excluded) > 0 {

@@ -59,12 +59,34 @@ func Parse(ctx context.Context, ref string, options Options) (_ *payload.Payload
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, release.Close()) }()
-	return ParseOpened(ctx, release, options)
+	read, problems, err := ParseOpened(ctx, release, options)
+	return read, problems, Named(ref, err)
 }
 
-// ParseOpened is Parse for a release whose source is open. A version that was applied is read as it was then, except for what
-// the options set.
+// ParseOpened is Parse for a release whose source is open. Its settings count where the options set nothing; settings that can't
+// be used are an error, since it is not known then what the release has. A version that was applied is read as it was then, except
+// for what the options set.
 func ParseOpened(ctx context.Context, release *source.Release, options Options) (*payload.Payload, []payload.Problem, error) {
+	own, err := Settings(release)
+	if err != nil {
+		return nil, nil, err
+	}
+	options, taken, err := options.with(own)
+	if err != nil {
+		return nil, nil, err
+	}
+	read, problems, err := parseAs(ctx, release, options)
+	if err == nil {
+		err = taken.checkSettings(own, read, problems)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return read, problems, nil
+}
+
+// parseAs is ParseOpened for options that have the settings of the release.
+func parseAs(ctx context.Context, release *source.Release, options Options) (*payload.Payload, []payload.Problem, error) {
 	reading, err := options.since(release.Values)
 	if err != nil {
 		return nil, nil, err

@@ -3,11 +3,15 @@ package lint
 import (
 	"maps"
 	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // This rule is about annotations by which other tools decide how to apply an object.
 
-// ineffective are the annotations of other tools that have no effect here, with what they do there and what to write instead.
+// ineffective are the annotations of other tools that have no effect here, with what they do there and what to write instead. In a
+// release without numbered files, those on the order have an effect, unless they are too special for that.
 var ineffective = map[string]string{
 	"helm.sh/hook":                          "Helm runs it at a point of the release and does not keep it: as a manifest, it is applied like any other. A Job in a level of its own runs at its place; what belongs to the rollout of a Deployment is a lifecycle hook of it (docs/hooks.md)",
 	"helm.sh/resource-policy":               "Helm keeps the object in an uninstall: write runlevel.dev/keep: \"true\"",
@@ -25,13 +29,45 @@ var ineffective = map[string]string{
 	"kustomize.toolkit.fluxcd.io/force":     "Flux recreates the object by it if fields can't be changed: here runlevel.dev/recreate: \"true\" does",
 }
 
+// repeated is what is different for a hook that has its place, which the other tool runs each time.
+const repeated = "it runs here at its place, once for each change of its manifest, in installs and updates alike; %s: change the manifest where it has to run again, and put what belongs to the rollout of a Deployment into a lifecycle hook of it (docs/hooks.md)"
+
+// hooksOf are the annotations of hooks, with when the other tool runs them.
+var hooksOf = map[string]string{
+	payload.HelmHookAnnotation: "Helm runs it at each point of a release that its annotation names, and deletes it before it runs again",
+	payload.ArgoHookAnnotation: "Argo CD runs it in each sync, and deletes it before it runs again",
+}
+
+// tests are the hooks that are run by "runlevel test".
+var tests = []string{"test", "test-success", "test-failure"}
+
 func checkOtherTools(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		annotations := m.Object().GetAnnotations()
 		for _, key := range slices.Sorted(maps.Keys(annotations)) {
-			if what := ineffective[key]; what != "" {
-				r.field(m, []string{"metadata", "annotations", key}, "%s: %s has no effect here. %s", key, annotations[key], what)
+			path := []string{"metadata", "annotations", key}
+			what := ineffective[key]
+			if what == "" {
+				what = ineffective[withoutSuffix(key)]
+			}
+			isMapped := slices.Contains(m.Foreign().Mapped(), key)
+			switch {
+			case key == payload.HelmHookAnnotation && slices.Contains(tests, annotations[key]):
+			case isMapped && m.Foreign().IsHookJob() && hooksOf[key] != "":
+				r.field(m, path, "%s: %s: "+repeated, key, annotations[key], hooksOf[key])
+			case !isMapped && what != "":
+				r.field(m, path, "%s: %s has no effect here. %s", key, annotations[key], what)
 			}
 		}
 	}
+}
+
+// withoutSuffix returns the key of an annotation of kapp without what makes it one of several.
+func withoutSuffix(key string) string {
+	for _, known := range []string{payload.KappGroupAnnotation, payload.KappRuleAnnotation} {
+		if strings.HasPrefix(key, known+".") {
+			return known
+		}
+	}
+	return key
 }

@@ -70,7 +70,7 @@ func reportRefusals(s *subject, id string, r *reporter) {
 		for _, refusal := range s.refusals()[m.Manifest] {
 			first := slices.IndexFunc(refusalRules, func(rule refusalRule) bool { return rule.matches(m.groupKind(), refusal) })
 			if refusalRules[first].id == id {
-				r.field(m, refusal.Path, "the API server will refuse it: %s", refusal.Message)
+				r.field(m, refusal.Path, "%s", fields.Refuses+refusal.Message)
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func checkInvalidWebhook(s *subject, r *reporter) {
 				}
 				at := []string{"webhooks", strconv.Itoa(i)}
 				for _, problem := range webhookProblems(webhook) {
-					r.field(m, append(slices.Clone(at), problem.key), "the API server will refuse it: webhooks[%d].%s %s", i, problem.key, problem.text)
+					r.field(m, append(slices.Clone(at), problem.key), fields.Refuses+"webhooks[%d].%s %s", i, problem.key, problem.text)
 				}
 			}
 		}

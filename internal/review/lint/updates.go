@@ -204,11 +204,11 @@ func (s *subject) pairs(report func(old, m *manifest)) {
 	}
 }
 
-const recreate = "runlevel.dev/recreate"
+const recreate = payload.RecreateAnnotation
 
 // isNeverChanged reports whether an apply makes no change of an object, or makes it by deleting the object.
 func (m *manifest) isNeverChanged() bool {
-	return m.IsCreateOnly() || m.annotations[recreate] == "true" && !mustNotBeRecreated(m)
+	return m.IsCreateOnly() || m.IsRecreated() && !mustNotBeRecreated(m)
 }
 
 func checkImmutableChanged(s *subject, r *reporter) {

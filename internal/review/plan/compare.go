@@ -14,9 +14,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// recreateAnnotation allows to delete an object and recreate it.
-const recreateAnnotation = "runlevel.dev/recreate"
-
 // Compare returns the plan of an update from one payload to another. Both must have been
 // read with the filters of the same cluster. Refusals are why an API server would refuse manifests of the new one; nil
 // if that is not known.
@@ -179,8 +176,8 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 		}
 	}
 	kind := m.GroupVersionKind().GroupKind()
-	if isRefused && m.Object().GetAnnotations()[recreateAnnotation] == "true" {
-		e.recreate(kind)
+	if isRefused && m.IsRecreated() {
+		e.recreate(kind, m.Foreign().IsHookJob())
 	}
 	if kind == kinds.CustomResourceDefinition && !e.CreateOnly {
 		e.Definition = compareDefinitions(before, after)
@@ -194,17 +191,21 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 }
 
 // recreate marks an object as deleted and recreated, unless its content would be lost.
-func (e *ObjectPlan) recreate(kind schema.GroupKind) {
+func (e *ObjectPlan) recreate(kind schema.GroupKind, isHookJob bool) {
 	switch kind {
 	case kinds.CustomResourceDefinition, kinds.Namespace, schema.GroupKind{Kind: "PersistentVolumeClaim"}:
-		e.addReason(fmt.Sprintf("%s is not done for a %s: what it holds would be lost", recreateAnnotation, kind.Kind))
+		e.addReason(fmt.Sprintf("%s is not done for a %s: what it holds would be lost", payload.RecreateAnnotation, kind.Kind))
 		return
 	}
 	e.Recreated = true
 	for i := range e.Changes {
 		e.Changes[i].Refused = false
 	}
-	e.addReason("it is deleted and recreated, as " + recreateAnnotation + " asks for")
+	if isHookJob {
+		e.addReason("it is deleted and recreated, as the Job of a hook")
+		return
+	}
+	e.addReason("it is deleted and recreated, as " + payload.RecreateAnnotation + " asks for")
 }
 
 // addReason appends a reason to Why.

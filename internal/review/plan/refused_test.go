@@ -41,7 +41,7 @@ func TestObjectsThatServersRefuse(t *testing.T) {
 	}
 	const port = "Invalid value: %d: must be between 1 and 65535, inclusive"
 	of := func(name string) string {
-		return "Service shop/" + name + ": the API server will refuse it: spec.ports[0].port: " + fmt.Sprintf(port, 99999)
+		return "Service shop/" + name + ": the API server refuses it: spec.ports[0].port: " + fmt.Sprintf(port, 99999)
 	}
 	want := of("changed") + "\n" + of("bad-before") + "\n" + of("revived") + "\n" + of("new") + ", spec.ports[1].port: " + fmt.Sprintf(port, 0) + "\n"
 	if diff := cmp.Diff(want, got.String()); diff != "" {

@@ -94,7 +94,7 @@ func refusedObjects(entries []ObjectPlan, manifests []*payload.Manifest, refusal
 		why := fields.RefusalMessages(refusals[manifests[i]])
 		isSent := e.Action == Created || e.Action == Included || e.Action == Revived || e.Action == Changed && !e.CreateOnly
 		if isSent && len(why) > 0 {
-			found = append(found, UpdateWarning{Refused, e.ID, "the API server will refuse it: " + printable.Few(why, maxListed)})
+			found = append(found, UpdateWarning{Refused, e.ID, fields.Refuses + printable.Few(why, maxListed)})
 		}
 	}
 	return found

@@ -66,7 +66,7 @@ func isPrecious(kind schema.GroupKind) bool {
 // fields can't be changed, and what to do.
 func mayRecreate(resource cluster.Resource, m *payload.Manifest, fixed []string) error {
 	switch {
-	case m.Object().GetAnnotations()[RecreateAnnotation] != "true":
+	case !m.IsRecreated():
 		return refusal{ResourceInvalid, cannotChange(fixed) + ": " + wayOut(resource.GroupKind())}
 	case isPrecious(resource.GroupKind()):
 		return refusal{ResourceInvalid, cannotChange(fixed) + ", and to recreate a " + resource.Kind + " would lose all that is in it: " + RecreateAnnotation + " does not hold for it"}

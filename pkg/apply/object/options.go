@@ -15,7 +15,7 @@ import (
 )
 
 // RecreateAnnotation of a manifest allows to delete its object and create it again, if an immutable field has to change.
-const RecreateAnnotation = "runlevel.dev/recreate"
+const RecreateAnnotation = payload.RecreateAnnotation
 
 // LookCounts is how long the metadata from before the run count. Later in a long update, all objects are applied.
 const LookCounts = 30 * time.Second

@@ -25,6 +25,8 @@ type Picture struct {
 	Dependencies []graph.Dependency
 	// Manifests lists every manifest in formats that have room for it.
 	Manifests bool
+	// Reasons are why tasks have their levels, where that does not follow from files or kinds.
+	Reasons map[graph.Task]string
 }
 
 // A box has the labels and the counts of a node.
@@ -33,6 +35,7 @@ type box struct {
 	levels     []string // in order, without repetition
 	components []string // the same
 	tasks      []graph.Task
+	reasons    []string // why they have their levels, without repetition
 	tombstones int
 	hooks      int  // lifecycle hooks of Deployments
 	isBarrier  bool // a Job, which nothing overtakes
@@ -48,6 +51,9 @@ func (p Picture) box(node int) box {
 			b.tombstones++
 		}
 		b.hooks += len(StepsOf(task)) - 1
+		if reason := p.Reasons[task]; reason != "" && !slices.Contains(b.reasons, reason) {
+			b.reasons = append(b.reasons, reason)
+		}
 		name := graph.ParseName(task.File())
 		if !name.IsKnown() {
 			name = graph.Name{Component: printable.Line(task.File())}
@@ -90,6 +96,14 @@ func (b box) count() string {
 		text += fmt.Sprintf(", %d to delete", b.tombstones)
 	}
 	return text
+}
+
+// because returns why the tasks of a box have their levels, in brackets; "" if that follows from files or kinds.
+func (b box) because() string {
+	if len(b.reasons) == 0 {
+		return ""
+	}
+	return printable.Line("  (" + strings.Join(b.reasons, "; ") + ")")
 }
 
 // content returns how many manifests and lifecycle hooks a box has.

@@ -20,7 +20,7 @@ func (p Picture) Text(out io.Writer) error {
 		fmt.Fprintf(w, "\nstep %d%s\n", i+1, rank.describe())
 		width := rank.width()
 		for _, b := range rank {
-			fmt.Fprintf(w, "  %-7s%-*s  %s\n", b.level(), width, short(b.title(), maxTitle), b.count())
+			fmt.Fprintf(w, "  %-6s %-*s  %s%s\n", b.level(), width, short(b.title(), maxTitle), b.count(), b.because())
 			p.textManifests(w, b)
 		}
 	}

@@ -1,0 +1,106 @@
+package loader
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/release/settings"
+	"github.com/runlevel/runlevel/internal/source"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// Settings returns the settings of a release that is open. A version that was applied has none: the values with which it was read
+// are kept, and among them are those of its settings.
+func Settings(release *source.Release) (settings.FolderSettings, error) {
+	if release.Values != nil || release.Kind == source.File || release.Kind == source.Input {
+		return settings.FolderSettings{}, nil
+	}
+	return settings.Read(release.FS)
+}
+
+// with returns the options with settings in the place of those that are not set, and as the second the options that are taken
+// from the settings alone.
+func (o Options) with(s settings.FolderSettings) (Options, Options, error) {
+	taken := Options{}
+	take := &taken.Payload.Filter
+	set := o.Payload
+	o.Payload.Name, o.Payload.Version = cmp.Or(set.Name, s.Name), cmp.Or(set.Version, s.Version)
+	o.Payload.Namespace = cmp.Or(set.Namespace, s.Namespace)
+	if set.Filter.Profile == "" {
+		take.Profile = s.Profile
+	}
+	if set.Filter.FeatureSet == "" {
+		take.FeatureSet = s.FeatureSet
+	}
+	if set.Filter.Exclude == "" {
+		take.Exclude = s.Exclude
+	}
+	if set.Filter.Capabilities == nil && s.Capabilities != nil {
+		capabilities, err := payload.ParseCapabilities(strings.Join(s.Capabilities, ","))
+		if err != nil {
+			return o, taken, s.Problem("capabilities", "%v", err)
+		}
+		take.Capabilities, o.Payload.Filter.Capabilities = capabilities, capabilities
+	}
+	if set.Filter.FeatureGates == nil {
+		o.Payload.Filter.FeatureGates = s.FeatureGates
+	}
+	if len(o.Unmanaged) == 0 {
+		for _, text := range s.Unmanaged {
+			selector, err := ParseSelector(text)
+			if err != nil {
+				return o, taken, s.Problem("unmanaged", "%v", err)
+			}
+			taken.Unmanaged = append(taken.Unmanaged, selector)
+		}
+		o.Unmanaged = taken.Unmanaged
+	}
+	filter := &o.Payload.Filter
+	filter.Profile, filter.FeatureSet = cmp.Or(filter.Profile, take.Profile), cmp.Or(filter.FeatureSet, take.FeatureSet)
+	filter.Exclude = cmp.Or(filter.Exclude, take.Exclude)
+	return o, taken, nil
+}
+
+// fieldsOfFilters are the fields of settings, by the filters that Check names.
+var fieldsOfFilters = map[string]string{string(payload.ByFeatureSet): "featureSet"}
+
+// checkSettings refuses settings that fit nothing in the release.
+func (o Options) checkSettings(s settings.FolderSettings, read *payload.Payload, problems []payload.Problem) error {
+	if slices.ContainsFunc(problems, func(p payload.Problem) bool { return !p.IsWarning() }) {
+		return nil // what they fit may be in what can't be read
+	}
+	err := o.Check(read)
+	if err == nil {
+		return nil
+	}
+	filter, why, _ := strings.Cut(err.Error(), ": ")
+	field, object, _ := strings.Cut(filter, " ")
+	if object != "" {
+		why = object + ": " + why
+	}
+	return s.Problem(cmp.Or(fieldsOfFilters[field], field), "%s", why)
+}
+
+// Named adds the source to the error of a release whose settings can't be used.
+func Named(ref string, err error) error {
+	if problems := (payload.Problems{}); errors.As(err, &problems) && !errors.As(err, new(*RefusedError)) {
+		return &RefusedError{ref, err}
+	}
+	return err
+}
+
+// isLocal reports whether a release is a folder on this machine.
+func isLocal(release *source.Release) bool { return release.Kind == source.Directory }
+
+// KeptBy returns the settings on what is kept of a version that is applied, and a warning if the release is no folder on this
+// machine: whoever has written an archive or image does not decide what a cluster keeps of it.
+func KeptBy(release *source.Release) (files string, historyMax int, warning string, err error) {
+	s, err := Settings(release)
+	if err != nil || isLocal(release) || s.KeepFiles == "" && s.HistoryMax == 0 {
+		return s.KeepFiles, s.HistoryMax, "", err
+	}
+	return "", 0, fmt.Sprintf("%s: keepFiles and historyMax only count in a folder on this machine: use --keep-files and --history-max", payload.SettingsFile), nil
+}

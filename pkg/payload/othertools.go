@@ -1,0 +1,267 @@
+package payload
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// This file reads the annotations by which other tools order objects. They only count in a release without numbered files, which
+// is one that was written for another tool.
+
+// The annotations of other tools on the order of objects.
+const (
+	HelmHookAnnotation   = "helm.sh/hook"
+	HelmWeightAnnotation = "helm.sh/hook-weight"
+	ArgoHookAnnotation   = "argocd.argoproj.io/hook"
+	ArgoWaveAnnotation   = "argocd.argoproj.io/sync-wave"
+	KappGroupAnnotation  = "kapp.k14s.io/change-group" // also with a dot and more behind it
+	KappRuleAnnotation   = "kapp.k14s.io/change-rule"  // the same
+)
+
+// deletePolicies are the annotations on when the Job of a hook is deleted. Here one that changes is recreated.
+var deletePolicies = []string{"helm.sh/hook-delete-policy", "argocd.argoproj.io/hook-delete-policy"}
+
+// A foreignPhase is when another tool applies an object.
+type foreignPhase int
+
+const (
+	applied foreignPhase = iota
+	before               // a hook that runs before everything else
+	after                // one that runs after everything else
+	never                // a hook of an uninstall, a rollback or a failure
+)
+
+// phases are the points of other tools at which hooks run. Those of tests are not among them.
+var phases = map[string]foreignPhase{
+	"pre-install": before, "pre-upgrade": before, "post-install": after, "post-upgrade": after,
+	"pre-delete": never, "post-delete": never, "pre-rollback": never, "post-rollback": never,
+	"PreSync": before, "PostSync": after, "Skip": never, "SyncFail": never, "PreDelete": never, "PostDelete": never,
+}
+
+// A ForeignPlace is the place of an object in the order of another tool. Nil is that of an object whose file has a number.
+type ForeignPlace struct {
+	phase   foreignPhase // of a Job; of other kinds only never
+	needed  string       // the annotation by which an object that is no Job is there before everything else
+	stage   int          // those with a smaller one come before
+	weight  int          // among the hooks of a phase
+	mapped  []string     // the annotations that the place follows from
+	reasons []string
+}
+
+// placeOf returns the place of an object by its own annotations.
+func placeOf(m *Manifest) ForeignPlace {
+	var p ForeignPlace
+	annotations := m.annotations()
+	if text := annotations[ArgoWaveAnnotation]; text != "" {
+		if wave, err := strconv.Atoi(text); err == nil {
+			p.stage = wave
+			p.add(ArgoWaveAnnotation, "sync-wave "+text)
+		}
+	}
+	key := ArgoHookAnnotation
+	if annotations[key] == "" {
+		key = HelmHookAnnotation // which Argo CD reads if there is no hook of its own
+	}
+	events := annotations[key]
+	phase, isOne := phaseOf(events)
+	isJob := m.GroupVersionKind().GroupKind() == kinds.Job
+	switch {
+	case !isOne:
+	case phase == never || isJob:
+		p.phase = phase
+		p.add(key, "hook "+events)
+	case phase == before:
+		p.needed = key
+	}
+	if !isOne || !isJob || phase == never {
+		return p
+	}
+	for _, key := range deletePolicies {
+		if annotations[key] != "" {
+			p.mapped = append(p.mapped, key)
+		}
+	}
+	p.weight = p.stage
+	if text := annotations[HelmWeightAnnotation]; text != "" {
+		if weight, err := strconv.Atoi(text); err == nil {
+			p.weight = weight
+			p.add(HelmWeightAnnotation, "weight "+text)
+		}
+	}
+	return p
+}
+
+func (p *ForeignPlace) add(annotation, reason string) {
+	p.mapped, p.reasons = append(p.mapped, annotation), append(p.reasons, reason)
+}
+
+// phaseOf returns the one phase of all points at which a hook runs, and whether there is one. Points that an apply does not have
+// only count if there are no others.
+func phaseOf(events string) (foreignPhase, bool) {
+	if events == "" {
+		return applied, false
+	}
+	var found []foreignPhase
+	for event := range strings.SplitSeq(events, ",") {
+		phase, isKnown := phases[strings.TrimSpace(event)]
+		if !isKnown {
+			return applied, false
+		}
+		if !slices.Contains(found, phase) {
+			found = append(found, phase)
+		}
+	}
+	if len(found) > 1 {
+		found = slices.DeleteFunc(found, func(phase foreignPhase) bool { return phase == never })
+	}
+	return found[0], len(found) == 1
+}
+
+// placesOf returns the places of objects in the order of other tools.
+func placesOf(all []*Manifest) map[*Manifest]*ForeignPlace {
+	places := make(map[*Manifest]*ForeignPlace, len(all))
+	hasWaves := false
+	for _, m := range all {
+		p := placeOf(m)
+		places[m] = &p
+		hasWaves = hasWaves || slices.Contains(p.mapped, ArgoWaveAnnotation)
+	}
+	if !hasWaves {
+		placeByGroups(all, places)
+	}
+	return places
+}
+
+// placeByGroups sets the stages of objects by the rules of kapp that put them after or before groups of others. Rules that
+// contradict each other set none.
+func placeByGroups(all []*Manifest, places map[*Manifest]*ForeignPlace) {
+	groups := map[string][]*Manifest{}
+	for _, m := range all {
+		for _, group := range annotationsOf(m, KappGroupAnnotation) {
+			groups[group.value] = append(groups[group.value], m)
+			places[m].mapped = append(places[m].mapped, group.key)
+		}
+	}
+	type edge struct{ first, second *Manifest }
+	var edges []edge
+	for _, m := range all {
+		for _, rule := range annotationsOf(m, KappRuleAnnotation) {
+			group, isAfter, isSimple := simpleRule(rule.value)
+			if !isSimple {
+				continue
+			}
+			places[m].add(rule.key, rule.value)
+			for _, other := range groups[group] {
+				if isAfter {
+					edges = append(edges, edge{other, m})
+				} else {
+					edges = append(edges, edge{m, other})
+				}
+			}
+		}
+	}
+	stages := map[*Manifest]int{}
+	for round := 0; ; round++ {
+		isStable := true
+		for _, e := range edges {
+			if stages[e.second] <= stages[e.first] {
+				stages[e.second], isStable = stages[e.first]+1, false
+			}
+		}
+		switch {
+		case isStable:
+			for m, stage := range stages {
+				places[m].stage = stage
+			}
+			return
+		case round > len(all): // a circle
+			for _, m := range all {
+				places[m].dropRules()
+			}
+			return
+		}
+	}
+}
+
+// dropRules forgets that a place follows from groups and rules of kapp.
+func (p *ForeignPlace) dropRules() {
+	isRule := func(key string) bool {
+		return strings.HasPrefix(key, KappGroupAnnotation) || strings.HasPrefix(key, KappRuleAnnotation)
+	}
+	p.mapped = slices.DeleteFunc(p.mapped, isRule)
+	p.reasons = slices.DeleteFunc(p.reasons, func(reason string) bool { return strings.HasPrefix(reason, "upsert ") })
+}
+
+// simpleRule reads a rule of kapp that only orders the objects that are applied.
+func simpleRule(rule string) (group string, isAfter, isSimple bool) {
+	words := strings.Fields(rule)
+	if len(words) != 4 || words[0] != "upsert" || words[2] != "upserting" || words[1] != "after" && words[1] != "before" {
+		return "", false, false
+	}
+	return words[3], words[1] == "after", true
+}
+
+// An annotation is one of an object.
+type annotation struct{ key, value string }
+
+// annotationsOf returns the annotations of a key, and of the key with a dot and more behind it, sorted.
+func annotationsOf(m *Manifest, key string) []annotation {
+	var found []annotation
+	for name, value := range m.annotations() {
+		if name == key || strings.HasPrefix(name, key+".") {
+			found = append(found, annotation{name, value})
+		}
+	}
+	slices.SortFunc(found, func(a, b annotation) int { return strings.Compare(a.key, b.key) })
+	return found
+}
+
+// leftOut returns the exclusion of a manifest that another tool does not apply either; nil if it does.
+func (p *ForeignPlace) leftOut(m *Manifest) *Exclusion {
+	if p == nil || p.phase != never {
+		return nil
+	}
+	return &Exclusion{Manifest: m, Filter: ByHook, Reason: fmt.Sprintf("%s is of an uninstall, a rollback or a failure: it is not run by an apply", p.Reason())}
+}
+
+// weightOf returns the weight of another tool's hook.
+func (p *ForeignPlace) weightOf() int {
+	if p == nil {
+		return 0
+	}
+	return p.weight
+}
+
+// Reason returns the annotations of another tool that the place follows from, in words: "sync-wave 2".
+func (p *ForeignPlace) Reason() string {
+	if p == nil {
+		return ""
+	}
+	return strings.Join(p.reasons, ", ")
+}
+
+// Mapped returns the annotations of another tool that the place follows from.
+func (p *ForeignPlace) Mapped() []string {
+	if p == nil {
+		return nil
+	}
+	return p.mapped
+}
+
+// IsHookJob reports whether the object is the Job of another tool's hook, which that tool runs anew each time.
+func (p *ForeignPlace) IsHookJob() bool { return p != nil && (p.phase == before || p.phase == after) }
+
+// Foreign returns the place of the object in the order of another tool.
+func (m *Manifest) Foreign() *ForeignPlace { return m.foreign }
+
+// RecreateAnnotation allows to delete an object and create it again, if a field has to change that can't be changed.
+const RecreateAnnotation = "runlevel.dev/recreate"
+
+// IsRecreated reports whether the object may be deleted and created again, if a field has to change that can't be changed.
+func (m *Manifest) IsRecreated() bool {
+	return m.annotations()[RecreateAnnotation] == "true" || m.foreign.IsHookJob()
+}
