@@ -20,7 +20,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// BenchmarkRollback rolls a release of a thousand objects back, all of which differ, and deletes a hundred that only the newer version
+// BenchmarkRollback rolls a release of a thousand objects back, in levels of ten components, all of which differ, and deletes a hundred that only the newer version
 // has. In turn with it, a bare loop applies the same files of a twin by server-side apply, level by level and sixteen at a time, deletes
 // the same objects, and waits until they are gone: without a plan, a gate, a lock or a record. "of-loop" is how long we take where
 // the loop takes 1, and "plan-of-loop" how long a dry run takes, which is the plan and the gate.
@@ -73,7 +73,7 @@ func newThousand(b *testing.B) *thousandfold {
 	for version, parts := range map[string]int{"v1": 200, "v2": 220} {
 		files := map[string]string{"0000_10_base_00.yaml": "{apiVersion: v1, kind: Namespace, metadata: {name: NS}}"}
 		for i := range parts {
-			files[fmt.Sprintf("0000_%d_web_%03d.yaml", 20+i/50, i)] = partOf
+			files[fmt.Sprintf("0000_%d_web-%d_%03d.yaml", 20+i/50, i%10, i)] = partOf
 		}
 		var text strings.Builder
 		for name, content := range files {
