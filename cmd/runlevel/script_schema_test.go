@@ -93,7 +93,7 @@ func schemaName(args []string, document any) string {
 		switch {
 		case kind == "kept":
 			return "keep-summary"
-		case kind == "start" || kind == "summary":
+		case kind == "start" || kind == "summary" || kind == "tests":
 			return "apply-" + kind
 		case slices.Contains(keepEvents, keep.EventType(kind)):
 			return "keep-event"

@@ -91,9 +91,10 @@ func (r *run) listAgain(ctx context.Context, heads []objectmeta.LiveMetadata) *i
 	return listed
 }
 
-// objectsOf returns the objects that the payload has, or has tombstones of, and those that it leaves unmanaged.
+// objectsOf returns the objects that the payload has, or has tombstones of, and those that it leaves unmanaged. An object that has
+// become a test stays until that runs, which replaces it.
 func objectsOf(ctx context.Context, r *run) map[kinds.ID]bool {
-	manifests := slices.Clone(r.payload.Manifests)
+	manifests := slices.Concat(r.payload.Manifests, r.payload.Tests)
 	for _, exclusion := range r.payload.Excluded {
 		if exclusion.Filter == payload.ByOverrides {
 			manifests = append(manifests, exclusion.Manifest)

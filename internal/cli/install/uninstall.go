@@ -82,6 +82,7 @@ func NewUninstall(streams core.Streams) *cobra.Command {
 	core.AddReleaseName(command, &f.cluster, &f.name, "the release")
 	core.AddOutput(command, &f.format, core.Text, asWide, core.JSON, core.YAML)
 	core.AddDryRun(command, &f.dryRun)
+	core.AddNotify(command, &f.notify)
 	command.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to wait until all objects are gone; or until the operator has ended (default then: 5m)")
 	command.Flags().BoolVar(&f.operator, "operator", false, "uninstall the operator, and leave what it has applied")
 	f.releaseFlags.add(command)

@@ -24,6 +24,9 @@ import (
 // ReleaseLabel is the label with the release of an object.
 const ReleaseLabel = "runlevel.dev/release"
 
+// TestLabel is the label with the release of a test. A test does not have ReleaseLabel, since no apply keeps it.
+const TestLabel = "runlevel.dev/test-of"
+
 // VersionAnnotation is the annotation that has the version of the release, on some of its objects.
 const VersionAnnotation = "runlevel.dev/release-version"
 
