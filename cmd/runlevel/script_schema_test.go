@@ -89,7 +89,7 @@ func schemaName(args []string, document any) string {
 	fields, _ := document.(map[string]any)
 	kind, _ := fields["type"].(string)
 	switch args[0] {
-	case "apply":
+	case "apply", "rollback":
 		switch {
 		case kind == "kept":
 			return "keep-summary"

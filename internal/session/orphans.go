@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
@@ -38,6 +39,16 @@ func scalar(text string) string {
 		return strconv.Quote(text)
 	}
 	return strings.TrimSuffix(string(written), "\n")
+}
+
+// FindOrphans returns the objects that earlier payloads of a release have applied, and that this one neither has nor deletes. It
+// changes nothing.
+func FindOrphans(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) ([]Orphan, error) {
+	r := newRun(c, release, options)
+	if err := r.inspect(ctx, r.lock()); err != nil {
+		return nil, err
+	}
+	return r.orphans(ctx), nil
 }
 
 // orphans returns the objects of the release that still exist, and that the payload neither has nor deletes. An object

@@ -289,7 +289,7 @@ func (r *run) findMode() graph.Mode {
 	switch {
 	case r.options.Apply.Mode != "":
 		return r.options.Apply.Mode
-	case newest == nil && len(r.before.Of(r.payload.Name)) > 0, r.record.Uninstall != nil:
+	case newest == nil && len(unrecorded(r.before, r.payload.Name)) > 0, r.record.Uninstall != nil:
 		return graph.Update
 	case r.record.Applied() == nil && !r.record.HasUpdated():
 		return graph.Install

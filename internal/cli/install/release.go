@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -189,7 +190,8 @@ func (u *releaseUninstall) finish(report *uninstall.UninstallReport, p *uninstal
 		}
 		if !report.DryRun {
 			printKept(out, report.Kept)
-			printNotes(out, nil, report.Hooks)
+			isShown := func(note string) bool { return slices.Contains(p.Notes, note) }
+			printNotes(out, slices.DeleteFunc(slices.Clone(report.Notes), isShown), report.Hooks)
 		}
 		_, err := fmt.Fprintln(out, summaryOf(report))
 		return err

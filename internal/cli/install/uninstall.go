@@ -34,8 +34,8 @@ Never deleted:
   runlevel.dev/keep: "true", unless --delete-data names them
 - what a kept object would be deleted with
 
-Each of these is listed with the reason. It keeps its labels: a later apply of the release takes it
-up again.
+Each of these is listed with the reason. It keeps its labels, and an annotation has the time of the
+uninstall: a later apply of the release takes it up again.
 
 On a terminal, what would be deleted is shown first, and you are asked; elsewhere --yes is needed.
 The uninstall holds the lock of the release, and refuses to begin while an operator or

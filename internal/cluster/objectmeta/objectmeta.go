@@ -30,6 +30,9 @@ const TestLabel = "runlevel.dev/test-of"
 // VersionAnnotation is the annotation that has the version of the release, on some of its objects.
 const VersionAnnotation = "runlevel.dev/release-version"
 
+// UninstalledAnnotation is the annotation of an object that an uninstall has kept, with the time of the uninstall.
+const UninstalledAnnotation = "runlevel.dev/uninstalled"
+
 // LiveMetadata is the metadata of a live object.
 type LiveMetadata struct {
 	ID              kinds.ID
@@ -127,6 +130,12 @@ func (m LiveMetadata) OtherOwner(release string) (string, bool) {
 		return "", false
 	}
 	return m.Release, true
+}
+
+// WasKept reports whether an uninstall of its release has kept the object, and no apply has changed it since.
+func (m LiveMetadata) WasKept() bool {
+	uninstalled, err := time.Parse(time.RFC3339, m.object.GetAnnotations()[UninstalledAnnotation])
+	return err == nil && !m.Entry.Since.After(uninstalled)
 }
 
 // IsNeverApplied reports whether we have never applied the object. We may have created it nevertheless.

@@ -222,8 +222,11 @@ func (r *remover) deleteAll(ctx context.Context) error {
 	return nil
 }
 
-// end deletes the copies of the files, and then the record. A kill before the Lease is deleted leaves a copy of the record in that.
+// end marks what is kept, and deletes the copies of the files, and then the record. A kill before the Lease is deleted leaves a copy of the record in that.
 func (r *remover) end(ctx context.Context) error {
+	if err := r.markKept(ctx); err != nil {
+		return err
+	}
 	if r.plan.record.History.HasFiles() {
 		if err := r.copies().RemoveAll(ctx); err != nil {
 			return err
