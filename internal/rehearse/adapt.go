@@ -20,6 +20,7 @@ var webhookKinds = map[schema.GroupKind]bool{
 type adapter struct {
 	ready ReadyRules
 	found *findings
+	left  []*payload.Manifest // of the new release, that are not applied
 }
 
 // adapt returns a release whose objects call no server that would have to run in a pod, and wait for no controller of their own.
@@ -51,7 +52,10 @@ func (a *adapter) adaptManifest(m *payload.Manifest, in lint.Origin) *payload.Ma
 	case kind == kinds.CustomResourceDefinition && skipConversion(object):
 		note = "its objects are not converted: the webhook for that does not run here"
 	case kind == kinds.APIService && isServedByPods(object):
-		a.found.notTried(in, m, "it is not applied: the server behind it does not run here")
+		a.found.notTried(in, m, "it is only tried by a dry run: the server behind it does not run here")
+		if in == lint.InPayload {
+			a.left = append(a.left, m)
+		}
 		return nil
 	case kinds.ScopeOf(kind) == kinds.Unknown && object.GetAnnotations()[ready.Annotation] != "" && !a.ready.has(kind):
 		annotations := object.GetAnnotations()

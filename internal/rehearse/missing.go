@@ -2,6 +2,8 @@ package rehearse
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -38,7 +40,7 @@ func (s *supplier) supply(ctx context.Context) error {
 			continue
 		}
 		for _, missing := range s.missingKinds(ctx, of.release) {
-			if err := s.make(ctx, of.in, missing.by, definitionOf(missing.kind, missing.versions, missing.by.ID().Namespace != ""), "nothing here has the kind "+missing.kind.String()); err != nil {
+			if err := s.make(ctx, definitionOf(missing.kind, missing.versions, missing.by.ID().Namespace != ""), needer{of.in, missing.by, []string{"kind"}}); err != nil {
 				return err
 			}
 		}
@@ -61,22 +63,50 @@ func (s *supplier) has(id kinds.ID) bool {
 	})
 }
 
-// make makes an object, unless it exists, and reports it at the manifest that needs it.
-func (s *supplier) make(ctx context.Context, in lint.Origin, by *payload.Manifest, made *unstructured.Unstructured, why string) error {
+// make makes an object, unless it exists, and reports it at the field of the manifest that needs it.
+func (s *supplier) make(ctx context.Context, made *unstructured.Unstructured, by needer) error {
+	wasMade, err := s.create(ctx, made)
+	if !wasMade || by.in == lint.InPrevious {
+		return err
+	}
+	gvk := made.GroupVersionKind()
+	id, hint := kinds.ID{Group: gvk.Group, Kind: gvk.Kind, Name: made.GetName()}, ""
+	if near := printable.Nearest(id.Name, s.names(id.GroupKind()), mostTypos); near != "" {
+		hint = ": did you mean " + near + "?"
+	}
+	s.found.about(by.manifest, lint.RehearsalObservation{Rule: lint.RehearsalMade, Field: by.field, Made: &id, Message: fmt.Sprintf(
+		"%s was made for the rehearsal, and a cluster that does not have it refuses what needs it: no release of the rehearsal has it%s", id, hint)})
+	return nil
+}
+
+// A needer is the field of a manifest that needs an object.
+type needer struct {
+	in       lint.Origin
+	manifest *payload.Manifest
+	field    []string
+}
+
+// names returns the names of the objects of a kind in the releases.
+func (s *supplier) names(kind schema.GroupKind) (names []string) {
+	for _, m := range slices.Concat(manifestsOf(s.old), manifestsOf(s.new)) {
+		if m.ID().GroupKind() == kind {
+			names = append(names, m.ID().Name)
+		}
+	}
+	return names
+}
+
+// create creates an object, and reports whether it did not exist.
+func (s *supplier) create(ctx context.Context, made *unstructured.Unstructured) (wasMade bool, err error) {
 	found, err := s.cluster.Find(ctx, made.GroupVersionKind())
 	if err != nil {
-		return err
+		return false, err
 	}
-	id := found.IDOf(made)
 	_, err = s.cluster.Create(ctx, found, made, 0)
 	if apierrors.IsAlreadyExists(err) {
-		return nil
+		return false, nil
 	}
-	if err != nil {
-		return err
-	}
-	s.found.notTried(in, by, id.String()+" was made for the rehearsal: "+why)
-	return nil
+	return err == nil, err
 }
 
 // mostTypos limits how many letters of the names of two kinds differ if one is a misspelling of the other.
@@ -89,8 +119,8 @@ type missingKind struct {
 	by       *payload.Manifest
 }
 
-// missingKinds returns the kinds of a release that are neither the cluster's nor defined by a release. A kind whose name is similar to
-// that of a defined one in its group is probably misspelt: it is not missing.
+// missingKinds returns the kinds of a release that are neither the cluster's nor defined by a release. A kind whose name, or whose group,
+// is similar to that of a defined one is probably misspelt: it is not missing.
 func (s *supplier) missingKinds(ctx context.Context, release *payload.Payload) []missingKind {
 	defined := map[string][]string{} // by group
 	for _, of := range []*payload.Payload{s.old, s.new} {
@@ -107,7 +137,8 @@ func (s *supplier) missingKinds(ctx context.Context, release *payload.Payload) [
 	var found []missingKind
 	for _, m := range release.Manifests {
 		gvk := m.GroupVersionKind()
-		isKnown := printable.Nearest(gvk.Kind, defined[gvk.Group], mostTypos) != ""
+		near := defined[printable.Nearest(gvk.Group, slices.Collect(maps.Keys(defined)), mostTypos)]
+		isKnown := printable.Nearest(gvk.Kind, defined[gvk.Group], mostTypos) != "" || slices.Contains(near, gvk.Kind)
 		if isKnown || !strings.Contains(gvk.Group, ".") || kinds.Scheme().IsGroupRegistered(gvk.Group) {
 			continue
 		}
@@ -157,7 +188,7 @@ func (s *supplier) makeNamespace(ctx context.Context, in lint.Origin, m *payload
 	if name == "" || m.IsTombstone() || s.has(kinds.ID{Kind: kinds.Namespace.Kind, Name: name}) {
 		return nil
 	}
-	return s.make(ctx, in, m, clusterWide("v1", kinds.Namespace.Kind, name, nil), "no release of the rehearsal has it")
+	return s.make(ctx, clusterWide("v1", kinds.Namespace.Kind, name, nil), needer{in, m, []string{"metadata", "namespace"}})
 }
 
 // classFields are the fields, beside the metadata, of the classes that are made.
@@ -175,7 +206,7 @@ func (s *supplier) makeClasses(ctx context.Context, in lint.Origin, release *pay
 		if !isClass || references.IsBuiltIn(id) || s.has(id) {
 			continue
 		}
-		if err := s.make(ctx, in, uses[0].By, clusterWide(id.Group+"/v1", id.Kind, id.Name, fields), "no release of the rehearsal has it"); err != nil {
+		if err := s.make(ctx, clusterWide(id.Group+"/v1", id.Kind, id.Name, fields), needer{in, uses[0].By, uses[0].Path}); err != nil {
 			return err
 		}
 	}

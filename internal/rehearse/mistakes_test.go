@@ -40,7 +40,7 @@ func TestMistakes(t *testing.T) {
 			changed = slices.Collect(maps.Keys(shop))
 		}
 		maps.Copy(after, branch(release, changed, i))
-		if m.Group != mistakes.Create {
+		if m.Group != mistakes.Create && m.Group != mistakes.Within {
 			maps.Copy(before, branch(shop, changed, i))
 		}
 	}

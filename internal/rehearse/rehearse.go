@@ -160,7 +160,7 @@ func (r *rehearsal) run(ctx context.Context) error {
 	if err := (&supplier{r.cluster, r.Old, r.New, r.found}).supply(ctx); err != nil {
 		return err
 	}
-	a := &adapter{r.Ready, r.found}
+	a := &adapter{ready: r.Ready, found: r.found}
 	before, after := a.adapt(r.Old, lint.InPrevious), a.adapt(r.New, lint.InPayload)
 	defer r.standIn(ctx)()
 	if r.From == nil && before != nil {
@@ -168,6 +168,7 @@ func (r *rehearsal) run(ctx context.Context) error {
 		r.stage(ctx, lint.InPrevious, before, r.options(graph.Install))
 	}
 	updated := r.update(ctx, before, after)
+	r.dryRun(ctx, a.left)
 	r.again(ctx, updated)
 	r.checkDeletes(ctx, updated)
 	if r.Down {

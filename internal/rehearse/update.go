@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -34,6 +36,21 @@ func (r *rehearsal) update(ctx context.Context, before, after *payload.Payload) 
 		pods.report(ctx, r, before, after)
 	}
 	return a
+}
+
+// dryRun asks the API server about manifests that are not applied.
+func (r *rehearsal) dryRun(ctx context.Context, manifests []*payload.Manifest) {
+	for _, m := range manifests {
+		in, err := r.cluster.Find(ctx, m.GroupVersionKind())
+		if err == nil {
+			_, err = r.cluster.Apply(ctx, in, m.Object(), cluster.Force|cluster.DryRun)
+		}
+		if err != nil && ctx.Err() == nil {
+			for _, refusal := range refusalsOf(nil, m, object.NewFailure(m, err)) {
+				r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalRefused, Field: refusal.Path, Message: fields.Refuses + refusal.Message})
+			}
+		}
+	}
 }
 
 // notOfCluster are the checks of the gate that are about what the rehearsal itself has made, or that an object's failure shows better.

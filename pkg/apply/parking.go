@@ -17,6 +17,7 @@ type parking struct {
 	isAtEnd bool      // all objects are awaited, at the end of the run
 
 	tasks   []int            // whose objects are to be ready
+	began   time.Time        // of the wait for them
 	objects *await.GroupWait // for objects to be ready; nil for another wait
 	timer   *time.Timer      // for a time; nil for none
 	until   *object.StepWait // for what the step itself awaits; nil for none
@@ -65,6 +66,8 @@ func (p *parking) parkFor(w *walk, pause time.Duration) {
 func (p *parking) wake(w *walk) {
 	switch {
 	case !w.parked[p]:
+	case p.objects != nil && !w.patience.isOver(p.began):
+		p.timer.Reset(max(time.Millisecond, w.patience.left(p.began)))
 	case p.objects != nil:
 		p.unpark(w)
 		p.diagnose(w, p.unready(w))

@@ -11,18 +11,39 @@ import (
 )
 
 // patience is after how long a walk goes on although a step has failed, or an object is not ready: see Options.Patience. Without a
-// limit, and once the walk has been interrupted, it does not.
+// limit, and once the walk has been interrupted, it does not. On a slow cluster it lasts as long as others become ready.
 type patience struct {
 	ctx       context.Context // of the walk
 	limit     time.Duration
 	isGivenUp map[int]bool // tasks that are no longer waited for
+	isReady   map[kinds.ID]bool
+	progress  time.Time // when an object was ready for the first time, or a step was done
+}
+
+func newPatience(ctx context.Context, limit time.Duration) *patience {
+	return &patience{ctx: ctx, limit: limit, isGivenUp: map[int]bool{}, isReady: map[kinds.ID]bool{}}
+}
+
+// hasProgressed notes that an object is ready. One that was ready before is no progress: it may break again and again.
+func (p *patience) hasProgressed(id kinds.ID) {
+	if !p.isReady[id] {
+		p.isReady[id], p.progress = true, time.Now()
+	}
+}
+
+// left returns how much patience is left with a try or a wait that has begun at a time.
+func (p *patience) left(began time.Time) time.Duration {
+	if began.Before(p.progress) {
+		began = p.progress
+	}
+	return p.limit - time.Since(began)
 }
 
 // goesOn reports whether failures hold nothing up.
 func (p *patience) goesOn() bool { return p.limit > 0 && p.ctx.Err() == nil }
 
 // isOver reports whether a try or a wait that has begun at a time is to be given up.
-func (p *patience) isOver(began time.Time) bool { return p.goesOn() && time.Since(began) > p.limit }
+func (p *patience) isOver(began time.Time) bool { return p.goesOn() && p.left(began) <= 0 }
 
 // atMost bounds a pause.
 func (p *patience) atMost(pause time.Duration) time.Duration {

@@ -53,7 +53,7 @@ func newWalk(ctx context.Context, r *run) *walk {
 	r.nodes = r.order.graph.Walk()
 	return &walk{
 		run: r, ctx: ctx, before: before, steps: make(chan int, r.options.Workers),
-		nodeOf: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{}, isMissing: map[int]bool{}, patience: &patience{ctx: ctx, limit: r.options.Patience, isGivenUp: map[int]bool{}}, parked: map[*parking]bool{},
+		nodeOf: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{}, isMissing: map[int]bool{}, patience: newPatience(ctx, r.options.Patience), parked: map[*parking]bool{},
 	}
 }
 
@@ -154,6 +154,9 @@ func (w *walk) observe(e await.Event) {
 			w.doAgain(e.Object.Manifest.ID())
 		}
 	default:
+		if e.Type == await.Ready {
+			w.patience.hasProgressed(e.Object.Manifest.ID())
+		}
 		w.run.observe(e)
 	}
 }
@@ -181,6 +184,7 @@ func (w *walk) handleTry(t *tried) {
 		w.waits(t.step, t.did.Wait)
 	default:
 		w.forgetFailure(t.step)
+		w.patience.progress = time.Now()
 		w.run.done(t.step, t.did.Change)
 		w.ended(t.step, true)
 	}
@@ -359,7 +363,7 @@ func (w *walk) await(tasks []int, p *parking) {
 			objects = append(objects, w.run.order.tasks[task].ID())
 		}
 	}
-	w.parked[p], p.tasks = true, tasks
+	w.parked[p], p.tasks, p.began = true, tasks, time.Now()
 	p.objects = w.run.tracker.Await(objects, p.isAtEnd)
 	if w.patience.goesOn() {
 		p.timer = time.AfterFunc(w.run.options.Patience, func() { w.run.inbox.put(event{woken: p}) })

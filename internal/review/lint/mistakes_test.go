@@ -70,7 +70,7 @@ func outcomeOf(t *testing.T, m mistakes.Mistake, shop fstest.MapFS) string {
 		t.Fatal(err)
 	}
 	previous := shop
-	if m.Group == mistakes.Create {
+	if m.Group == mistakes.Create || m.Group == mistakes.Within {
 		previous = nil
 	}
 	found := lintFiles(t, release, previous)

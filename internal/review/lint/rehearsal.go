@@ -3,6 +3,8 @@ package lint
 import (
 	"slices"
 	"strings"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // These rules report what a rehearsal has shown: the release was applied to a real control plane, see package rehearse.
@@ -19,6 +21,7 @@ type RehearsalObservation struct {
 	Object  string   // its name, for messages
 	Field   []string // nil if the whole manifest is meant
 	Message string
+	Made    *kinds.ID // of RehearsalMade: what was made
 }
 
 // needsRehearsal is an input that RehearsalRules require.
@@ -37,6 +40,7 @@ const (
 	RehearsalBudget      = "rehearsal-budget"
 	RehearsalWarned      = "rehearsal-warned"
 	RehearsalRestarted   = "rehearsal-restarted"
+	RehearsalMade        = "rehearsal-made"
 	RehearsalNotTried    = "rehearsal-not-tried"
 	RehearsalPrevious    = "rehearsal-previous"
 )
@@ -59,8 +63,9 @@ func RehearsalRules() []Rule {
 		{RehearsalOverwritten, Warning, "A field that another manager has set is overwritten."},
 		{RehearsalBudget, Warning, "The update leaves fewer healthy pods than a PodDisruptionBudget demands."},
 		{RehearsalWarned, Warning, "The API server warns of an object."},
+		{RehearsalMade, Warning, "What an object needs is in no release, and was made for the rehearsal: a Namespace, a definition, a class."},
 		{RehearsalRestarted, Info, "The update replaces the pods of a workload."},
-		{RehearsalNotTried, Info, "Something could not be tried, or was made for the rehearsal."},
+		{RehearsalNotTried, Info, "Something could not be tried."},
 		{RehearsalPrevious, Info, "An object of the previous release could not be installed in the rehearsal."},
 	} {
 		rules = append(rules, Rule{rule.id, rule.severity, rule.summary, needsRehearsal, func(s *subject, r *reporter) { reportObservations(s, rule.id, r) }})
@@ -86,7 +91,11 @@ func reportObservations(s *subject, id string, r *reporter) {
 		if seen.Rule != id {
 			continue
 		}
-		if m := observedBy(s, seen); m != nil {
+		m := observedBy(s, seen)
+		if s.config.Known.has(seen.Made) {
+			continue
+		}
+		if m != nil {
 			r.field(m, seen.Field, "%s", seen.Message)
 		} else {
 			r.report(Finding{File: seen.Path, Line: seen.Line, Object: seen.Object, In: seen.In, Message: seen.Message})
@@ -97,6 +106,7 @@ func reportObservations(s *subject, id string, r *reporter) {
 // repeats are the rules of rehearsals whose findings other rules have, too, with how to fix them.
 var repeats = map[string][]string{
 	RehearsalLeft:    {"dropped", "renamed", "narrowed"},
+	RehearsalMade:    {"missing-namespace"},
 	RehearsalRefused: {"immutable-changed", "job-changed", "stored-version-dropped", "unknown-field", "wrong-type", "custom-resource", "definition"},
 }
 
@@ -106,9 +116,15 @@ func withoutRepeats(found []Finding) []Finding {
 		rules := repeats[seen.Rule]
 		return rules != nil && slices.ContainsFunc(found, func(other Finding) bool {
 			isRule := slices.Contains(rules, other.Rule) || seen.Rule == RehearsalRefused && strings.HasPrefix(other.Rule, "invalid-")
-			return isRule && other.Object == seen.Object && (seen.Rule == RehearsalLeft || other.Line == seen.Line)
+			return isRule && other.Object == seen.Object && (seen.Rule != RehearsalRefused || other.Line == seen.Line)
 		})
 	})
+}
+
+// has reports whether the configuration names an object that others make.
+func (k Known) has(made *kinds.ID) bool {
+	isNamespace := made != nil && made.GroupKind() == kinds.Namespace && slices.Contains(k.Namespaces, made.Name)
+	return isNamespace || made != nil && slices.Contains(k.Objects, made.String())
 }
 
 // observedBy returns the manifest of an observation; nil if it has none.

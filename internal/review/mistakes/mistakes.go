@@ -28,6 +28,7 @@ type Group string
 // The groups of mistakes.
 const (
 	Create Group = "create" // it refuses to create the objects
+	Within Group = "within" // it refuses to create the objects because of what a cluster has, or does not have
 	Update Group = "update" // it refuses to update the objects of the release before
 	Outage Group = "outage" // it accepts the mistake, and something stops working
 	Fine   Group = "fine"   // it accepts the edit, which is none

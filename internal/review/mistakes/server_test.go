@@ -57,20 +57,20 @@ func TestServer(t *testing.T) {
 		return err
 	})
 	for _, m := range all {
-		if m.Group == mistakes.Create {
+		if m.Group == mistakes.Create || m.Group == mistakes.Within {
 			answers[m.Name] = ask(t, server, m)
 		}
 	}
 	applyAll(t, server, shop, func(object *unstructured.Unstructured) bool { return !before(object) })
 	for _, m := range all {
-		if m.Group != mistakes.Create {
+		if m.Group != mistakes.Create && m.Group != mistakes.Within {
 			answers[m.Name] = ask(t, server, m)
 		}
 	}
 
 	var text strings.Builder
 	for _, m := range all {
-		isRefused := m.Group == mistakes.Create || m.Group == mistakes.Update
+		isRefused := m.Group == mistakes.Create || m.Group == mistakes.Within || m.Group == mistakes.Update
 		if isRefused != (answers[m.Name] != "") {
 			t.Errorf("%s is of the group %s, and the API server says %q", m.Name, m.Group, answers[m.Name])
 		}
