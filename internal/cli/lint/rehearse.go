@@ -83,7 +83,7 @@ func NewRehearse(streams core.Streams) *cobra.Command {
 		Long:              rehearseHelp,
 		Example:           rehearseExamples,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: core.CompleteFiles,
+		ValidArgsFunction: core.CompletePaths(2, cobra.ShellCompDirectiveDefault),
 		RunE: func(command *cobra.Command, args []string) error {
 			f.isConfigured = command.Flags().Changed("config")
 			if len(args) == 2 {
