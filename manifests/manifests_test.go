@@ -53,7 +53,7 @@ func TestDefinitionsAreThoseOfTheModule(t *testing.T) {
 // path of the field only: the API server would drop what is written there.
 func withLabelSelector(t *testing.T, definition []byte) []byte {
 	t.Helper()
-	if !bytes.Contains(definition, []byte("labelSelectorPath: .status.labelSelector\n")) {
+	if !bytes.Contains(definition, []byte("  name: machinesets.machine.openshift.io\n")) {
 		return definition
 	}
 	if bytes.Contains(definition, []byte("\n              labelSelector:\n")) {
