@@ -208,3 +208,20 @@ func (s *site) setMistake(set *machinev1.ControlPlaneMachineSet, mistake string)
 	s.Helper()
 	s.MustPatch(set, `{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":{"mistake":%s}}}}}}}`, mistake)
 }
+
+// TestUnmanagedNodes has a node of the control plane without a Machine, beside which nothing is replaced.
+func TestUnmanagedNodes(t *testing.T) {
+	manage(t)
+	s := &site{stage.NewFixture(t)}
+	s.addThree()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.name("by-hand"), Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
+	s.MustCreate(node)
+	s.DeleteAfterwards(node)
+	s.MustCreate(s.newSet("Active", "RollingUpdate", "large"))
+	s.awaitCondition("Degraded", metav1.ConditionTrue, "UnmanagedNodes", "Found 1 unmanaged node(s): "+node.Name)
+	if owned := s.owned(); len(owned) > 0 {
+		t.Errorf("it has adopted %q", owned)
+	}
+	s.MustDelete(node)
+	s.Eventually("all are replaced", func() bool { return s.racks() == "a:large b:large c:large" })
+}
