@@ -35,13 +35,12 @@ func countReplicas(status *machinev1.ControlPlaneMachineSetStatus, slots []contr
 	}
 }
 
-// setConditions sets the conditions of a status whose counts are set. failure is what the last write has met.
-func setConditions(status *machinev1.ControlPlaneMachineSetStatus, generation int64, wanted int32, problem controlPlaneProblem, waits []string, failure string) {
-	status.ObservedGeneration = generation
+// setConditions sets the conditions of a status whose counts and generation are set. failure is what the last write has met.
+func setConditions(status *machinev1.ControlPlaneMachineSetStatus, wanted int32, problem controlPlaneProblem, waits []string, failure string) {
 	set := func(kind string, is bool, reason, message string) {
 		condition := metav1.Condition{
 			Type: kind, Status: metav1.ConditionFalse, Reason: reason,
-			Message: printable.Truncate(message, maxMessage), ObservedGeneration: generation,
+			Message: printable.Truncate(message, maxMessage), ObservedGeneration: status.ObservedGeneration,
 		}
 		if is {
 			condition.Status = metav1.ConditionTrue

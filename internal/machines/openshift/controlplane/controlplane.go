@@ -3,7 +3,7 @@
 // executes a deletion, and the quorum guard of etcd holds it until the member was replaced.
 //
 // Decisions are pure: failuredomains.go spreads machines among failure domains, replacement.go plans which machine comes and
-// which goes, problems.go finds what must stop the controller, and conditions.go says how the set stands.
+// which goes, problems.go finds what must stop the controller, and conditions.go has the conditions of the status.
 //
 // SetupWithManager is the call to start from.
 package controlplane

@@ -105,10 +105,11 @@ func (r *ControlPlaneMachineSetReconciler) release(ctx context.Context, c *contr
 // report writes the status of a set.
 func (r *ControlPlaneMachineSetReconciler) report(ctx context.Context, c *controlPlane, failure error) error {
 	changed := c.set.DeepCopy()
+	changed.Status.ObservedGeneration = c.set.Generation
 	if c.problem.Reason != invalidConfiguration { // its machines are not known
 		countReplicas(&changed.Status, c.slots)
 	}
-	setConditions(&changed.Status, c.set.Generation, int32(c.wanted()), c.problem, c.plan.Waits, replicas.MessageOf(failure))
+	setConditions(&changed.Status, int32(c.wanted()), c.problem, c.plan.Waits, replicas.MessageOf(failure))
 	if equality.Semantic.DeepEqual(c.set.Status, changed.Status) {
 		return nil
 	}
