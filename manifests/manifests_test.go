@@ -21,9 +21,10 @@ var update = flag.Bool("update", false, "copy the definitions from the module th
 
 // definitions are the files of definitions, and where the module github.com/openshift/api has them.
 var definitions = map[string]string{
-	"0000_30_machine-controller_01_machines.crd.yaml":            "0000_10_machine-api_01_machines-Default.crd.yaml",
-	"0000_30_machine-controller_01_machinesets.crd.yaml":         "0000_10_machine-api_01_machinesets-Default.crd.yaml",
-	"0000_30_machine-controller_01_machinehealthchecks.crd.yaml": "0000_10_machine-api_01_machinehealthchecks.crd.yaml",
+	"0000_30_machine-controller_01_controlplanemachinesets.crd.yaml": "v1/zz_generated.crd-manifests/0000_10_control-plane-machine-set_01_controlplanemachinesets-Default.crd.yaml",
+	"0000_30_machine-controller_01_machines.crd.yaml":                "v1beta1/zz_generated.crd-manifests/0000_10_machine-api_01_machines-Default.crd.yaml",
+	"0000_30_machine-controller_01_machinesets.crd.yaml":             "v1beta1/zz_generated.crd-manifests/0000_10_machine-api_01_machinesets-Default.crd.yaml",
+	"0000_30_machine-controller_01_machinehealthchecks.crd.yaml":     "v1beta1/zz_generated.crd-manifests/0000_10_machine-api_01_machinehealthchecks.crd.yaml",
 }
 
 // clusterAPI are the files of Cluster API's definitions, and where the module sigs.k8s.io/cluster-api has them.
@@ -41,7 +42,7 @@ func TestDefinitionsAreThoseOfTheModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	module := filepath.Join(strings.TrimSpace(string(found)), "machine", "v1beta1", "zz_generated.crd-manifests")
+	module := filepath.Join(strings.TrimSpace(string(found)), "machine")
 	compareDefinitions(t, module, definitions, func(definition []byte) []byte {
 		return withLabelSelector(t, forAllFeatureSets(definition))
 	})
@@ -52,7 +53,7 @@ func TestDefinitionsAreThoseOfTheModule(t *testing.T) {
 // path of the field only: the API server would drop what is written there.
 func withLabelSelector(t *testing.T, definition []byte) []byte {
 	t.Helper()
-	if !bytes.Contains(definition, []byte("labelSelectorPath: .status.labelSelector\n")) {
+	if !bytes.Contains(definition, []byte("  name: machinesets.machine.openshift.io\n")) {
 		return definition
 	}
 	if bytes.Contains(definition, []byte("\n              labelSelector:\n")) {

@@ -23,6 +23,7 @@ var relatedObjects = []configv1.ObjectReference{
 	{Group: "machine.openshift.io", Resource: "machines"},
 	{Group: "machine.openshift.io", Resource: "machinesets"},
 	{Group: "machine.openshift.io", Resource: "machinehealthchecks"},
+	{Group: "machine.openshift.io", Resource: "controlplanemachinesets"},
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: programName},
 }
 

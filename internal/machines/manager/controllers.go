@@ -14,6 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/infra/external"
 	"github.com/runlevel/runlevel/internal/machines/infra/kwok"
 	"github.com/runlevel/runlevel/internal/machines/openshift"
+	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
 	"github.com/runlevel/runlevel/internal/machines/openshift/healthcheck"
 	"github.com/runlevel/runlevel/internal/machines/openshift/machineset"
 	"github.com/runlevel/runlevel/internal/machines/openshift/nodelink"
@@ -29,6 +30,7 @@ func addControllers(ctx context.Context, m ctrl.Manager, o Options) error {
 			(&nodelink.NodeLinkReconciler{}).SetupWithManager(ctx, m),
 			(&healthcheck.MachineHealthCheckReconciler{}).SetupWithManager(ctx, m),
 			machineset.SetupWithManager(ctx, m),
+			controlplane.SetupWithManager(m),
 			openshift.SetupWithManager(ctx, m, openshift.MachineOptions{Concurrency: o.Concurrency}),
 		)
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	configv1 "github.com/openshift/api/config/v1"
+	machinev1 "github.com/openshift/api/machine/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -82,7 +83,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 // NewScheme returns a scheme with the kinds that the controllers use.
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, configv1.Install, machinev1beta1.Install, clusterv1.AddToScheme,
+	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, configv1.Install, machinev1.Install, machinev1beta1.Install, clusterv1.AddToScheme,
 		runtimev1.AddToScheme, v1alpha1.Install)
 	return scheme, kinds.AddToScheme(scheme)
 }

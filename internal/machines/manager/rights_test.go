@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	machinev1 "github.com/openshift/api/machine/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,7 +35,7 @@ import (
 
 // rare are rights that this test has no use for: where clusters check owner references, and when an event about an object that
 // has not changed is repeated.
-var rare = []string{"machinedeployments/finalizers", "machinesets/finalizers", "machines/finalizers", "clusters/finalizers", "events"}
+var rare = []string{"machinedeployments/finalizers", "machinesets/finalizers", "controlplanemachinesets/finalizers", "machines/finalizers", "clusters/finalizers", "events"}
 
 // implied are rights that the API server asks for, and that its audit log does not tell of: these objects are made by an
 // apply, which is a patch.
@@ -59,6 +61,7 @@ func TestEachRightIsUsed(t *testing.T) {
 	s.replaceMachines()
 	s.drainAMachine()
 	s.terminateByHand()
+	s.addControlPlane()
 	s.addCluster()
 	s.drainACluster()
 	s.terminateOfClusterByHand()
@@ -232,6 +235,22 @@ func (s *rightsScene) terminateByHand() {
 	})
 	s.patch(instance, `{"spec":{"terminated":true}}`)
 	machinetest.AwaitGone(s.T, s.admin, m, client.ObjectKeyFromObject(m))
+}
+
+// addControlPlane has a set report that there are no machines of the control plane, and deletes it.
+func (s *rightsScene) addControlPlane() {
+	s.Helper()
+	set := &machinev1.ControlPlaneMachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "cluster"}}
+	s.must(yaml.UnmarshalStrict([]byte(`{replicas: 3, selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: master}}, template: {
+		machineType: machines_v1beta1_machine_openshift_io, machines_v1beta1_machine_openshift_io: {
+			metadata: {labels: {machine.openshift.io/cluster-api-cluster: shop, machine.openshift.io/cluster-api-machine-role: master, machine.openshift.io/cluster-api-machine-type: master}},
+			spec: {providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine}}}}}}`), &set.Spec))
+	s.must(s.admin.Create(s.Context(), set))
+	machinetest.Await(s.T, s.admin, set, client.ObjectKeyFromObject(set), func(set *machinev1.ControlPlaneMachineSet) bool {
+		return meta.IsStatusConditionTrue(set.Status.Conditions, "Degraded") && len(set.Finalizers) > 0
+	})
+	s.must(s.admin.Delete(s.Context(), set))
+	machinetest.AwaitGone(s.T, s.admin, set, client.ObjectKeyFromObject(set))
 }
 
 // askForMetrics asks with a token that is known, and may not read them.

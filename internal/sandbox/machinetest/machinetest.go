@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	machinev1 "github.com/openshift/api/machine/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -92,7 +93,7 @@ func NewScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, machinev1beta1.Install, clusterv1.AddToScheme, runtimev1.AddToScheme, v1alpha1.Install,
+		clientgoscheme.AddToScheme, machinev1.Install, machinev1beta1.Install, clusterv1.AddToScheme, runtimev1.AddToScheme, v1alpha1.Install,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)

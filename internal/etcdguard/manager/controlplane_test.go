@@ -1,0 +1,121 @@
+package manager_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	machinev1 "github.com/openshift/api/machine/v1"
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// addControlPlane makes three machines, a member on each, and a set that has adopted them. It returns the set.
+func (s *scene) addControlPlane(t *testing.T) *machinev1.ControlPlaneMachineSet {
+	t.Helper()
+	const labels = `{machine.openshift.io/cluster-api-cluster: shop, machine.openshift.io/cluster-api-machine-role: master, machine.openshift.io/cluster-api-machine-type: master}`
+	const value = `{apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine, spec: {description: small}}`
+	for index := range 3 {
+		m := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("%s-%d", s.namespace, index)}}
+		mustRead(t, `{metadata: {labels: `+labels+`}, spec: {providerSpec: {value: `+value+`}}}`, m)
+		if err := s.client.Create(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		s.eventually("the machine runs", func(context.Context) error {
+			if running := s.machines(isRunning); len(running) != index+1 {
+				return fmt.Errorf("%v run", running)
+			}
+			return nil
+		})
+	}
+	s.bootstrap(1, 2, 3)
+	s.allowMembers(true)
+	set := &machinev1.ControlPlaneMachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "cluster"}}
+	mustRead(t, `{spec: {state: Active, replicas: 3, selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: master}}, template: {
+		machineType: machines_v1beta1_machine_openshift_io, machines_v1beta1_machine_openshift_io: {
+			metadata: {labels: `+labels+`}, spec: {providerSpec: {value: `+value+`}}}}}}`, set)
+	if err := s.client.Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func mustRead(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(text), into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitSet waits until a condition of the set has a reason, and a text in its message.
+func (s *scene) awaitSet(set *machinev1.ControlPlaneMachineSet, kind, reason, text string) {
+	s.Helper()
+	s.eventually(kind+" is "+reason+": "+text, func(ctx context.Context) error {
+		if err := s.client.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
+			return err
+		}
+		condition := meta.FindStatusCondition(set.Status.Conditions, kind)
+		if condition == nil || condition.Reason != reason || !strings.Contains(condition.Message, text) || condition.ObservedGeneration != set.Generation {
+			return fmt.Errorf("conditions %+v", set.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// resize changes the template of a set.
+func (s *scene) resize(t *testing.T, set *machinev1.ControlPlaneMachineSet, size string) {
+	t.Helper()
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":{"spec":{"description":"`+size+`"}}}}}}}}`))
+	if err := s.client.Patch(t.Context(), set, patch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestControlPlaneMachineSetKeepsQuorum has a set replace all machines while etcd is written to, beginning with a machine that
+// does not join for a while; and then two machines that are deleted by hand, and one whose member is down.
+func TestControlPlaneMachineSetKeepsQuorum(t *testing.T) {
+	t.Parallel()
+	own := newStage() // the nodes of other scenes would be unmanaged
+	t.Cleanup(func() { _ = own.Sandbox(t).Stop() })
+	s := newSceneOn(t, own)
+	set := s.addControlPlane(t)
+	s.startGuard(t)
+	s.awaitHooks(3)
+	s.awaitSet(set, "Progressing", "AllReplicasUpdated", "")
+	load := s.startLoad(t)
+
+	s.allowMembers(false)
+	s.resize(t, set, "large")
+	s.awaitSet(set, "Progressing", "NeedsUpdateReplicas", "held by the hook EtcdQuorumOperator of clusteroperator/etcd: ")
+	s.awaitMembers("1 2 3")
+	s.allowMembers(true)
+	s.awaitSet(set, "Progressing", "AllReplicasUpdated", "")
+	s.awaitMembers("4 5 6")
+
+	s.awaitHooks(3)
+	s.delete(4)
+	s.delete(5)
+	s.awaitMachineGone(4)
+	s.awaitMachineGone(5)
+	s.awaitSet(set, "Progressing", "AllReplicasUpdated", "")
+	s.awaitMembers("6 7 8")
+	load.check(t)
+	if load.fewest < 3 || load.most > 4 {
+		t.Errorf("there were %d to %d voters", load.fewest, load.most)
+	}
+
+	s.awaitHooks(3)
+	s.kill(6)
+	s.delete(6)
+	s.awaitMachineGone(6)
+	s.awaitSet(set, "Progressing", "AllReplicasUpdated", "")
+	s.awaitMembers("7 8 9")
+	if names := s.machines(isRunning); len(names) != 3 || slices.Contains(names, s.machine(6)) {
+		t.Errorf("these machines run: %v", names)
+	}
+}

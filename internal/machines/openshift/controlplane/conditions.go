@@ -1,0 +1,82 @@
+package controlplane
+
+import (
+	"fmt"
+	"strings"
+
+	machinev1 "github.com/openshift/api/machine/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// maxMessage is how long the message of a condition gets.
+const maxMessage = 1024
+
+// countReplicas sets the counts of a status. A machine that is being deleted is ready while its node is, but not updated.
+func countReplicas(status *machinev1.ControlPlaneMachineSetStatus, slots []controlPlaneSlot) {
+	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas, status.UnavailableReplicas = 0, 0, 0, 0
+	for _, slot := range slots {
+		ready := 0
+		for _, m := range slot.Machines {
+			if m.IsReady {
+				ready++
+			}
+			if m.isUpdated() {
+				status.UpdatedReplicas++
+			}
+		}
+		status.Replicas += int32(len(slot.Machines))
+		status.ReadyReplicas += int32(ready)
+		if ready == 0 {
+			status.UnavailableReplicas++
+		}
+	}
+}
+
+// setConditions sets the conditions of a status whose counts and generation are set. failure is what the last write has met.
+func setConditions(status *machinev1.ControlPlaneMachineSetStatus, wanted int32, problem controlPlaneProblem, waits []string, failure string) {
+	set := func(kind string, is bool, reason, message string) {
+		condition := metav1.Condition{
+			Type: kind, Status: metav1.ConditionFalse, Reason: reason,
+			Message: printable.Truncate(message, maxMessage), ObservedGeneration: status.ObservedGeneration,
+		}
+		if is {
+			condition.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	if status.UnavailableReplicas > 0 {
+		set("Available", false, "UnavailableReplicas", fmt.Sprintf("Missing %d available replica(s)", status.UnavailableReplicas))
+	} else {
+		set("Available", true, "AllReplicasAvailable", "")
+	}
+	if problem.Reason != "" {
+		set("Degraded", true, problem.Reason, problem.Message)
+	} else {
+		set("Degraded", false, "AsExpected", "")
+	}
+	if failure != "" {
+		set("Error", true, "WriteFailed", failure)
+	} else {
+		set("Error", false, "AsExpected", "")
+	}
+	switch {
+	case problem.Reason != "":
+		set("Progressing", false, "OperatorDegraded", "")
+	case status.UpdatedReplicas < wanted:
+		set("Progressing", true, "NeedsUpdateReplicas", withWaits(fmt.Sprintf("Observed %d replica(s) in need of update", wanted-status.UpdatedReplicas), waits))
+	case status.Replicas > wanted:
+		set("Progressing", true, "ExcessReplicas", withWaits(fmt.Sprintf("Waiting for %d old replica(s) to be removed", status.Replicas-wanted), waits))
+	default:
+		set("Progressing", false, "AllReplicasUpdated", "")
+	}
+}
+
+func withWaits(message string, waits []string) string {
+	if len(waits) == 0 {
+		return message
+	}
+	return message + ": " + strings.Join(waits, "; ")
+}

@@ -1,0 +1,85 @@
+// Package controlplane replaces the machines of the control plane, by a ControlPlaneMachineSet of machine.openshift.io: one after
+// the other, a new one first, balanced among failure domains. It creates and deletes Machines only. The controller of Machines
+// executes a deletion, and the quorum guard of etcd holds it until the member was replaced.
+//
+// Decisions are pure: failuredomains.go spreads machines among failure domains, replacement.go plans which machine comes and
+// which goes, problems.go finds what must stop the controller, and conditions.go has the conditions of the status.
+//
+// SetupWithManager is the call to start from.
+package controlplane
+
+import (
+	"context"
+	"time"
+
+	machinev1 "github.com/openshift/api/machine/v1"
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/runlevel/runlevel/internal/machines/patch"
+	"github.com/runlevel/runlevel/internal/machines/queue"
+)
+
+const (
+	// setName is the only name that a ControlPlaneMachineSet can have.
+	setName = "cluster"
+	// setFinalizer holds a set until its machines are released: the garbage collector would delete the control plane.
+	setFinalizer = "controlplanemachineset.machine.openshift.io"
+	// indexAnnotation has the index of a machine whose name does not end with one, from its adoption on.
+	indexAnnotation = "machine.runlevel.dev/control-plane-index"
+)
+
+// A ControlPlaneMachineSetReconciler replaces the machines of ControlPlaneMachineSets.
+type ControlPlaneMachineSetReconciler struct {
+	cached   client.Client
+	live     client.Reader // reads from the API server
+	recorder events.EventRecorder
+	now      func() time.Time
+}
+
+// SetupWithManager adds the controller of ControlPlaneMachineSets to a manager.
+func SetupWithManager(manager ctrl.Manager) error {
+	r := &ControlPlaneMachineSetReconciler{
+		cached: manager.GetClient(), live: manager.GetAPIReader(),
+		recorder: manager.GetEventRecorder("control-plane-machine-set-controller"), now: time.Now,
+	}
+	isMeant := predicate.NewPredicateFuncs(func(set client.Object) bool { return set.GetName() == setName })
+	return ctrl.NewControllerManagedBy(manager).
+		Named("controlplanemachineset").
+		WithOptions(queue.Backoff(1, queue.RetrySoon)).
+		For(&machinev1.ControlPlaneMachineSet{}, builder.WithPredicates(isMeant)).
+		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.setOfMachine)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.allSets), builder.WithPredicates(nodeChanges)).
+		Complete(r)
+}
+
+// Reconcile creates or deletes the machine whose turn it is, and writes the status of a set.
+//
+// The cache may lag behind the last writes of this controller or another instance of it, so it only decides whether there may be
+// something to do; the plan is made from a read of the API server.
+func (r *ControlPlaneMachineSetReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	seen, err := r.read(ctx, r.cached, request.NamespacedName)
+	if err == nil && seen != nil && seen.hasWork() {
+		seen, err = r.read(ctx, r.live, request.NamespacedName)
+	}
+	switch {
+	case err != nil || seen == nil:
+		return ctrl.Result{}, err
+	case seen.set.DeletionTimestamp != nil:
+		return ctrl.Result{}, r.release(ctx, seen)
+	}
+	if err := patch.AddFinalizer(ctx, r.cached, seen.set, setFinalizer); err != nil {
+		return ctrl.Result{}, err
+	}
+	failure := r.execute(ctx, seen)
+	if err := r.report(ctx, seen, failure); err != nil && failure == nil {
+		failure = err
+	}
+	return ctrl.Result{RequeueAfter: seen.after}, failure
+}

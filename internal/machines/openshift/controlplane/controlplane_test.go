@@ -1,0 +1,227 @@
+package controlplane_test
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	machinev1 "github.com/openshift/api/machine/v1"
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestControlPlanes has a control plane for each thing that happens to one.
+func TestControlPlanes(t *testing.T) {
+	manage(t)
+	t.Run("three machines are replaced", testThreeMachines)
+	t.Run("two machines are deleted", testDeletedMachines)
+	t.Run("only deleted machines are replaced", testOnDelete)
+	t.Run("another owner", testAnotherOwner)
+	t.Run("a machine too few", testMissingMachine)
+	t.Run("no machine", testNoMachine)
+	t.Run("a template whose machines fail", testFailingTemplate)
+}
+
+// testThreeMachines is the job of an administrator: the machines of a cluster get another size.
+func testThreeMachines(t *testing.T) {
+	s := newSite(t)
+	s.addThree()
+	set := s.newSet("Inactive", "RollingUpdate", "small")
+	s.MustCreate(set)
+	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
+	s.MustPatch(set, `{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":{"spec":{"node":{"labels":{"size":"large"}}}}}}}}}}`)
+	seen := s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas", "Observed 3 replica(s) in need of update")
+	if status := seen.Status; status.Replicas != 3 || status.ReadyReplicas != 3 || status.UpdatedReplicas != 0 || status.UnavailableReplicas != 0 {
+		t.Errorf("before: %+v", status)
+	}
+	if owned := s.owned(); len(owned) > 0 || len(s.machines()) != 3 {
+		t.Errorf("an inactive set has changed machines: it owns %q", owned)
+	}
+
+	watched := s.watchReady()
+	s.MustPatch(set, `{"spec":{"state":"Active"}}`)
+	seen = s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
+	fewest, most := watched()
+	if fewest < 3 || most > 4 {
+		t.Errorf("there were %d to %d machines that run", fewest, most)
+	}
+	s.awaitCondition("Available", metav1.ConditionTrue, "AllReplicasAvailable", "")
+	s.awaitCondition("Degraded", metav1.ConditionFalse, "AsExpected", "")
+	if status := seen.Status; status.Replicas != 3 || status.UpdatedReplicas != 3 {
+		t.Errorf("after: %+v", status)
+	}
+	if racks := s.racks(); racks != "a:large b:large c:large" {
+		t.Errorf("the machines are in %s", racks)
+	}
+	for i, name := range s.owned() {
+		if !regexp.MustCompile(`^shop-master-[a-z0-9]{5}-[012]$`).MatchString(name) {
+			t.Errorf("machine %d is called %s", i, name)
+		}
+		s.AwaitEvent("cluster", "Created", "created machine: "+name)
+	}
+	s.AwaitEvent("cluster", "Deleted", "deleted machine: "+s.name("b"))
+	if err := s.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"state":"Inactive"}}`))); err == nil {
+		t.Error("an active set was made inactive")
+	}
+	s.testRelease(set)
+}
+
+// testRelease deletes the set, whose machines stay.
+func (s *site) testRelease(set *machinev1.ControlPlaneMachineSet) {
+	s.Helper()
+	before := s.machines()
+	s.MustDelete(set)
+	s.AwaitGone(set)
+	after := s.machines()
+	if owned := s.owned(); len(owned) > 0 {
+		s.Errorf("%q are still owned", owned)
+	}
+	for i := range before {
+		if after[i].UID != before[i].UID || after[i].DeletionTimestamp != nil {
+			s.Errorf("machine %s did not stay", before[i].Name)
+		}
+	}
+}
+
+// watchReady counts running machines until the function that it returns is called, which returns the fewest and the most.
+func (s *site) watchReady() func() (fewest, most int) {
+	fewest, most := 99, 0
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			var list machinev1beta1.MachineList
+			if err := s.List(s.Context(), &list, client.InNamespace(s.Namespace)); err == nil {
+				running := len(slices.DeleteFunc(list.Items, func(m machinev1beta1.Machine) bool {
+					return m.DeletionTimestamp != nil || m.Status.Phase == nil || *m.Status.Phase != machinev1beta1.PhaseRunning
+				}))
+				fewest, most = min(fewest, running), max(most, running)
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	return func() (int, int) {
+		close(stop)
+		<-ended
+		return fewest, most
+	}
+}
+
+// testDeletedMachines, of which two are deleted at once, and one is held by a hook.
+func testDeletedMachines(t *testing.T) {
+	s := newSite(t)
+	s.addThree()
+	s.MustPatch(s.machine("a"), `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Quorum","owner":"etcd"}]},"metadata":{}},
+		"metadata":{"annotations":{"pre-drain.hook.machine.runlevel.dev/Quorum":"its member has no replacement"}}}`)
+	s.MustCreate(s.newSet("Active", "RollingUpdate", "small"))
+	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
+	s.deleteMachine("a")
+	s.deleteMachine("b")
+	s.awaitCondition("Progressing", metav1.ConditionTrue, "ExcessReplicas",
+		"machine "+s.name("a")+" is being deleted (held by the hook Quorum of etcd: its member has no replacement)")
+	if racks := s.racks(); racks != "a:small a:small b:small c:small" {
+		t.Errorf("the machines are in %s", racks)
+	}
+	s.MustPatch(s.machine("a"), `{"spec":{"lifecycleHooks":null}}`)
+	s.Eventually("three machines", func() bool { return s.racks() == "a:small b:small c:small" })
+	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
+}
+
+// testOnDelete replaces only machines that are deleted by hand.
+func testOnDelete(t *testing.T) {
+	s := newSite(t)
+	s.addThree()
+	s.MustCreate(s.newSet("Active", "OnDelete", "large"))
+	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas", "machine "+s.name("b")+" needs an update: delete it, and it is replaced")
+	s.deleteMachine("b")
+	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas", "Observed 2 replica(s) in need of update")
+	s.Eventually("one is replaced", func() bool { return s.racks() == "a:small b:large c:small" })
+	if owned := s.owned(); len(owned) != 3 {
+		t.Errorf("the set owns %q", owned)
+	}
+}
+
+// testAnotherOwner is for a machine of another controller.
+func testAnotherOwner(t *testing.T) {
+	s := newSite(t)
+	s.addThree()
+	owner := &corev1.ConfigMap{ObjectMeta: s.Meta("owner")}
+	s.MustCreate(owner)
+	s.MustPatch(s.machine("b"),
+		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q,"controller":true}]}}`, owner.UID)
+	s.MustCreate(s.newSet("Active", "RollingUpdate", "large"))
+	s.awaitCondition("Degraded", metav1.ConditionTrue, "MachinesAlreadyOwned", s.name("b"))
+	s.awaitCondition("Progressing", metav1.ConditionFalse, "OperatorDegraded", "")
+	if owned := s.owned(); len(owned) > 0 || len(s.machines()) != 3 {
+		t.Errorf("it has adopted %q", owned)
+	}
+}
+
+// testMissingMachine is for a set of three while there are two machines, and then one in another rack.
+func testMissingMachine(t *testing.T) {
+	s := newSite(t)
+	s.addMachines(map[string]string{"a": kwokValue("a", "small"), "b": kwokValue("b", "small")})
+	s.MustCreate(s.newSet("Active", "RollingUpdate", "small"))
+	s.awaitCondition("Degraded", metav1.ConditionTrue, "ReplicasMismatch",
+		"control plane machine set replicas (3) does not match the current number of control plane machines (2)")
+	s.addMachines(map[string]string{"c": kwokValue("d", "small")})
+	s.awaitCondition("Degraded", metav1.ConditionTrue, "UnknownFailureDomains", s.name("c"))
+}
+
+// testNoMachine is for a set without machines.
+func testNoMachine(t *testing.T) {
+	s := newSite(t)
+	s.MustCreate(s.newSet("Inactive", "RollingUpdate", "small"))
+	s.awaitCondition("Degraded", metav1.ConditionTrue, "NoReadyMachines", "")
+	s.awaitCondition("Available", metav1.ConditionFalse, "UnavailableReplicas", "Missing 3 available replica(s)")
+}
+
+// testFailingTemplate is for a template whose machines fail, and that is corrected then.
+func testFailingTemplate(t *testing.T) {
+	s := newSite(t)
+	s.addThree()
+	set := s.newSet("Active", "RollingUpdate", "small")
+	s.MustCreate(set)
+	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
+	s.setMistake(set, `"yes"`)
+	s.awaitCondition("Degraded", metav1.ConditionTrue, "FailedReplacement", "mistake")
+	if racks := s.racks(); racks != "a:small a:small b:small c:small" {
+		t.Errorf("the machines are in %s", racks)
+	}
+	s.setMistake(set, `null`)
+	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
+	if racks := s.racks(); racks != "a:small b:small c:small" {
+		t.Errorf("the machines are in %s", racks)
+	}
+}
+
+// setMistake sets a field in the infrastructure object of the template that no object has.
+func (s *site) setMistake(set *machinev1.ControlPlaneMachineSet, mistake string) {
+	s.Helper()
+	s.MustPatch(set, `{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":{"mistake":%s}}}}}}}`, mistake)
+}
+
+// TestUnmanagedNodes has a node of the control plane without a Machine, beside which nothing is replaced.
+func TestUnmanagedNodes(t *testing.T) {
+	manage(t)
+	s := &site{stage.NewFixture(t)}
+	s.addThree()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.name("by-hand"), Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
+	s.MustCreate(node)
+	s.DeleteAfterwards(node)
+	s.MustCreate(s.newSet("Active", "RollingUpdate", "large"))
+	s.awaitCondition("Degraded", metav1.ConditionTrue, "UnmanagedNodes", "Found 1 unmanaged node(s): "+node.Name)
+	if owned := s.owned(); len(owned) > 0 {
+		t.Errorf("it has adopted %q", owned)
+	}
+	s.MustDelete(node)
+	s.Eventually("all are replaced", func() bool { return s.racks() == "a:large b:large c:large" })
+}

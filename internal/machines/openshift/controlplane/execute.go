@@ -1,0 +1,120 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	machinev1 "github.com/openshift/api/machine/v1"
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/patch"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+)
+
+// roleLabel is the label that names the role of a machine.
+const roleLabel = "machine.openshift.io/cluster-api-machine-role"
+
+// execute adopts machines, and deletes and creates those of the plan.
+func (r *ControlPlaneMachineSetReconciler) execute(ctx context.Context, c *controlPlane) error {
+	for _, name := range c.adopt {
+		if err := r.adopt(ctx, c, c.machines[name]); err != nil {
+			return fmt.Errorf("adopt machine %s: %w", name, err)
+		}
+	}
+	for _, name := range c.plan.Delete {
+		isAsSeen := client.Preconditions{UID: ptr.To(c.machines[name].UID)}
+		if err := r.cached.Delete(ctx, c.machines[name], isAsSeen); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete machine %s: %w", name, err)
+		}
+		r.recorder.Eventf(c.set, nil, corev1.EventTypeNormal, "Deleted", "Delete", "deleted machine: %s", name)
+	}
+	for _, index := range c.plan.Create {
+		machine, err := c.newMachine(index, rand.String(5))
+		if err == nil {
+			err = r.cached.Create(ctx, machine)
+		}
+		if err != nil {
+			return fmt.Errorf("create a machine for index %d: %w", index, err)
+		}
+		r.recorder.Eventf(c.set, nil, corev1.EventTypeNormal, "Created", "Create", "created machine: %s", machine.Name)
+	}
+	return nil
+}
+
+// adopt makes the set the owner of a machine, and records the index of one whose name does not have it.
+func (r *ControlPlaneMachineSetReconciler) adopt(ctx context.Context, c *controlPlane, machine *machinev1beta1.Machine) error {
+	adopted := machine.DeepCopy()
+	adopted.OwnerReferences = append(adopted.OwnerReferences, controllerOf(c.set))
+	if _, ok := numberIn(machine.Name); !ok {
+		metav1.SetMetaDataAnnotation(&adopted.ObjectMeta, indexAnnotation, strconv.Itoa(c.indexes[machine.Name]))
+	}
+	return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, adopted, machine))
+}
+
+// newMachine returns a machine of an index, from the template.
+func (c *controlPlane) newMachine(index int, suffix string) (*machinev1beta1.Machine, error) {
+	template := c.set.Spec.Template.OpenShiftMachineV1Beta1Machine.DeepCopy()
+	prefix := c.set.Spec.MachineNamePrefix
+	if prefix == "" {
+		prefix = template.ObjectMeta.Labels[machinev1beta1.MachineClusterIDLabel] + "-" + template.ObjectMeta.Labels[roleLabel]
+	}
+	value, err := json.Marshal(c.template.wanted(c.domain(index)))
+	if err != nil {
+		return nil, fmt.Errorf("write providerSpec.value: %w", err)
+	}
+	template.Spec.ProviderSpec.Value = &runtime.RawExtension{Raw: value}
+	return &machinev1beta1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.set.Namespace, Name: fmt.Sprintf("%s-%s-%d", prefix, suffix, index),
+			Labels: template.ObjectMeta.Labels, Annotations: template.ObjectMeta.Annotations,
+			OwnerReferences: []metav1.OwnerReference{controllerOf(c.set)},
+		},
+		Spec: template.Spec,
+	}, nil
+}
+
+func controllerOf(set *machinev1.ControlPlaneMachineSet) metav1.OwnerReference {
+	return *metav1.NewControllerRef(set, machinev1.GroupVersion.WithKind("ControlPlaneMachineSet"))
+}
+
+// release gives up the machines of a set that is being deleted, so that they stay, and lets the set go.
+func (r *ControlPlaneMachineSetReconciler) release(ctx context.Context, c *controlPlane) error {
+	var ours []string
+	for name, m := range c.machines {
+		if replicas.OwnerOf(m, c.set.UID) == replicas.Ours {
+			ours = append(ours, name)
+		}
+	}
+	scaler := replicas.Scaler{Client: r.cached, Events: r.recorder, Set: c.set, Owner: controllerOf(c.set)}
+	if err := replicas.SettleOwnership(ctx, scaler, replicas.ReplicaPlan{Release: ours}, c.machines); err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(patch.RemoveFinalizer(ctx, r.cached, c.set, setFinalizer))
+}
+
+// report writes the status of a set.
+func (r *ControlPlaneMachineSetReconciler) report(ctx context.Context, c *controlPlane, failure error) error {
+	changed := c.set.DeepCopy()
+	changed.Status.ObservedGeneration = c.set.Generation
+	if c.problem.Reason != invalidConfiguration { // its machines are not known
+		countReplicas(&changed.Status, c.slots)
+	}
+	setConditions(&changed.Status, int32(c.wanted()), c.problem, c.plan.Waits, replicas.MessageOf(failure))
+	if equality.Semantic.DeepEqual(c.set.Status, changed.Status) {
+		return nil
+	}
+	if err := r.cached.Status().Patch(ctx, changed, client.MergeFrom(c.set)); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the status of ControlPlaneMachineSet %s: %w", c.set.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
+	machinev1 "github.com/openshift/api/machine/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// A failureDomain has the fields that it sets in the spec of the infrastructure object of a machine.
+type failureDomain map[string]any
+
+// ownDomains is the field of providerSpec.value that has failure domains which spec.template's failureDomains can't express. It
+// is in the template only, not in the machines.
+const ownDomains = "failureDomains"
+
+// A machineTemplate is what a set makes machines of.
+type machineTemplate struct {
+	value   map[string]any // the infrastructure object, without a failure domain
+	domains []failureDomain
+}
+
+// readTemplate returns the template of a set with its failure domains: those of a platform, or those of the provider.
+func readTemplate(template *machinev1.OpenShiftMachineV1Beta1MachineTemplate) (*machineTemplate, error) {
+	if template.Spec.ProviderSpec.Value == nil {
+		return nil, errors.New("spec.template has no providerSpec.value: write the infrastructure object of a machine")
+	}
+	t := &machineTemplate{}
+	if err := json.Unmarshal(template.Spec.ProviderSpec.Value.Raw, &t.value); err != nil {
+		return nil, fmt.Errorf("providerSpec.value of spec.template is no object: %w", err)
+	}
+	own, _, err := unstructured.NestedSlice(t.value, ownDomains)
+	if err != nil {
+		return nil, fmt.Errorf("providerSpec.value of spec.template: %w", err)
+	}
+	delete(t.value, ownDomains)
+	listed, err := platformDomains(template.FailureDomains)
+	if err != nil {
+		return nil, err
+	}
+	if len(own) > 0 && len(listed) > 0 {
+		return nil, errors.New("spec.template has failureDomains of a platform, and of the provider in providerSpec.value: remove one of them")
+	}
+	for _, entry := range append(listed, own...) {
+		fields, ok := entry.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("failure domain %v of spec.template is no object: write the fields of the infrastructure object that it sets", entry)
+		}
+		t.domains = append(t.domains, fields)
+	}
+	return t, nil
+}
+
+// platformDomains returns the failure domains of a platform. Those that only have a name set the field failureDomain.
+func platformDomains(of *machinev1.FailureDomains) ([]any, error) {
+	if of == nil || of.Platform == "" {
+		return nil, nil
+	}
+	platforms, err := runtime.DefaultUnstructuredConverter.ToUnstructured(of)
+	if err != nil {
+		return nil, fmt.Errorf("read the failure domains of spec.template: %w", err)
+	}
+	list, _, err := unstructured.NestedSlice(platforms, strings.ToLower(string(of.Platform)))
+	if err != nil {
+		return nil, fmt.Errorf("read the failure domains of spec.template: %w", err)
+	}
+	if of.Platform == configv1.VSpherePlatformType || of.Platform == configv1.NutanixPlatformType {
+		for i, entry := range list {
+			list[i] = map[string]any{"failureDomain": entry.(map[string]any)["name"]}
+		}
+	}
+	return list, nil
+}
+
+// in returns the infrastructure object of a machine in a failure domain. A nil domain sets nothing.
+func (d failureDomain) in(value map[string]any) map[string]any {
+	merged := runtime.DeepCopyJSON(value)
+	if len(d) > 0 {
+		spec, _ := merged["spec"].(map[string]any)
+		merged["spec"] = mergeFields(spec, d)
+	}
+	return merged
+}
+
+func mergeFields(into, fields map[string]any) map[string]any {
+	if into == nil {
+		into = map[string]any{}
+	}
+	for name, value := range fields {
+		if inner, ok := value.(map[string]any); ok {
+			below, _ := into[name].(map[string]any)
+			value = mergeFields(below, inner)
+		}
+		into[name] = runtime.DeepCopyJSONValue(value)
+	}
+	return into
+}
+
+// none is the number of no failure domain.
+const none = -1
+
+// domainOf returns the number of the failure domain that an infrastructure object is in, or none.
+func (t *machineTemplate) domainOf(value map[string]any) int {
+	return slices.IndexFunc(t.domains, func(d failureDomain) bool { return reflect.DeepEqual(d.in(value), value) })
+}
+
+// wanted returns the infrastructure object of a machine in the failure domain of a number.
+func (t *machineTemplate) wanted(domain int) map[string]any {
+	if domain == none {
+		return failureDomain(nil).in(t.value)
+	}
+	return t.domains[domain].in(t.value)
+}
+
+// A placement is the failure domain of the machine that has an index.
+type placement struct {
+	domain int
+	// isLeaving is true if the machines of the index are all being deleted: another index keeps its domain before it.
+	isLeaving bool
+}
+
+// spread assigns a failure domain of a number of them to each index, so that no two domains differ by more than one machine.
+// Indexes keep their domains where the balance allows it; the others get the domain with the fewest machines, the first in the
+// list among equals.
+func spread(indexes []int, current map[int]placement, domains int) map[int]int {
+	assigned, counts := map[int]int{}, make([]int, domains)
+	if domains == 0 {
+		return assigned
+	}
+	least, larger := len(indexes)/domains, len(indexes)%domains
+	for _, isLeaving := range []bool{false, true} {
+		for _, index := range indexes {
+			at, ok := current[index]
+			if !ok || at.domain == none || at.isLeaving != isLeaving || counts[at.domain] > least || counts[at.domain] == least && larger == 0 {
+				continue
+			}
+			if counts[at.domain] == least {
+				larger--
+			}
+			assigned[index] = at.domain
+			counts[at.domain]++
+		}
+	}
+	for _, index := range indexes {
+		if _, ok := assigned[index]; !ok {
+			assigned[index] = slices.Index(counts, slices.Min(counts))
+			counts[assigned[index]]++
+		}
+	}
+	return assigned
+}

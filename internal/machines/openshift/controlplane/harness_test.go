@@ -1,0 +1,166 @@
+package controlplane_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	machinev1 "github.com/openshift/api/machine/v1"
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/machines/infra/external"
+	"github.com/runlevel/runlevel/internal/machines/infra/kwok"
+	"github.com/runlevel/runlevel/internal/machines/openshift"
+	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
+	"github.com/runlevel/runlevel/internal/machines/openshift/nodelink"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+var stage = machinetest.New(sandbox.Options{})
+
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+
+// A site is the namespace of one test, with the machines of a control plane. Their nodes don't have the label of the control
+// plane: the nodes of one test would be unmanaged in the others.
+type site struct{ *machinetest.Fixture }
+
+// newSite makes a namespace.
+func newSite(t *testing.T) *site {
+	t.Parallel()
+	return &site{stage.NewFixture(t)}
+}
+
+// manage runs all controllers of machines until the test ends. One process handles the machines of all namespaces: two would
+// give the same address to machines.
+func manage(t *testing.T) {
+	t.Helper()
+	stage.ManageAs(t, stage.Sandbox(t).Config, func(m ctrl.Manager) error {
+		return errors.Join(
+			kwok.SetupWithManager(m), external.SetupWithManager(m), (&nodelink.NodeLinkReconciler{}).SetupWithManager(t.Context(), m),
+			openshift.SetupWithManager(t.Context(), m, openshift.MachineOptions{}), controlplane.SetupWithManager(m),
+		)
+	})
+}
+
+// labelsOf are the labels that a set's definition asks for.
+const labelsOf = `{machine.openshift.io/cluster-api-cluster: shop, machine.openshift.io/cluster-api-machine-role: master, machine.openshift.io/cluster-api-machine-type: master}`
+
+// name returns the name of a machine, which is that of its node: other tests have other nodes.
+func (s *site) name(short string) string { return s.Namespace + "-" + short }
+
+// machine returns a machine to be changed.
+func (s *site) machine(short string) *machinev1beta1.Machine {
+	return &machinev1beta1.Machine{ObjectMeta: s.Meta(s.name(short))}
+}
+
+// addMachines creates machines with a providerSpec.value each, and waits until they run.
+func (s *site) addMachines(values map[string]string) {
+	s.Helper()
+	for name, value := range values {
+		machine := s.machine(name)
+		s.Must(yaml.Unmarshal([]byte(labelsOf), &machine.Labels))
+		s.Must(yaml.Unmarshal([]byte(`{providerSpec: {value: `+value+`}}`), &machine.Spec))
+		s.MustCreate(machine)
+	}
+	for name := range values {
+		stage.AwaitMachine(s, s.Namespace, s.name(name), func(m *machinev1beta1.Machine) bool {
+			return m.Status.Phase != nil && *m.Status.Phase == machinev1beta1.PhaseRunning
+		})
+	}
+}
+
+// kwokValue returns the providerSpec.value of a simulated machine, in a rack of a size.
+func kwokValue(rack, size string) string {
+	return fmt.Sprintf(`{apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine, spec: {node: {labels: {rack: %s, size: %s}}}}`, rack, size)
+}
+
+// addThree adds three machines of size small in racks a, b and c.
+func (s *site) addThree() {
+	s.Helper()
+	s.addMachines(map[string]string{"a": kwokValue("a", "small"), "b": kwokValue("b", "small"), "c": kwokValue("c", "small")})
+}
+
+// newSet returns a set of simulated machines in racks a, b and c.
+func (s *site) newSet(state, strategy, size string) *machinev1.ControlPlaneMachineSet {
+	s.Helper()
+	set := &machinev1.ControlPlaneMachineSet{ObjectMeta: s.Meta("cluster")}
+	s.Must(yaml.UnmarshalStrict([]byte(fmt.Sprintf(`
+state: %s
+replicas: 3
+strategy: {type: %s}
+selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: master}}
+template:
+  machineType: machines_v1beta1_machine_openshift_io
+  machines_v1beta1_machine_openshift_io:
+    metadata: {labels: %s}
+    spec: {providerSpec: {value: {
+      apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine,
+      failureDomains: [{node: {labels: {rack: a}}}, {node: {labels: {rack: b}}}, {node: {labels: {rack: c}}}],
+      spec: {node: {labels: {size: %s}}}}}}
+`, state, strategy, labelsOf, size)), &set.Spec))
+	return set
+}
+
+// awaitCondition waits until a set's status has a condition, with a text in its message, and returns the set.
+func (s *site) awaitCondition(kind string, status metav1.ConditionStatus, reason, text string) *machinev1.ControlPlaneMachineSet {
+	s.Helper()
+	return machinetest.Await(s, s, &machinev1.ControlPlaneMachineSet{}, s.Key("cluster"), func(set *machinev1.ControlPlaneMachineSet) bool {
+		condition := meta.FindStatusCondition(set.Status.Conditions, kind)
+		return condition != nil && condition.ObservedGeneration == set.Generation && condition.Status == status &&
+			condition.Reason == reason && strings.Contains(condition.Message, text)
+	})
+}
+
+func (s *site) machines() []machinev1beta1.Machine {
+	s.Helper()
+	var list machinev1beta1.MachineList
+	s.MustList(&list)
+	return list.Items
+}
+
+// owned returns the names of the machines that a set owns.
+func (s *site) owned() []string {
+	s.Helper()
+	var names []string
+	for _, m := range s.machines() {
+		if owner := metav1.GetControllerOf(&m); owner != nil && owner.Kind == "ControlPlaneMachineSet" {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// racks returns the racks of the machines, which their nodes have as a label.
+func (s *site) racks() string {
+	s.Helper()
+	var racks []string
+	for _, m := range s.machines() {
+		var value struct {
+			Spec struct {
+				Node struct{ Labels map[string]string }
+			}
+			FailureDomains any
+		}
+		s.Must(yaml.Unmarshal(m.Spec.ProviderSpec.Value.Raw, &value))
+		if value.FailureDomains != nil {
+			s.Errorf("%s has the failure domains of the template", m.Name)
+		}
+		racks = append(racks, value.Spec.Node.Labels["rack"]+":"+value.Spec.Node.Labels["size"])
+	}
+	slices.Sort(racks)
+	return strings.Join(racks, " ")
+}
+
+func (s *site) deleteMachine(name string) {
+	s.Helper()
+	s.MustDelete(s.machine(name), client.PropagationPolicy(metav1.DeletePropagationBackground))
+}

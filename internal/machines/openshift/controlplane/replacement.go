@@ -1,0 +1,216 @@
+package controlplane
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	machinev1 "github.com/openshift/api/machine/v1"
+
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A controlPlaneMachine is what decisions depend on of a machine.
+type controlPlaneMachine struct {
+	Name    string
+	Index   int
+	Created time.Time
+	Owner   replicas.Ownership
+	// IsReady is true while its node is ready, or was so until a short time ago.
+	IsReady    bool
+	IsOutdated bool // its providerSpec is not that of the template, in the failure domain of its index
+	IsDeleting bool
+	IsUnplaced bool   // there are failure domains, and it is in none of them
+	Error      string // of the infrastructure
+	// Detail is its phase, or what holds its deletion.
+	Detail string
+}
+
+// isUpdated reports whether a machine is one that the set wants to have.
+func (m controlPlaneMachine) isUpdated() bool { return m.IsReady && !m.IsOutdated && !m.IsDeleting }
+
+// isPending reports whether a machine will be wanted once it is ready.
+func (m controlPlaneMachine) isPending() bool { return !m.IsReady && !m.IsOutdated && !m.IsDeleting }
+
+// isReplaced reports whether a machine needs a replacement.
+func (m controlPlaneMachine) isReplaced() bool { return m.IsOutdated || m.IsDeleting }
+
+// A controlPlaneSlot has the machines of an index: one, or two while it is replaced, or none.
+type controlPlaneSlot struct {
+	Index    int
+	Machines []controlPlaneMachine
+}
+
+func (s controlPlaneSlot) any(is func(controlPlaneMachine) bool) bool {
+	return slices.ContainsFunc(s.Machines, is)
+}
+
+// slotsOf returns the slots of machines in the order of their indexes. Empty ones are added until there are as many as wanted.
+func slotsOf(wanted int, machines []controlPlaneMachine) []controlPlaneSlot {
+	byIndex := map[int][]controlPlaneMachine{}
+	for _, m := range machines {
+		byIndex[m.Index] = append(byIndex[m.Index], m)
+	}
+	for index := 0; len(byIndex) < wanted; index++ {
+		byIndex[index] = append(byIndex[index], []controlPlaneMachine{}...)
+	}
+	var slots []controlPlaneSlot
+	for index, of := range byIndex {
+		slices.SortFunc(of, func(a, b controlPlaneMachine) int {
+			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+		})
+		slots = append(slots, controlPlaneSlot{Index: index, Machines: of})
+	}
+	slices.SortFunc(slots, func(a, b controlPlaneSlot) int { return cmp.Compare(a.Index, b.Index) })
+	return slots
+}
+
+// A replacementPlan is what to do with the machines of a set.
+type replacementPlan struct {
+	Delete []string
+	Create []int // the indexes of new machines
+	Waits  []string
+}
+
+// planReplacement returns the plan of a set's strategy.
+func planReplacement(strategy machinev1.ControlPlaneMachineSetStrategyType, wanted int, slots []controlPlaneSlot) replacementPlan {
+	if strategy == machinev1.OnDelete {
+		return planOnDelete(slots)
+	}
+	return planRollingUpdate(wanted, slots)
+}
+
+// planRollingUpdate replaces one machine at a time, with a new one first.
+func planRollingUpdate(wanted int, slots []controlPlaneSlot) replacementPlan {
+	var p replacementPlan
+	isGoing := map[string]bool{}
+	for _, slot := range slots {
+		going, ok := slot.surplus()
+		if !ok {
+			continue
+		}
+		ready, least := readyBesides(slots, going.Name, isGoing), wanted
+		if !going.IsReady {
+			least = wanted/2 + 1
+		}
+		if ready < least {
+			p.Waits = append(p.Waits, fmt.Sprintf("machine %s is not deleted while fewer than %d others are ready, and not being deleted", going.Name, least))
+			continue
+		}
+		isGoing[going.Name] = true
+		p.Delete = append(p.Delete, going.Name)
+	}
+	p.Waits = append(waitsOf(slots), p.Waits...)
+	if index, ok := nextToCreate(wanted, slots, isGoing); ok {
+		p.Create = []int{index}
+	}
+	return p
+}
+
+// surplus returns the machine of a slot that is to be deleted next: one that is outdated and does not run, or the older one of
+// two that run, of which an outdated one comes first.
+func (s controlPlaneSlot) surplus() (controlPlaneMachine, bool) {
+	var running, outdated []controlPlaneMachine
+	for _, m := range s.Machines {
+		switch {
+		case m.IsDeleting:
+		case m.IsOutdated && !m.IsReady:
+			return m, true
+		case m.IsOutdated:
+			outdated = append(outdated, m)
+			running = append(running, m)
+		case m.IsReady:
+			running = append(running, m)
+		}
+	}
+	if len(running) < 2 {
+		return controlPlaneMachine{}, false
+	}
+	return append(outdated, running...)[0], true
+}
+
+// readyBesides returns how many machines other than one are ready, and are not being deleted.
+func readyBesides(slots []controlPlaneSlot, name string, isGoing map[string]bool) int {
+	count := 0
+	for _, slot := range slots {
+		for _, m := range slot.Machines {
+			if m.Name != name && m.IsReady && !m.IsDeleting && !isGoing[m.Name] {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// nextToCreate returns the index of the next new machine: one without a machine that stays comes first, then one whose machine
+// is not ready. There is none while another machine has still to become ready, or to go.
+func nextToCreate(wanted int, slots []controlPlaneSlot, isGoing map[string]bool) (int, bool) {
+	count, best, bestRank := 0, 0, 0
+	for _, slot := range slots {
+		count += len(slot.Machines)
+		if slot.any(controlPlaneMachine.isPending) {
+			return 0, false
+		}
+		if rank := slot.urgency(isGoing); rank > bestRank {
+			best, bestRank = slot.Index, rank
+		}
+	}
+	return best, bestRank > 0 && count <= wanted
+}
+
+// urgency returns how urgently a slot needs a new machine; 0 is not at all.
+func (s controlPlaneSlot) urgency(isGoing map[string]bool) int {
+	urgency := 3
+	for _, m := range s.Machines {
+		switch {
+		case m.isUpdated():
+			return 0
+		case m.IsDeleting || isGoing[m.Name]:
+		case !m.IsReady:
+			urgency = min(urgency, 2)
+		default:
+			urgency = 1
+		}
+	}
+	return urgency
+}
+
+// planOnDelete replaces the machines that are being deleted.
+func planOnDelete(slots []controlPlaneSlot) replacementPlan {
+	p := replacementPlan{Waits: waitsOf(slots)}
+	for _, slot := range slots {
+		isStaying := func(m controlPlaneMachine) bool { return !m.IsDeleting }
+		if !slot.any(isStaying) && len(slot.Machines) < 2 {
+			p.Create = append(p.Create, slot.Index)
+		}
+		for _, m := range slot.Machines {
+			if m.IsOutdated && !m.IsDeleting {
+				p.Waits = append(p.Waits, fmt.Sprintf("machine %s needs an update: delete it, and it is replaced", m.Name))
+			}
+		}
+	}
+	return p
+}
+
+// waitsOf returns what a set waits for: machines that are to become ready, and those that are to go.
+func waitsOf(slots []controlPlaneSlot) []string {
+	var starting, going []string
+	for _, slot := range slots {
+		for _, m := range slot.Machines {
+			switch {
+			case m.IsDeleting:
+				going = append(going, fmt.Sprintf("machine %s is being deleted (%s)", m.Name, m.Detail))
+			case m.isPending():
+				starting = append(starting, fmt.Sprintf("machine %s is not ready (%s)", m.Name, m.Detail))
+			}
+		}
+	}
+	return append(starting, going...)
+}
+
+// shownNames is how many names a message has.
+const shownNames = 5
+
+func few(names []string) string { return printable.Few(names, shownNames) }
