@@ -63,7 +63,7 @@ func examine(t healthTarget, p *healthPass) healthVerdict {
 	return found
 }
 
-// isClusterStarting reports whether the Cluster says that its infrastructure, or its control plane, can't run nodes yet. Machines of
+// isClusterStarting reports whether the Cluster reports that its infrastructure, or its control plane, can't run nodes yet. Machines of
 // the control plane are checked before it is initialized. In Cluster API a Cluster that does not report either is starting, too; here
 // the controller runs in the cluster, and no controller may report them.
 func isClusterStarting(cluster *clusterv1.Cluster, m *clusterv1.Machine) bool {

@@ -22,7 +22,7 @@ func (r *ClusterHealthCheckReconciler) markAll(ctx context.Context, p *healthPas
 	if template := p.check.Spec.Remediation.TemplateRef; template.IsDefined() {
 		var err error
 		if p.requested, err = remediation.ListRequests(ctx, r.client, template.GroupVersionKind(), p.check.Namespace); err != nil {
-			// The conditions of machines are written nevertheless, and say why nothing is requested.
+			// The conditions of machines are written nevertheless, with the reason why nothing is requested.
 			ctrl.LoggerFrom(ctx).Error(err, "read which remediations are requested")
 		}
 	}

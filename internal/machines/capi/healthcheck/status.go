@@ -150,7 +150,7 @@ func (r *ClusterHealthCheckReconciler) writeStatus(ctx context.Context, check *c
 	return nil
 }
 
-// isRestricted reports whether a status says that too many machines are unhealthy.
+// isRestricted reports whether a status reports that too many machines are unhealthy.
 func isRestricted(status clusterv1.MachineHealthCheckStatus) bool {
 	allowed := meta.FindStatusCondition(status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	return allowed != nil && allowed.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason
