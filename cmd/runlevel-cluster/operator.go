@@ -66,6 +66,8 @@ KUBECONFIG names a cluster other than the one it runs in.`,
 	flags.StringVar(&o.CacheDir, "cache-dir", "", "where the last images are kept that were pulled, by digest")
 	flags.StringVar(&standard, "wait-for", string(ready.Upstream), "what counts as applied: ready (everything is rolled out) or upstream (as for the cluster-version operator)")
 	flags.BoolVar(&o.Source.Insecure, "insecure-registry", false, "also pull over plain http, or from registries whose certificate proves nothing; and ask such update services")
+	flags.StringVar(&o.NotifyDir, "notify-dir", "", "a folder with the URLs to which CloudEvents on the release are sent, in a file each; it may be missing or change at any time")
+	flags.StringVar(&o.Cluster, "cluster-name", "", "the name of the cluster in what is sent to them")
 	flags.BoolVar(&o.StrictTombstones, "strict-tombstones", false, "refuse a minor update that still has tombstones of the release before, where the gate only warns")
 	flags.DurationVar(&o.LockDuration, "lock-duration", 0, "how long the lock outlives a leader that died (default 30s)")
 	return command

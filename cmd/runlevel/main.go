@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+	_ "time/tzdata" // lint checks the time zones of CronJobs, also where the machine has none
 
 	"github.com/runlevel/runlevel/internal/cli"
 	"github.com/runlevel/runlevel/internal/cli/core"

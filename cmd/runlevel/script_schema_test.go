@@ -89,11 +89,11 @@ func schemaName(args []string, document any) string {
 	fields, _ := document.(map[string]any)
 	kind, _ := fields["type"].(string)
 	switch args[0] {
-	case "apply":
+	case "apply", "rollback":
 		switch {
 		case kind == "kept":
 			return "keep-summary"
-		case kind == "start" || kind == "summary":
+		case kind == "start" || kind == "summary" || kind == "tests":
 			return "apply-" + kind
 		case slices.Contains(keepEvents, keep.EventType(kind)):
 			return "keep-event"

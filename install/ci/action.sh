@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The steps of action.yml: "action.sh key", "action.sh build" and "action.sh lint".
+# The steps of action.yml: "action.sh key", "action.sh build", "action.sh programs" and
+# "action.sh lint".
 #
 # What the author of a workflow, or of a pull request, can choose comes in variables and
 # is never part of a command's text: neither a quote nor $(...) in it means anything.
@@ -8,27 +9,32 @@ set -euo pipefail
 
 main() {
   local key folder
-  key=$(source_key)
+  cd "$GITHUB_ACTION_PATH" || exit 2
+  key=$(key_of runlevel cmd examples install internal manifests pkg go.mod go.sum)
   folder=$RUNNER_TEMP/$key
   runlevel=$folder/runlevel
   case ${1-} in
   key)
     output key "$key"
     output folder "$folder"
+    output programs-key "$(key_of runlevel-control-plane sandbox/controlplane)"
+    output programs "$(programs_folder)"
     ;;
   build) build ;;
+  programs) programs ;;
   lint) lint ;;
-  *) refuse "action.sh: use key, build or lint" ;;
+  *) refuse "action.sh: use key, build, programs or lint" ;;
   esac
 }
 
-# source_key tells one runlevel from another by the files it is built from. A runner has
-# nothing else to go by: an action comes to it as files, without a repository.
-source_key() {
-  local files
-  cd "$GITHUB_ACTION_PATH" || exit 2
-  files=$(find cmd examples install internal manifests pkg go.mod go.sum -type f | LC_ALL=C sort)
-  printf 'runlevel-%s-%s-' "$(uname -s)" "$(uname -m)"
+# key_of makes a key of a name, the machine and files: one program is told from another by
+# the files it is built from. A runner has nothing else to go by: an action comes to it as
+# files, without a repository.
+key_of() {
+  local name=$1 files
+  shift
+  files=$(find "$@" -type f | LC_ALL=C sort)
+  printf '%s-%s-%s-' "$name" "$(uname -s)" "$(uname -m)"
   {
     printf '%s\n' "$files"
     printf '%s\n' "$files" | git hash-object --no-filters --stdin-paths
@@ -43,8 +49,27 @@ build() {
     return
   fi
   command -v go >/dev/null || refuse "runlevel is built with Go, and there is none: put a step with actions/setup-go before this one"
-  cd "$GITHUB_ACTION_PATH"
   CGO_ENABLED=0 GOTOOLCHAIN=auto GOWORK=off go build -mod=readonly -buildvcs=false -trimpath -o "$runlevel" ./cmd/runlevel
+}
+
+# programs finds the programs of a control plane, or builds them, and says whether there is
+# anything new to keep: where KUBEBUILDER_ASSETS has them all, nothing is built.
+programs() {
+  local folder before
+  folder=$(programs_folder)
+  before=$(ls "$folder" 2>/dev/null || true)
+  GOTOOLCHAIN=auto "$runlevel" sandbox build || refuse "the control plane of the rehearsal could not be built; the log says why"
+  if [ "$(ls "$folder" 2>/dev/null || true)" != "$before" ]; then
+    output built true
+  fi
+}
+
+# programs_folder is where runlevel keeps what it builds, in the user's cache.
+programs_folder() {
+  case $(uname -s) in
+  Darwin) echo "${HOME-}/Library/Caches/runlevel/control-plane" ;;
+  *) echo "${XDG_CACHE_HOME:-${HOME-}/.cache}/runlevel/control-plane" ;;
+  esac
 }
 
 # lint ends with lint's own exit code: 1 for findings, 2 for what can't be done.
@@ -79,6 +104,10 @@ read_inputs() {
   false) ;;
   *) refuse "input plan: write true or false" ;;
   esac
+  case ${INPUT_REHEARSE:-false} in
+  true | false) ;;
+  *) refuse "input rehearse: write true or false" ;;
+  esac
   lint=("$runlevel" lint)
   plan=("$runlevel" plan -o markdown)
   split filters "${INPUT_FILTERS-}"
@@ -95,6 +124,9 @@ read_inputs() {
   add_flag baseline "${INPUT_BASELINE-}"
   add_flag config "${INPUT_CONFIG-}"
   add_flag fail-on "${INPUT_FAIL_ON-}"
+  if [ "${INPUT_REHEARSE:-false}" = true ]; then
+    lint+=(--rehearse)
+  fi
   if [ -n "${INPUT_INTO-}" ]; then
     plan+=("--into=$INPUT_INTO" -- "$manifests")
   else

@@ -5,11 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
 const (
@@ -26,6 +29,29 @@ metadata:
 `
 	misspelt = settings + `  annotations:
     release.openshift.io/deleted: "true"
+`
+	// Only an API server knows that a port is taken.
+	twoOnOnePort = `apiVersion: v1
+kind: Service
+metadata:
+  name: web
+  namespace: web
+spec:
+  type: NodePort
+  ports:
+  - port: 80
+    nodePort: 32080
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: admin
+  namespace: web
+spec:
+  type: NodePort
+  ports:
+  - port: 80
+    nodePort: 32080
 `
 )
 
@@ -89,6 +115,7 @@ func TestAction(t *testing.T) {
 		skipUnlessKnown(t, help, "github")
 		testBroken(t, r)
 	})
+	t.Run("rehearsal", func(t *testing.T) { testRehearsal(t, r) })
 }
 
 // program is what the action has built.
@@ -115,11 +142,12 @@ func testMisuse(t *testing.T, r *runner) {
 		inputs map[string]string
 		want   string
 	}{
-		"a plan of one release":    {map[string]string{"plan": "true"}, "::error title=runlevel::input plan: there is nothing to compare with: set into or previous, too\n"},
-		"neither true nor false":   {map[string]string{"plan": "yes"}, "::error title=runlevel::input plan: write true or false\n"},
-		"a quote that is open":     {map[string]string{"args": "--off 'dropped"}, "::error title=runlevel::input args: a quote is not closed\n"},
-		"a flag that there is not": {map[string]string{"args": "--profle x"}, "unknown flag: --profle"},
-		"a severity there is not":  {map[string]string{"fail-on": "fatal"}, "--fail-on"},
+		"a plan of one release":     {map[string]string{"plan": "true"}, "::error title=runlevel::input plan: there is nothing to compare with: set into or previous, too\n"},
+		"neither true nor false":    {map[string]string{"plan": "yes"}, "::error title=runlevel::input plan: write true or false\n"},
+		"neither rehearsed nor not": {map[string]string{"rehearse": "yes"}, "::error title=runlevel::input rehearse: write true or false\n"},
+		"a quote that is open":      {map[string]string{"args": "--off 'dropped"}, "::error title=runlevel::input args: a quote is not closed\n"},
+		"a flag that there is not":  {map[string]string{"args": "--profle x"}, "unknown flag: --profle"},
+		"a severity there is not":   {map[string]string{"fail-on": "fatal"}, "--fail-on"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := r.run(t, test.inputs)
@@ -208,12 +236,73 @@ func testBroken(t *testing.T, r *runner) {
 	}
 }
 
+// testRehearsal has a mistake that lint finds only with a rehearsal.
+func testRehearsal(t *testing.T, r *runner) {
+	web := newRunner(t, map[string]string{
+		"manifests/0000_10_web_00_namespace.yaml": namespace,
+		"manifests/0000_50_web_01_services.yaml":  twoOnOnePort,
+	})
+	web.kept, web.env["KUBEBUILDER_ASSETS"] = r.kept, controlPlane(t)
+	if got := web.run(t, nil); got.code != 0 {
+		t.Errorf("without a rehearsal: ended with %d, want 0\n%s", got.code, got.log)
+	}
+	got := web.run(t, map[string]string{"rehearse": "true"})
+	if want := "::error file=manifests/0000_50_web_01_services.yaml,line=21,col=5,title=rehearsal-refused::"; got.code != 1 || !strings.Contains(got.log, want) {
+		t.Errorf("ended with %d, want 1 and %s\n%s", got.code, want, got.log)
+	}
+	if got.outputs["errors"] != "1" {
+		t.Errorf("there are %s errors, want 1", got.outputs["errors"])
+	}
+	if want := []string{"key", "actions/cache/restore", "actions/cache/restore", "programs", "lint"}; !slices.Equal(got.ran, want) {
+		t.Errorf("has run %v, want %v: nothing was built, so there is nothing to keep", got.ran, want)
+	}
+}
+
+// controlPlane is a folder with the programs of a control plane, as KUBEBUILDER_ASSETS names one.
+func controlPlane(t *testing.T) string {
+	t.Helper()
+	programs, err := binaries.Locate(t.Context(), binaries.Names(), os.Stderr)
+	check(t, err)
+	folder := t.TempDir()
+	for name, file := range programs {
+		check(t, os.Symlink(file, filepath.Join(folder, name)))
+	}
+	return folder
+}
+
+// What a rehearsal needs is built by the first job, and found by others, until it is another.
+func TestActionKeepsTheControlPlane(t *testing.T) {
+	build := `if [ "$1" = sandbox ]; then mkdir -p "$HOME/.cache/runlevel/control-plane/built"; fi`
+	if runtime.GOOS == "darwin" {
+		build = strings.ReplaceAll(build, ".cache", "Library/Caches")
+	}
+	r, calls := newRecorder(t, build)
+	rehearse := map[string]string{"rehearse": "true"}
+	first := []string{"key", "actions/cache/restore", "actions/cache/restore", "programs", "actions/cache/save", "lint"}
+	if got := r.run(t, rehearse); got.code != 0 || !slices.Equal(got.ran, first) {
+		t.Errorf("the first run ended with %d and has run %v, want %v\n%s", got.code, got.ran, first, got.log)
+	}
+	if got, want := calls()[0], []string{"sandbox", "build"}; !slices.Equal(got, want) {
+		t.Errorf("what was called first is %v, want %v", got, want)
+	}
+	r.env["HOME"] = t.TempDir()
+	later := slices.Delete(slices.Clone(first), 4, 5)
+	if got := r.run(t, rehearse); got.code != 0 || !slices.Equal(got.ran, later) {
+		t.Errorf("the second run ended with %d and has run %v, want %v\n%s", got.code, got.ran, later, got.log)
+	}
+	write(t, filepath.Join(r.action, "sandbox/controlplane/more.go"), "package main\n")
+	r.env["HOME"] = t.TempDir()
+	if got := r.run(t, rehearse); !slices.Equal(got.ran, first) {
+		t.Errorf("with another control plane, has run %v, want %v", got.ran, first)
+	}
+}
+
 // Nothing in an input is taken for a flag, a command or a line that it is not.
 func TestActionPassesInputsOn(t *testing.T) {
 	hostile := "a b'c\"d $(touch pwned) `touch pwned` ${HOME} ; touch pwned\n::set-output name=x::y\n*"
 	for name, test := range map[string]struct {
-		inputs     map[string]string
-		lint, plan []string
+		inputs            map[string]string
+		build, lint, plan []string
 	}{
 		"nothing": {
 			lint: []string{"lint", "--fail-on=error", "-o", "github", "--", "manifests"},
@@ -221,11 +310,12 @@ func TestActionPassesInputsOn(t *testing.T) {
 		"all": {
 			inputs: map[string]string{
 				"manifests": "install", "component": "web", "into": "registry.example/shop:1.4", "previous": "before", "baseline": "known.json",
-				"config": "lint.cfg", "fail-on": "warning", "filters": "--profile ha", "args": "--off dropped\n--kubernetes-version 1.34", "plan": "true",
+				"config": "lint.cfg", "fail-on": "warning", "filters": "--profile ha", "args": "--off dropped\n--kubernetes-version 1.34", "plan": "true", "rehearse": "true",
 			},
+			build: []string{"sandbox", "build"},
 			lint: []string{
 				"lint", "--profile", "ha", "--off", "dropped", "--kubernetes-version", "1.34", "--component=web", "--into=registry.example/shop:1.4",
-				"--previous=before", "--baseline=known.json", "--config=lint.cfg", "--fail-on=warning", "-o", "github", "--", "install",
+				"--previous=before", "--baseline=known.json", "--config=lint.cfg", "--fail-on=warning", "--rehearse", "-o", "github", "--", "install",
 			},
 			plan: []string{"plan", "-o", "markdown", "--profile", "ha", "--component=web", "--into=registry.example/shop:1.4", "--", "install"},
 		},
@@ -253,10 +343,7 @@ func TestActionPassesInputsOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, calls := newRecorder(t, `echo "::warning file=a::b"`)
 			got := r.run(t, test.inputs)
-			want := [][]string{test.lint}
-			if test.plan != nil {
-				want = append(want, test.plan)
-			}
+			want := slices.DeleteFunc([][]string{test.build, test.lint, test.plan}, func(call []string) bool { return call == nil })
 			if diff := cmp.Diff(want, calls()); diff != "" {
 				t.Errorf("runlevel was called (-want +got):\n%s\n%s", diff, got.log)
 			}

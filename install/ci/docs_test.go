@@ -52,6 +52,8 @@ type prowConfig struct {
 
 // A gitlabJob is one of GitLab's, as far as it is used.
 type gitlabJob struct {
+	Extends   string            `json:"extends"`
+	Needs     []string          `json:"needs"`
 	Stage     string            `json:"stage"`
 	Image     string            `json:"image"`
 	Variables map[string]string `json:"variables"`
@@ -118,12 +120,16 @@ func readWorkflow(t *testing.T) []workflowStep {
 	if len(w.On.Push.Branches) != 1 || len(w.Jobs) != 1 {
 		t.Fatalf("what is built on no branch, nobody finds: %+v", w)
 	}
-	var more []workflowStep
-	check(t, yaml.UnmarshalStrict([]byte(block(t, "yaml", "sarif-file")), &more))
+	var steps []workflowStep
 	for _, job := range w.Jobs {
-		return append(job.Steps, more...)
+		steps = job.Steps
 	}
-	return nil
+	for _, has := range []string{"sarif-file", "rehearse: true"} {
+		var more []workflowStep
+		check(t, yaml.UnmarshalStrict([]byte(block(t, "yaml", has)), &more))
+		steps = append(steps, more...)
+	}
+	return steps
 }
 
 func TestDocumentedWorkflow(t *testing.T) {
@@ -136,8 +142,8 @@ func TestDocumentedWorkflow(t *testing.T) {
 			t.Errorf("not pinned by a commit: %s", s.Uses)
 		}
 	}
-	if count != 2 {
-		t.Errorf("our action is used %d times, want 2", count)
+	if count != 3 {
+		t.Errorf("our action is used %d times, want 3", count)
 	}
 	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(read(t, filepath.Join(root, "docs/ci.md")), -1) {
 		for _, name := range regexp.MustCompile("[a-z-]+").FindAllString(row[1], -1) {
@@ -150,7 +156,8 @@ func TestDocumentedWorkflow(t *testing.T) {
 
 func TestDocumentedHooks(t *testing.T) {
 	var config struct {
-		Repos []struct {
+		InstalledFor []string `json:"default_install_hook_types"`
+		Repos        []struct {
 			Repo  string `json:"repo"`
 			Rev   string `json:"rev"`
 			Hooks []struct {
@@ -161,6 +168,9 @@ func TestDocumentedHooks(t *testing.T) {
 	}
 	check(t, yaml.UnmarshalStrict([]byte(block(t, "yaml", "# .pre-commit-config.yaml")), &config))
 	hooks := readHooks(t)
+	if want := []string{"pre-commit", "pre-push"}; !slices.Equal(config.InstalledFor, want) {
+		t.Errorf("docs/ci.md installs hooks for %v, want %v", config.InstalledFor, want)
+	}
 	for _, h := range config.Repos[0].Hooks {
 		if _, ok := hooks[h.ID]; !ok || !slices.Equal(h.Args, []string{"./manifests"}) {
 			t.Errorf("hook %s with %q: it is not there, or TestPreCommit calls it otherwise", h.ID, h.Args)
@@ -178,8 +188,15 @@ func TestDocumentedFiles(t *testing.T) {
 			t.Errorf("docs/ci.md shows another %s (-file +page):\n%s", file, diff)
 		}
 	}
-	if want := "-f install/ci/Containerfile"; !strings.Contains(block(t, "sh", "podman build"), want) {
+	commands := block(t, "sh", "podman build")
+	if want := "-f install/ci/Containerfile"; !strings.Contains(commands, want) {
 		t.Errorf("docs/ci.md does not build with %q", want)
+	}
+	stages := regexp.MustCompile(`(?m)^FROM \S+(?: AS (\w+))?$`).FindAllStringSubmatch(read(t, "Containerfile"), -1)
+	for _, target := range regexp.MustCompile(`--target (\w+)`).FindAllStringSubmatch(commands, -1) {
+		if !slices.ContainsFunc(stages, func(stage []string) bool { return stage[1] == target[1] }) {
+			t.Errorf("the Containerfile has no stage %s, which docs/ci.md builds", target[1])
+		}
 	}
 }
 
@@ -207,25 +224,32 @@ func shellJobs(t *testing.T) map[string]shellJob {
 	t.Helper()
 	var gitlab map[string]gitlabJob
 	check(t, yaml.UnmarshalStrict([]byte(read(t, "gitlab-ci.yaml")), &gitlab))
-	job := gitlab["runlevel-lint"]
+	lint, rehearsal := gitlab["runlevel-lint"], gitlab["runlevel-rehearse"]
+	if rehearsal.Extends != "runlevel-lint" || !slices.Equal(rehearsal.Needs, []string{"runlevel-lint"}) {
+		t.Errorf("the rehearsal of GitLab is not like lint, or not after it: %+v", rehearsal)
+	}
+	report := lint.Artifacts.Reports["junit"]
+	jobs := map[string]shellJob{
+		"GitLab lint":     {strings.Join(lint.Script, "\n"), lint.Variables, report},
+		"GitLab rehearse": {strings.Join(rehearsal.Script, "\n"), maps.Clone(lint.Variables), report},
+	}
 	var prow prowConfig
 	check(t, yaml.UnmarshalStrict([]byte(read(t, "prow-job.yaml")), &prow))
-	presubmit := prow.Presubmits["shop/web"][0]
-	container := presubmit.Spec.Containers[0]
-	if !presubmit.Decorate || !slices.Equal(container.Command, []string{"/bin/sh", "-ec"}) || len(container.Args) != 1 {
-		t.Fatalf("the job of Prow is not decorated, or runs no script: %+v", presubmit)
+	for _, presubmit := range prow.Presubmits["shop/web"] {
+		container := presubmit.Spec.Containers[0]
+		if !presubmit.Decorate || !slices.Equal(container.Command, []string{"/bin/sh", "-ec"}) || len(container.Args) != 1 {
+			t.Fatalf("the job of Prow is not decorated, or runs no script: %+v", presubmit)
+		}
+		if !regexp.MustCompile(presubmit.RunIfChanged).MatchString("manifests/0000_50_web_01_settings.yaml") {
+			t.Errorf("the job of Prow does not run for manifests: %s", presubmit.RunIfChanged)
+		}
+		env := map[string]string{"ARTIFACTS": "artifacts"}
+		for _, variable := range container.Env {
+			env[variable.Name] = variable.Value
+		}
+		jobs["Prow "+strings.TrimPrefix(presubmit.Name, "pull-shop-web-runlevel-")] = shellJob{container.Args[0], env, "artifacts/junit_runlevel.xml"}
 	}
-	if !regexp.MustCompile(presubmit.RunIfChanged).MatchString("manifests/0000_50_web_01_settings.yaml") {
-		t.Errorf("the job of Prow does not run for manifests: %s", presubmit.RunIfChanged)
-	}
-	env := map[string]string{"ARTIFACTS": "artifacts"}
-	for _, variable := range container.Env {
-		env[variable.Name] = variable.Value
-	}
-	return map[string]shellJob{
-		"GitLab": {strings.Join(job.Script, "\n"), job.Variables, job.Artifacts.Reports["junit"]},
-		"Prow":   {container.Args[0], env, "artifacts/junit_runlevel.xml"},
-	}
+	return jobs
 }
 
 // runShell runs a script of CI with a program in runlevel's place, or with runlevel.
@@ -268,20 +292,25 @@ esac
 // in the place of the one in a registry.
 func testDocumented(t *testing.T, r *runner, help string) {
 	web := newRunner(t, webInRelease())
-	web.kept = r.kept
+	web.kept, web.env["KUBEBUILDER_ASSETS"] = r.kept, controlPlane(t)
 	folder := filepath.Join(web.workspace, "release")
 	for _, s := range readWorkflow(t) {
 		if strings.HasPrefix(s.Uses, ours) {
 			inputs := s.inputs(t)
 			inputs["into"] = strings.ReplaceAll(inputs["into"], release, folder)
-			if got := web.run(t, inputs); got.code != 1 || got.outputs["errors"] != "1" {
-				t.Errorf("the workflow ended with %d and %s errors, want 1 and 1:\n%s", got.code, got.outputs["errors"], got.log)
+			rehearses := inputs["rehearse"] == "true"
+			got := web.run(t, inputs)
+			if got.code != 1 || !rehearses && got.outputs["errors"] != "1" || rehearses != strings.Contains(got.log, "rehearsed on Kubernetes ") {
+				t.Errorf("the workflow with %v ended with %d and %s errors, want 1 and 1:\n%s", inputs, got.code, got.outputs["errors"], got.log)
 			}
 		}
 	}
 	for name, job := range shellJobs(t) {
-		job.env["RELEASE"] = folder
+		job.env["RELEASE"], job.env["KUBEBUILDER_ASSETS"] = folder, web.env["KUBEBUILDER_ASSETS"]
 		log, code := runShell(t, job, web.workspace, r.program(t))
+		if strings.HasSuffix(name, "rehearse") != strings.Contains(log, "rehearsed on Kubernetes ") {
+			t.Errorf("%s: it rehearses, or does not, against its name:\n%s", name, log)
+		}
 		if code != 1 || !strings.Contains(log, "web/banner") || !strings.Contains(read(t, filepath.Join(web.workspace, job.report)), "web/banner") {
 			t.Errorf("%s: ended with %d:\n%s", name, code, log)
 		}

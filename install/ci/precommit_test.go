@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ type hook struct {
 	Args           []string `json:"args"`
 	PassFilenames  *bool    `json:"pass_filenames"`
 	Files          string   `json:"files"`
+	Stages         []string `json:"stages"`
 	MinimumVersion string   `json:"minimum_pre_commit_version"`
 }
 
@@ -82,7 +84,11 @@ func (c *committer) usePreCommit(t *testing.T, origin string) {
 	write(t, filepath.Join(c.folder, ".pre-commit-config.yaml"), config)
 	c.run = func(t *testing.T, id string) (string, int) {
 		t.Helper()
-		command := exec.Command("pre-commit", "run", id)
+		args := []string{"run", id}
+		for _, stage := range readHooks(t)[id].Stages {
+			args = append(args, "--hook-stage", stage)
+		}
+		command := exec.Command("pre-commit", args...)
 		command.Dir, command.Env = c.folder, flat(c.env)
 		return finish(t, command)
 	}
@@ -135,11 +141,24 @@ func TestPreCommit(t *testing.T) {
 	if log, code := c.run(t, "runlevel-lint"); code != 0 {
 		t.Errorf("with nothing wrong: ended with %d\n%s", code, log)
 	}
+
+	c.env["KUBEBUILDER_ASSETS"] = controlPlane(t)
+	services := "manifests/0000_50_web_02_services.yaml"
+	stage(services, twoOnOnePort)
+	if log, code := c.run(t, "runlevel-lint"); code != 0 {
+		t.Errorf("with what only a rehearsal finds, lint ended with %d\n%s", code, log)
+	}
+	if log, code := c.run(t, "runlevel-rehearse"); code != 1 || !strings.Contains(log, services+":21:5: error: Service web/admin: the API server refuses it: ") {
+		t.Errorf("with what a rehearsal finds, it ended with %d\n%s", code, log)
+	}
 }
 
-// pre-commit's golang hooks have no names of files, which would be taken for SOURCEs.
+// A commit is not to wait for a rehearsal. Pre-commit's golang hooks have no names of files, which would be taken for SOURCEs.
 func TestHooks(t *testing.T) {
 	hooks := readHooks(t)
+	if got, want := hooks["runlevel-rehearse"].Stages, []string{"pre-push"}; !slices.Equal(got, want) {
+		t.Errorf("a rehearsal is for %v, want %v", got, want)
+	}
 	for id, h := range hooks {
 		if h.Language != "golang" || h.PassFilenames == nil || *h.PassFilenames {
 			t.Errorf("hook %s: language %q must be golang, and pass_filenames false", id, h.Language)

@@ -157,6 +157,7 @@ func (r *runner) use(t *testing.T, s step, values map[string]string) map[string]
 	switch strings.Split(s.Uses, "@")[0] {
 	case "actions/cache/restore":
 		if _, err := os.Stat(kept); err == nil {
+			check(t, os.MkdirAll(filepath.Dir(folder), 0o755))
 			check(t, os.Symlink(kept, folder))
 			return map[string]string{"cache-hit": "true"}
 		}
@@ -185,14 +186,14 @@ func evaluate(t *testing.T, text string, values map[string]string) string {
 // holds says whether a step is to run. All conditions that there are compare a value.
 func holds(t *testing.T, condition string, values map[string]string) bool {
 	t.Helper()
-	if condition == "" {
+	words := strings.Fields(condition)
+	switch {
+	case condition == "":
 		return true
-	}
-	name, literal, ok := strings.Cut(condition, " != ")
-	if !ok {
+	case len(words) != 3 || words[1] != "==" && words[1] != "!=":
 		t.Fatalf("what does %q mean?", condition)
 	}
-	return values[name] != strings.Trim(literal, "'")
+	return (values[words[0]] == strings.Trim(words[2], "'")) == (words[1] == "==")
 }
 
 // parseOutputs reads the file of a step's outputs.

@@ -69,7 +69,7 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 	addVerbosity(root)
 	get := state.NewGet()
 	get.AddCommand(review.NewGetManifests(streams), state.NewGetObjects(streams))
-	root.AddCommand(get, apply.New(streams), review.NewConvert(streams), state.NewDeletes(streams), review.NewDiff(streams), lint.NewExplain(streams), apply.NewGate(streams), review.NewGraph(streams), state.NewHistory(streams), state.NewInspect(streams), install.New(streams), lint.New(streams), state.NewList(streams), machines.New(streams), review.NewPlan(streams), review.NewRender(streams), lint.NewRehearse(streams), apply.NewRollback(streams), sandbox.New(streams), state.NewSnapshot(streams), state.NewStatus(streams), install.NewUninstall(streams), newVersion(streams), state.NewWait(streams), state.NewWhy(streams), exitCodes(), environments())
+	root.AddCommand(get, apply.New(streams), review.NewConvert(streams), state.NewDeletes(streams), review.NewDiff(streams), lint.NewExplain(streams), apply.NewGate(streams), review.NewGraph(streams), state.NewHistory(streams), state.NewInspect(streams), install.New(streams), lint.New(streams), state.NewList(streams), machines.New(streams), review.NewPlan(streams), review.NewRender(streams), lint.NewRehearse(streams), apply.NewRollback(streams), sandbox.New(streams), state.NewSnapshot(streams), state.NewStatus(streams), install.NewUninstall(streams), apply.NewTest(streams), newVersion(streams), state.NewWait(streams), state.NewWhy(streams), exitCodes(), environments())
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
 	checkDefaults(root)

@@ -22,6 +22,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/install"
 	"github.com/runlevel/runlevel/internal/cli/lint"
 	"github.com/runlevel/runlevel/internal/cli/review"
+	"github.com/runlevel/runlevel/internal/session/releasetest"
 	"github.com/runlevel/runlevel/internal/session/state"
 	"github.com/runlevel/runlevel/internal/session/uninstall"
 
@@ -34,6 +35,7 @@ import (
 	"github.com/runlevel/runlevel/internal/review/referrers"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/session/keep"
+	"github.com/runlevel/runlevel/internal/session/notify"
 	"github.com/runlevel/runlevel/internal/session/why"
 )
 
@@ -49,6 +51,7 @@ var jsonDocuments = map[string]jsonDocument{
 	"apply-start":      {"apply", "the first line", apply.StartEvent{}},
 	"apply-event":      {"apply", "a line for each event of the apply", apply.DryEvent{}},
 	"apply-summary":    {"apply", "the last line, or with `--watch` the one before the release is kept in place", apply.ApplySummary{}},
+	"apply-tests":      {"apply --test", "the last line", apply.TestsEvent{}},
 	"keep-event":       {"apply --watch", "a line for each event after that", keep.Event{}},
 	"keep-summary":     {"apply --watch", "the last line", apply.KeptSummary{}},
 	"deletes":          {"deletes", "pending deletes", []state.PendingDelete{}},
@@ -63,10 +66,12 @@ var jsonDocuments = map[string]jsonDocument{
 	"list":             {"list", "the releases on a cluster", []state.ListedRelease{}},
 	"machines":         {"machines", "machines; with `--watch` a line for each that has changed", []overview.MachineOverview{}},
 	"machines-plan":    {"machines plan", "what a changed MachineDeployment would do to its machines", &rolloutpreview.RolloutPreview{}},
+	"notification":     {"apply --notify", "what a receiver gets for each event; so do those of `rollback` and `uninstall`, and the operator's", notify.CloudEvent{}},
 	"plan":             {"plan, diff", "what an update does, object by object", &plan.Plan{}},
 	"render":           {"render, get manifests", "the manifests of a cluster, or with `--explain` why each is in or out", review.RenderInfo{}},
 	"sandbox-status":   {"sandbox status", "sandboxes; `sandbox up` prints one", []sandbox.Status{}},
 	"status":           {"status", "how a release stands", &state.ReleaseStatus{}},
+	"test":             {"test", "the results of the tests of a release", &releasetest.TestReport{}},
 	"uninstall":        {"uninstall NAME", "what was deleted, what is kept, and what is left", &uninstall.UninstallReport{}},
 	"version":          {"version", "the version of the program", core.VersionInfo{}},
 	"wait":             {"wait", "how the release stands in the end", &state.ReleaseStatus{}},

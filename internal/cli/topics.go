@@ -10,7 +10,7 @@ func exitCodes() *cobra.Command {
 		Long: `Every verb exits with one of these codes:
 
   0  all is well: it is done, nothing blocks, nothing is found
-  1  something is not: an apply has failed, a check blocks, lint has findings, a release is not
+  1  something is not: an apply or a test of a release has failed, a check blocks, lint has findings, a release is not
      complete, the cluster can't be reached; with --exit-code, plan and diff have found a difference
   2  misuse: wrong flags or arguments, or input that can't be read; with --exit-code of plan and
      diff, anything that goes wrong

@@ -86,6 +86,9 @@ func connect(c *Cluster, base *rest.Config) (*http.Client, error) {
 // objects are computed with it: this machine's clock may be wrong.
 func (c *Cluster) Now() time.Time { return c.clock.at(time.Now()) }
 
+// Host returns the URL of the API server, which has no password in it.
+func Host(c *Cluster) string { return c.base.Host }
+
 // Ping gets the version of the API server, which is its cheapest request.
 func (c *Cluster) Ping(ctx context.Context) error {
 	return c.Client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()

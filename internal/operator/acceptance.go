@@ -135,5 +135,9 @@ func (t *acceptance) judge(ctx context.Context, p *payload.Payload) error {
 			t.now.Findings[i].Severity = precondition.Warns
 		}
 	}
-	return precondition.Refuse(t.now.Findings)
+	outcome.Findings, outcome.Err = t.now.Findings, precondition.Refuse(t.now.Findings)
+	if outcome.Err != nil {
+		s.NotifyBlocked(ctx, a.sender, outcome)
+	}
+	return outcome.Err
 }

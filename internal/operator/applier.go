@@ -16,6 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/session/notify"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
@@ -36,6 +37,7 @@ type applier struct {
 	monitor  *monitor
 	updates  *updates
 	health   *health
+	sender   *notify.Sender          // of notifications; nil if nobody is notified
 	changes  chan event.GenericEvent // receives an element when the observed state has changed
 
 	settingsChanged atomic.Bool   // settings of the cluster are to be read again

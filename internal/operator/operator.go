@@ -35,6 +35,7 @@ import (
 	"github.com/runlevel/runlevel/internal/program/startup"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/session/notify"
 	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -55,6 +56,8 @@ type Options struct {
 	CacheDir  string // where images are kept that were pulled; empty keeps none
 	Source    source.Options
 	Metrics   metricsserver.Serving
+	Cluster   string // the name of the cluster, in notifications
+	NotifyDir string // a folder with the URLs that are notified, in a file each; empty for none
 	// StrictTombstones refuses a minor update that carries tombstones which the release before had already.
 	StrictTombstones bool
 	// LockDuration is how long the lock outlives a leader that died; half a minute if it is 0.
@@ -76,11 +79,18 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 		return err
 	}
 	a := newApplier(c, o)
+	if o.NotifyDir != "" {
+		a.sender = notify.NewSender(ctx, notify.Options{Folder: o.NotifyDir, Cluster: o.Cluster, Log: ctrl.Log.WithName("notify")})
+		defer func() { _ = a.sender.Close(notifyPatience) }() // which has logged what is not delivered
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.health.probes(a).Serve(ctx, o.Listen) })
 	group.Go(func() error { return a.manage(ctx, connection) })
 	return group.Wait()
 }
+
+// notifyPatience is how long an operator that ends waits for the receivers of notifications.
+const notifyPatience = 5 * time.Second
 
 // manage runs the controller, and leads if it gets the lock, once the API server answers.
 func (a *applier) manage(ctx context.Context, connection *rest.Config) error {

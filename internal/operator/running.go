@@ -217,7 +217,7 @@ func (r *running) begun(ctx context.Context, c *cluster.Cluster) error {
 // releases that were made for it have some.
 func (a *applier) sessionOptions(t *target) session.Options {
 	return session.Options{
-		Namespace: a.options.Namespace, Source: t.Image, Own: a.options.Payload, Force: t.Force,
+		Namespace: a.options.Namespace, Source: t.Image, Own: a.options.Payload, Force: t.Force, Notify: a.sender,
 		Apply: apply.Options{
 			Standard: a.options.Standard, DropUnknownFields: true, PauseHooks: pauseHooks, AskWhy: explainEvery,
 		},

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/runlevel/runlevel/internal/record/lock"
@@ -90,6 +91,14 @@ func (s *Store) loadCopy(ctx context.Context) (*Record, bool, error) {
 	}
 	s.loss = fmt.Sprintf("most of the history: ConfigMap %s/%s, the record of the release, was deleted; what updates need of it is from the copy in the Lease", s.namespace, lock.Name(s.release))
 	return r, true, nil
+}
+
+// UID returns the UID of the record's ConfigMap as it was last read or written; "" if there is none.
+func (s *Store) UID() types.UID {
+	if s.loaded == nil {
+		return ""
+	}
+	return s.loaded.UID
 }
 
 // Loss returns what is no longer known because the record was deleted; "" if it was not deleted.

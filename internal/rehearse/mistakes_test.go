@@ -134,7 +134,7 @@ func outcomeOf(t *testing.T, m mistakes.Mistake, found []string) string {
 }
 
 // parse reads a release, of which some files may be wrong.
-func parse(t *testing.T, files fstest.MapFS, version string) *payload.Payload {
+func parse(t testing.TB, files fstest.MapFS, version string) *payload.Payload {
 	t.Helper()
 	read, _, err := payload.Parse(t.Context(), files, payload.Options{Name: "shop", Version: version, KeepText: true})
 	if err != nil {

@@ -80,6 +80,15 @@ func Run(ctx context.Context, o Options) (*RehearsalReport, error) {
 		return nil, err
 	}
 	defer s.Stop() //nolint:errcheck // the report is there by then
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case death := <-s.Died():
+			cancel(fmt.Errorf("the control plane of the rehearsal has ended: %w", death))
+		case <-ctx.Done():
+		}
+	}()
 	report, err := On(ctx, s.Config, o)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func (r *rehearsal) update(ctx context.Context, before, after *payload.Payload) 
 // notOfCluster are the checks of the gate that are about what the rehearsal itself has made, or that an object's failure shows better.
 var notOfCluster = []string{
 	precondition.RecordElsewhere, precondition.ApplyRunning, precondition.UnservedKinds, precondition.NoNamespace, precondition.MissingRights,
-	precondition.ForeignObject, precondition.AdminAck,
+	precondition.ForeignObject, precondition.AdminAck, precondition.StoredVersions,
 }
 
 // reportGate reports what the gate would have blocked.

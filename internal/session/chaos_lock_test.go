@@ -81,7 +81,7 @@ func TestTwoAppliersAtOnce(t *testing.T) {
 	if !errors.As(outcome.Err, &held) || held.Holder.Name != "first" || held.Holder.Since.IsZero() || outcome.Report != nil {
 		t.Fatalf("the second one: %v, %+v", outcome.Err, outcome.Report)
 	}
-	if text := outcome.Err.Error(); !strings.Contains(text, "is being applied by first since 20") {
+	if text := outcome.Err.Error(); !strings.Contains(text, "is locked by first since 20") {
 		t.Errorf("it does not say who applies since when: %s", text)
 	}
 	if written := audited(t, func(w write) bool { return w.Agent == name+"-second" }); len(written) > 0 {

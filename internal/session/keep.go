@@ -21,7 +21,7 @@ func (r *run) applyAndKeep(ctx context.Context) error {
 	keeper := keep.Start(ctx, r.cluster, r.payload, keeping)
 	r.onKeep(keeper)
 	options.Done, options.NotReady = keeper.Take, func(report *apply.Report) {
-		r.reportOutcome(r.finish(ctx, report))
+		r.reportOutcome(ctx, r.finish(ctx, report))
 		keeper.Announce()
 		r.isLate = true
 	}
@@ -31,7 +31,7 @@ func (r *run) applyAndKeep(ctx context.Context) error {
 		_ = keeper.Wait()
 		return err
 	}
-	r.reportOutcome(nil)
+	r.reportOutcome(ctx, nil)
 	if !r.isLate {
 		keeper.Announce()
 	}
@@ -39,8 +39,9 @@ func (r *run) applyAndKeep(ctx context.Context) error {
 }
 
 // reportOutcome calls OnOutcome with the outcome until now.
-func (r *run) reportOutcome(err error) {
+func (r *run) reportOutcome(ctx context.Context, err error) {
 	r.outcome.Err, r.outcome.Took = err, time.Since(r.began)
+	r.notifier.report(ctx, r.notifier.ended())
 	if r.options.OnOutcome != nil {
 		r.options.OnOutcome(r.outcome)
 	}

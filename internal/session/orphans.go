@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
@@ -38,6 +39,16 @@ func scalar(text string) string {
 		return strconv.Quote(text)
 	}
 	return strings.TrimSuffix(string(written), "\n")
+}
+
+// FindOrphans returns the objects that earlier payloads of a release have applied, and that this one neither has nor deletes. It
+// changes nothing.
+func FindOrphans(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) ([]Orphan, error) {
+	r := newRun(c, release, options)
+	if err := r.inspect(ctx, r.lock()); err != nil {
+		return nil, err
+	}
+	return r.orphans(ctx), nil
 }
 
 // orphans returns the objects of the release that still exist, and that the payload neither has nor deletes. An object
@@ -80,9 +91,10 @@ func (r *run) listAgain(ctx context.Context, heads []objectmeta.LiveMetadata) *i
 	return listed
 }
 
-// objectsOf returns the objects that the payload has, or has tombstones of, and those that it leaves unmanaged.
+// objectsOf returns the objects that the payload has, or has tombstones of, and those that it leaves unmanaged. An object that has
+// become a test stays until that runs, which replaces it.
 func objectsOf(ctx context.Context, r *run) map[kinds.ID]bool {
-	manifests := slices.Clone(r.payload.Manifests)
+	manifests := slices.Concat(r.payload.Manifests, r.payload.Tests)
 	for _, exclusion := range r.payload.Excluded {
 		if exclusion.Filter == payload.ByOverrides {
 			manifests = append(manifests, exclusion.Manifest)

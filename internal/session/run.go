@@ -16,6 +16,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
@@ -24,6 +25,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/keep"
+	"github.com/runlevel/runlevel/internal/session/notify"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply"
@@ -49,6 +51,7 @@ type Options struct {
 	Lock     lock.Options
 	Apply    apply.Options
 	Files    FileOptions
+	Notify   *notify.Sender // of what happens to the release; nil sends nothing
 	// OnBegin is called before anything is written. An error ends the apply.
 	OnBegin func(*Outcome) error
 	// OnBegun is called when the record has the update, before its first object is applied. The connection writes only
@@ -86,6 +89,8 @@ type Outcome struct {
 	Durations    record.Durations // of the last completed apply of this mode
 	IsSame       bool             // the apply that was begun last was of the same version and content
 	Err          error            // why not everything is done
+
+	record types.UID // of the ConfigMap; "" if there was none
 }
 
 // A run is the apply of one payload.
@@ -101,6 +106,8 @@ type run struct {
 	began   time.Time
 	isLate  bool               // not everything was ready in time
 	onKeep  func(*keep.Keeper) // is called with the keeper of the payload
+
+	notifier *runNotifier
 }
 
 // Inspect returns what Run would find on the cluster, and the findings of the gate. It changes nothing.
@@ -197,7 +204,7 @@ func (r *run) inspect(ctx context.Context, free *lock.Lock) error {
 	if err != nil {
 		return err
 	}
-	r.record, r.journal = known, object.NewJournal(r.store, known)
+	r.record, r.journal, r.outcome.record = known, object.NewJournal(r.store, known), r.store.UID()
 	if r.before, err = inventory.Take(ctx, r.cluster, r.listScopes(), r.isRelevant()); err != nil {
 		return err
 	}
@@ -282,7 +289,7 @@ func (r *run) findMode() graph.Mode {
 	switch {
 	case r.options.Apply.Mode != "":
 		return r.options.Apply.Mode
-	case newest == nil && len(r.before.Of(r.payload.Name)) > 0, r.record.Uninstall != nil:
+	case newest == nil && len(unrecorded(r.before, r.payload.Name)) > 0, r.record.Uninstall != nil:
 		return graph.Update
 	case r.record.Applied() == nil && !r.record.HasUpdated():
 		return graph.Install

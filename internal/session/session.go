@@ -13,6 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/keep"
+	"github.com/runlevel/runlevel/internal/session/notify"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -41,6 +42,8 @@ type Session struct {
 	options lock.Options
 	ctx     context.Context // that Hold was called with
 
+	notifier *notify.Notifier
+
 	mu         sync.Mutex
 	newest     *turn      // of the apply that was begun last; nil before the first
 	hold       *lock.Hold // the last one, which may be lost
@@ -63,6 +66,7 @@ func Hold(ctx context.Context, c *cluster.Cluster, release, namespace string, op
 		options.Holder = lock.NewHolder(options.Container) // one for the whole session, which takes the lock again after an outage
 	}
 	s := &Session{cluster: c, lock: lock.Lock{Client: c.Client, Namespace: namespace, Release: release, Now: c.Now}, options: options, ctx: ctx}
+	s.notifier = &notify.Notifier{Cluster: c, Namespace: namespace, Release: release}
 	return s, s.acquire(ctx, s.options)
 }
 
@@ -204,6 +208,7 @@ func (s *Session) Apply(ctx context.Context, release *payload.Payload, options O
 // apply applies a payload once, under the lock.
 func (s *Session) apply(ctx context.Context, release *payload.Payload, options Options) *Outcome {
 	r := newRun(s.cluster, release, options)
+	r.notifier = &runNotifier{Notifier: s.notifier, run: r}
 	if r.outcome.Err = context.Cause(ctx); r.outcome.Err != nil {
 		return r.outcome
 	}
@@ -220,6 +225,7 @@ func (s *Session) apply(ctx context.Context, release *payload.Payload, options O
 	defer context.AfterFunc(hold.Context(), func() { end(context.Cause(hold.Context())) })()
 	r.onKeep = func(keeper *keep.Keeper) { s.set(func() { s.keeper = keeper }) }
 	r.outcome.Err = r.applyUnder(held, hold)
+	r.notifier.end(ctx)
 	s.set(func() { s.keeper, s.wasLost = nil, s.wasLost && !r.outcome.IsSame })
 	if lost := hold.Check(context.WithoutCancel(ctx)); lost != nil {
 		r.outcome.Err = s.lose(r.outcome.Err)
@@ -246,6 +252,7 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
+	r.notifier.begin(ctx)
 	if r.options.OnBegun != nil {
 		if err := r.options.OnBegun(ctx, r.cluster); err != nil {
 			return err

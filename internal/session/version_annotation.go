@@ -118,11 +118,16 @@ func recoverHistory(known *record.Record, before *inventory.Inventory) bool {
 	if known.Newest() != nil {
 		return false
 	}
-	newest := newestAnnotated(before.Of(known.Release))
+	newest := newestAnnotated(unrecorded(before, known.Release))
 	if newest != nil {
 		known.History = record.History{*newest}
 	}
 	return newest != nil
+}
+
+// unrecorded returns the objects that show that a release was applied, if it has no record: not those that an uninstall has kept.
+func unrecorded(live *inventory.Inventory, release string) []objectmeta.LiveMetadata {
+	return slices.DeleteFunc(live.Of(release), objectmeta.LiveMetadata.WasKept)
 }
 
 // A LostRelease is a release that has objects on a cluster. Its record is lost, if it is not in another namespace.
@@ -133,7 +138,7 @@ type LostRelease struct {
 }
 
 // FindLost returns the releases that have objects on a cluster, in the order of their names. It looks at those kinds
-// which have the version of a release, and knows nothing of records.
+// which have the version of a release, and knows nothing of records. Objects that an uninstall has kept do not count.
 func FindLost(ctx context.Context, c *cluster.Cluster) ([]LostRelease, error) {
 	live, err := inventory.Take(ctx, c, inventory.Everywhere(slices.Concat(annotatedKinds, workloadKinds)), nil)
 	if err != nil {
@@ -146,7 +151,7 @@ func FindLost(ctx context.Context, c *cluster.Cluster) ([]LostRelease, error) {
 	}
 	var found []LostRelease
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if objects := live.Of(name); len(objects) > 0 {
+		if objects := unrecorded(live, name); len(objects) > 0 {
 			found = append(found, LostRelease{Name: name, Objects: len(objects), Newest: newestAnnotated(objects)})
 		}
 	}

@@ -60,7 +60,7 @@ func (r release) marks() map[string]string {
 	return marks
 }
 
-// An update to a version that changes nothing else writes two objects, and the same version again writes none.
+// An update to a version that changes nothing else writes two objects, and events on the record; the same version again writes none.
 func TestTwoObjectsHaveTheVersion(t *testing.T) {
 	r := newRelease(t)
 	r.must("1.0.0", twoLevels)
@@ -68,13 +68,13 @@ func TestTwoObjectsHaveTheVersion(t *testing.T) {
 		t.Errorf("the versions of objects: %s", diff)
 	}
 	sent := &traffic{}
-	counted := r.through(sent.note)
+	counted, event := r.through(sent.note), "post events "+r.namespace+"/"
 	for _, step := range []struct {
 		version string
 		writes  []string
 	}{
 		{"1.0.0", nil},
-		{"1.0.1", []string{"patch configmaps " + r.namespace + "/settings", "patch services " + r.namespace + "/shop"}},
+		{"1.0.1", []string{"patch configmaps " + r.namespace + "/settings", "patch services " + r.namespace + "/shop", event, event}},
 		{"1.0.1", nil},
 	} {
 		sent.take()

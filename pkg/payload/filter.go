@@ -217,9 +217,9 @@ func (m *Manifest) annotationList(annotation, separator string) []string {
 // count, too.
 func (p *Payload) FilterNames(filter FilterName) []string { return collect(p.All(), filter) }
 
-// All returns the included manifests, followed by the excluded ones.
+// All returns the included manifests, followed by the tests and the excluded ones.
 func (p *Payload) All() []*Manifest {
-	all := slices.Clone(p.Manifests)
+	all := slices.Concat(p.Manifests, p.Tests)
 	for _, left := range p.Excluded {
 		all = append(all, left.Manifest)
 	}
@@ -228,3 +228,26 @@ func (p *Payload) All() []*Manifest {
 
 // Why returns the exclusion in one line.
 func (e Exclusion) Why() string { return printable.Line(fmt.Sprintf("%s: %s", e.Filter, e.Reason)) }
+
+// include adds a manifest to the release, or to those that are left out.
+func (r *reader) include(m *Manifest) {
+	exclusion, err := r.payload.Filter.exclusion(m)
+	leftOut := m.foreign.leftOut(m)
+	switch {
+	case err != nil:
+		r.report(m.problem(Malformed, "%s", err))
+	case exclusion != nil:
+		r.payload.Excluded = append(r.payload.Excluded, *exclusion)
+		if strings.HasPrefix(exclusion.Reason, "unrecognized ") {
+			r.report(m.problem(Unrecognized, "it is left out: %s", exclusion.Reason))
+		}
+	case leftOut != nil:
+		r.payload.Excluded = append(r.payload.Excluded, *leftOut)
+		r.report(m.problem(Suspicious, "it is left out: %s", leftOut.Reason))
+	default:
+		if err := r.options.Injection.inject(m); err != nil {
+			r.report(m.problem(Malformed, "%s", err))
+		}
+		r.payload.include(m)
+	}
+}

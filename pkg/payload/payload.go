@@ -33,7 +33,8 @@ type Payload struct {
 	Images   map[string]string // pull specs by name, of image-references
 	Filter   Filter            // which selected the manifests
 
-	Manifests  []*Manifest // in the order of their files
+	Manifests  []*Manifest // that are applied, in the order of their files
+	Tests      []*Manifest // of the release, in the order in which they run: they are not applied
 	Excluded   []Exclusion // by the filter, in the same order
 	Files      []File      // that were read, in order
 	Ignored    []string    // files beside them that were not read

@@ -12,7 +12,6 @@ import (
 	"path"
 	"runtime"
 	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -101,37 +100,21 @@ func (r *reader) read(ctx context.Context) error {
 			r.include(m)
 		}
 	}
-	if len(found) > 0 && len(r.payload.Manifests)+len(r.payload.Excluded)+len(r.problems) == 0 {
+	if len(found) > 0 && len(r.payload.All())+len(r.problems) == 0 {
 		r.report(Problem{File: ".", Cause: Unreadable, Message: "its files are empty: there is no manifest in any of them"})
 	}
-	slices.SortStableFunc(r.payload.Manifests, InOrder)
-	r.report(duplicates(r.payload.Manifests, r.payload.Filter)...)
-	r.limitProblems()
-	r.payload.Hash, r.payload.Content = hash(r.payload.Manifests), hashContent(found, r.payload.Images)
+	r.finish(found)
 	return nil
 }
 
-// include adds a manifest to the release, or to those that are left out.
-func (r *reader) include(m *Manifest) {
-	exclusion, err := r.payload.Filter.exclusion(m)
-	leftOut := m.foreign.leftOut(m)
-	switch {
-	case err != nil:
-		r.report(m.problem(Malformed, "%s", err))
-	case exclusion != nil:
-		r.payload.Excluded = append(r.payload.Excluded, *exclusion)
-		if strings.HasPrefix(exclusion.Reason, "unrecognized ") {
-			r.report(m.problem(Unrecognized, "it is left out: %s", exclusion.Reason))
-		}
-	case leftOut != nil:
-		r.payload.Excluded = append(r.payload.Excluded, *leftOut)
-		r.report(m.problem(Suspicious, "it is left out: %s", leftOut.Reason))
-	default:
-		if err := r.options.Injection.inject(m); err != nil {
-			r.report(m.problem(Malformed, "%s", err))
-		}
-		r.payload.Manifests = append(r.payload.Manifests, m)
-	}
+// finish orders the manifests that were read, and computes what depends on all of them.
+func (r *reader) finish(found []*manifestFile) {
+	slices.SortStableFunc(r.payload.Manifests, InOrder)
+	slices.SortStableFunc(r.payload.Tests, inTestOrder)
+	included := slices.Concat(r.payload.Manifests, r.payload.Tests)
+	r.report(duplicates(included, r.payload.Filter)...)
+	r.limitProblems()
+	r.payload.Hash, r.payload.Content = hash(included), hashContent(found, r.payload.Images)
 }
 
 // filter returns the filter of the options with its defaults: the major version is that of the release, and a cluster profile

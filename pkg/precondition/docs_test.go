@@ -45,6 +45,7 @@ func examples(t *testing.T) []*precondition.Facts {
 	for _, verb := range []string{"get", "create", "patch"} {
 		minor.Missing = append(minor.Missing, precondition.Right{Verb: verb, Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "web", Manifests: manifests[:1]})
 	}
+	minor.Stored = []precondition.StoredVersion{{Manifest: release(t, "4.6.0", map[string]string{"0000_10_web_ships.yaml": ships}).Manifests[0], Version: "v2"}}
 	edited := &precondition.Facts{Payload: release(t, "4.7.2", nil), Record: history("4.7.2")}
 	edited.Record.History[0].Content, edited.Record.History[0].Source = "sha256:c0ffee", "registry.example/web:4.7.2"
 	uninstalled := &precondition.Facts{Payload: release(t, "4.7.0", nil), Record: history("4.7.0")}

@@ -57,7 +57,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, input GatherInput) (*Facts,
 	f.Deletes = ObserveDeletes(ctx, c, Pending(input.Record, input.Before))
 	f.Terminating = input.terminating(ctx, c, places, f.Deletes)
 	f.TombstoneObjects, f.Claims = input.tombstoneObjects(), input.claims(ctx, c, places)
-	f.Deleted = input.deleted(ctx, c, places)
+	f.Deleted, f.Stored = input.deleted(ctx, c, places), input.storedVersions(ctx, c, places)
 	f.Missing, f.RightsErr = input.missing(ctx, c, places)
 	if len(f.Missing) > 0 {
 		f.User = cluster.UserOf(ctx, c)

@@ -37,6 +37,7 @@ type Facts struct {
 	Claims           []Claim             // manifests whose objects other releases own
 	WithoutNamespace []*payload.Manifest // of namespaced kinds, without a namespace
 	Unserved         []UnservedManifest  // manifests whose kind is not served, or not known to be
+	Stored           []StoredVersion     // versions that definitions lack, and in which objects may be stored
 
 	Terminating []Terminating // objects that the update needs, and that are being deleted
 	Gates       []AdminGate   // unacknowledged gates that hold back the update
@@ -171,6 +172,7 @@ const (
 	TerminatingObject = "TerminatingObject"
 	ForeignObject     = "ForeignObject"
 	UnservedKinds     = "UnservedKinds"
+	StoredVersions    = "StoredVersions"
 	NoNamespace       = "NoNamespace"
 	MissingRights     = "MissingRights"
 	DeletedInUse      = "DeletedInUse"
@@ -193,6 +195,7 @@ func Checks() []Check {
 		{TerminatingObject, "an object that the update needs is being deleted", judgeTerminating},
 		{ForeignObject, "an object is of another release", judgeClaims},
 		{UnservedKinds, "the cluster does not serve the kind of a manifest", judgeKinds},
+		{StoredVersions, "a definition lacks a version in which objects may be stored", judgeStored},
 		{NoNamespace, "a manifest of a namespaced kind names no namespace", judgeNamespaces},
 		{MissingRights, "a right that the update needs is missing", judgeRights},
 		{DeletedInUse, "a tombstone deletes an object that another manifest refers to", judgeUses},

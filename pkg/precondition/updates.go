@@ -16,11 +16,15 @@ func judgeLock(f *Facts) []CheckFinding {
 		return nil
 	}
 	holder, began := printable.Line(f.Held.Name), f.Held.Since.UTC().Format(time.RFC3339)
-	if f.Held.IsDead(f.Now) {
-		return []CheckFinding{warns("the next apply, which takes the lock over", "%s began to apply the release at %s, and has not renewed its lock since %s, longer than it lasts",
-			holder, began, f.Held.Renewed.UTC().Format(time.RFC3339)).since(f.Held.Since)}
+	verb := "apply"
+	if f.Record != nil && f.Record.Uninstall != nil && f.Record.Uninstall.By == f.Held.Name {
+		verb = "uninstall"
 	}
-	return []CheckFinding{blocks("its end", "%s has been applying the release since %s", holder, began).since(f.Held.Since)}
+	if f.Held.IsDead(f.Now) {
+		return []CheckFinding{warns("the next apply, which takes the lock over", "%s began to %s the release at %s, and has not renewed its lock since %s, longer than it lasts",
+			holder, verb, began, f.Held.Renewed.UTC().Format(time.RFC3339)).since(f.Held.Since)}
+	}
+	return []CheckFinding{blocks("its end", "%s has been %sing the release since %s", holder, verb, began).since(f.Held.Since)}
 }
 
 // judgeAge is OlderVersion.

@@ -34,8 +34,11 @@ type applyFlags struct {
 	hooks  hookFlags
 	files  core.FileFlags
 
+	notify core.NotifyFlags
+
 	dryRun     core.DryRun
 	noProgress bool
+	test       bool
 }
 
 const applyHelp = `Apply a release to a cluster, in the order that "runlevel graph" shows: objects by
@@ -95,6 +98,9 @@ func New(streams core.Streams) *cobra.Command {
   # Take over what an installer of one's own has applied, and what is not in the release leaves
   runlevel apply ./manifests --name shop --adopt-from shop-installer
 
+  # Apply, and run the tests of the release
+  runlevel apply ./4.21 --test
+
   # Go on without a lifecycle hook that fails
   runlevel apply ./4.21 --skip-hook shop/web:pre
 
@@ -120,10 +126,12 @@ func (f *applyFlags) add(command *cobra.Command) {
 	core.AddOutput(command, &f.format, core.Text, core.JSON)
 	core.AddDryRun(command, &f.dryRun)
 	addHookFlags(command, &f.hooks, &f.Release)
+	core.AddNotify(command, &f.notify)
 	core.AddChoice(command, &f.Session.Apply.Standard, "wait", "ready: wait until every object is ready; upstream: wait only for what the cluster-version operator waits for", ready.Full, ready.Upstream)
 	flags := command.Flags()
 	flags.BoolVar(&f.Session.Apply.Full, "full", false, "apply each object, even if nothing can have changed since the last time")
 	flags.BoolVar(&f.Session.Apply.NoWait, "no-wait", false, "end when everything is applied, ready or not; the record then has the state Partial")
+	flags.BoolVar(&f.test, "test", false, "run the tests of the release when all is applied, as \"runlevel test\" does, and exit with 1 if one fails; the record has the state Completed nevertheless")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "print the summary only")
 	flags.BoolVar(&f.Session.Force, "force", false, "apply although the gate blocks it; the record names the checks that were overridden")
 	flags.BoolVar(&f.Session.Lock.Wait, "wait-lock", false, "wait while another process applies this release, however long that takes")
@@ -157,6 +165,9 @@ type loaded struct {
 
 // apply applies a release, and reports what happens.
 func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release loaded, streams core.Streams) error {
+	if f.test && len(release.Tests) == 0 {
+		return core.Misusef("--test: %w", errNoTests(release.Payload))
+	}
 	hooks, err := f.hooks.overrides(ctx, c, release.Payload)
 	if err != nil {
 		return err
@@ -174,10 +185,15 @@ func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release load
 	if f.watch.isEnabled {
 		kept = report.keep(f.watch.every, &options)
 	}
+	options.Notify = f.notify.Sender(ctx, &f.Cluster)
+	defer f.notify.Close(streams.Err)
 	outcome := run(ctx, c, release.Payload, options)
 	kept.finish(outcome)
 	outcome.Err = withLockFlag(outcome.Err)
-	return report.finishOnce(outcome)
+	if err := report.finishOnce(outcome); err != nil || !f.test {
+		return err
+	}
+	return report.test(ctx, c, f.Cluster.Namespace, release.Payload)
 }
 
 // check refuses values that make no sense.
@@ -195,7 +211,10 @@ func (f *applyFlags) check() error {
 	if err := f.checkWatch(); err != nil {
 		return err
 	}
-	if err := f.checkHooks(); err != nil {
+	if err := errors.Join(f.checkHooks(), f.notify.Check()); err != nil {
+		return err
+	}
+	if err := f.checkTest(); err != nil {
 		return err
 	}
 	return f.IntentFlags.Check()

@@ -35,7 +35,7 @@ func TestTheEventsOfTheDocumentation(t *testing.T) {
 			ofEvents = append(ofEvents, quoted(row[2])...)
 		}
 	}
-	same(t, "types", append(types, "start", "summary"), shown)
+	same(t, "types", append(types, "start", "summary", "tests"), shown)
 	same(t, "fields of events", slices.Concat(fieldsOf(apply.Event{}), fieldsOf(kinds.ID{}), losses), append(ofEvents, "time", "type"))
 	same(t, "fields of start", fieldsOf(StartEvent{}), append(quoted(between(page, "| `start` |", "\n")), "time", "type"))
 

@@ -122,7 +122,7 @@ func titleOf(o *session.Outcome) string {
 
 // onHeld reports which process holds the lock, before the apply waits for it.
 func (r *reporter) onHeld(by lock.Holder) {
-	fmt.Fprintf(r.streams.Err, "the release is being applied by %s since %s: waiting until the lock is released or renewed\n", printable.Line(by.Name), by.Since.UTC().Format(time.RFC3339))
+	fmt.Fprintf(r.streams.Err, "the lock of the release is held by %s since %s: waiting until it is released or renewed\n", printable.Line(by.Name), by.Since.UTC().Format(time.RFC3339))
 }
 
 // event reports an event of the apply.

@@ -105,6 +105,11 @@ func (f *rollbackFlags) run(ctx context.Context, name, revision string, streams 
 		return err
 	}
 	known, err := f.find(ctx, c, name, revision)
+	if err == nil && f.Session.Lock.Wait && !f.dryRun.IsEnabled() {
+		if err = f.awaitOthers(ctx, c, name, streams); err == nil {
+			known, err = f.find(ctx, c, name, revision)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -157,6 +162,17 @@ func (f *rollbackFlags) find(ctx context.Context, c *cluster.Cluster, name, revi
 	wanted.Reason = f.reason
 	f.Session.Rollback = wanted
 	return known, refuseKept(ctx, c, f.Cluster.Namespace, known, wanted)
+}
+
+// awaitOthers waits until no other process applies the release: what is shown, and deleted, is to be what there is then.
+func (f *rollbackFlags) awaitOthers(ctx context.Context, c *cluster.Cluster, name string, streams core.Streams) error {
+	l, o := lock.Lock{Client: c.Client, Namespace: f.Cluster.Namespace, Release: name, Now: c.Now}, f.Session.Lock
+	o.OnHeld = newReporter(streams, f.format, f.noProgress, c.Now).onHeld
+	hold, err := l.Acquire(ctx, o)
+	if err != nil {
+		return err
+	}
+	return hold.Release(nil)
 }
 
 // load reads the files of the revision to go to.

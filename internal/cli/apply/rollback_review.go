@@ -8,9 +8,11 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
@@ -18,6 +20,7 @@ import (
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
@@ -25,21 +28,22 @@ import (
 // review shows what a rollback does, and returns the release to apply, with the tombstones of what is to be deleted. It returns
 // an error if the gate, or an object that the cluster would refuse, stops the rollback.
 func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release loaded, streams core.Streams) (loaded, error) {
-	preview, err := f.PreviewOf(ctx, c, release.Payload, release.ref)
-	if err != nil {
-		return release, err
-	}
-	added, err := f.findNew(ctx, release, preview.Orphans)
-	if err != nil {
-		return release, err
-	}
-	if f.deleteNew && len(added) > 0 {
+	if f.deleteNew {
+		orphans, err := session.FindOrphans(ctx, c, release.Payload, f.Options(release.ref))
+		if err != nil {
+			return release, err
+		}
+		added, err := f.findNew(ctx, c, release, orphans, streams.Err)
+		if err != nil {
+			return release, err
+		}
 		with := *release.Payload // its hash stays that of the revision
 		with.Manifests = slices.Concat(release.Manifests, withoutContent(added, streams.Err))
 		release.Payload = &with
-		if preview, err = f.PreviewOf(ctx, c, release.Payload, release.ref); err != nil {
-			return release, err
-		}
+	}
+	preview, err := f.PreviewOf(ctx, c, release.Payload, release.ref)
+	if err != nil {
+		return release, err
 	}
 	p, err := preview.Plan(ctx, streams.Err)
 	if err != nil {
@@ -51,10 +55,16 @@ func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release 
 			return release, err
 		}
 	}
-	if len(added) > 0 && !f.deleteNew {
-		fmt.Fprintf(streams.Err, "only %s has %s, which would stay: --delete-new deletes those that hold no data\n", printable.Line(f.rolledBack()), printable.Count(len(added), "object"))
+	if !f.deleteNew {
+		added, err := f.findNew(ctx, c, release, preview.Orphans, streams.Err)
+		if err != nil {
+			return release, err
+		}
+		if len(added) > 0 {
+			fmt.Fprintf(streams.Err, "only %s has %s, which would stay: --delete-new deletes those that hold no data\n", printable.Line(f.rolledBack()), printable.Count(len(added), "object"))
+		}
 	}
-	return release, f.stop(preview.Outcome)
+	return release, f.stop(preview.Outcome, c.Now(), streams.Out)
 }
 
 // rolledBack returns the version that is rolled back, or its revision.
@@ -63,30 +73,63 @@ func (f *rollbackFlags) rolledBack() string {
 	return from.Title()
 }
 
-// findNew returns the tombstones of those orphans that the version has which is rolled back, in the places of their manifests.
-func (f *rollbackFlags) findNew(ctx context.Context, release loaded, orphans []session.Orphan) ([]*payload.Manifest, error) {
-	if len(orphans) == 0 {
-		return nil, nil
-	}
+// findNew returns the tombstones of those orphans that the version has which is rolled back, in the places of their manifests. It
+// names the objects of that version that are not the release's any more.
+func (f *rollbackFlags) findNew(ctx context.Context, c *cluster.Cluster, release loaded, orphans []session.Orphan, progress io.Writer) ([]*payload.Manifest, error) {
 	ref, err := core.AppliedRef(release.Name, f.Session.Rollback.From)
 	if err != nil {
 		return nil, err
 	}
 	newer, _, err := f.Release.Parse(ctx, ref, io.Discard)
-	if err != nil && f.deleteNew {
+	if err != nil && f.deleteNew && len(orphans) > 0 {
 		return nil, fmt.Errorf("--delete-new: it is not known what only %s has: %w", f.rolledBack(), err)
 	}
 	if err != nil {
 		return nil, nil
 	}
+	known := map[kinds.ID]bool{}
+	for _, m := range release.Manifests {
+		known[m.ID()] = true
+	}
+	for _, exclusion := range release.Excluded {
+		known[exclusion.Manifest.ID()] = true
+	}
 	var added []*payload.Manifest
 	for _, m := range newer.Manifests {
 		isOrphan := slices.ContainsFunc(orphans, func(o session.Orphan) bool { return o.ID == m.ID() })
-		if isOrphan && !m.IsTombstone() {
+		switch {
+		case m.IsTombstone():
+		case isOrphan:
 			added = append(added, m.WithAnnotation(payload.DeleteAnnotation, "true"))
+		case !known[m.ID()]:
+			if owner := otherOwner(ctx, c, release.Name, m.ID()); owner != "" {
+				fmt.Fprintln(progress, printable.Line(fmt.Sprintf("not deleted: %s, which %s has taken over", m.ID(), owner)))
+			}
 		}
 	}
 	return added, nil
+}
+
+// otherOwner returns who has taken over an object that a release has applied; "" if no one has, or the object is gone or will be.
+func otherOwner(ctx context.Context, c *cluster.Cluster, release string, id kinds.ID) string {
+	in, err := c.FindKind(ctx, id.GroupKind())
+	if err != nil {
+		return ""
+	}
+	object, err := c.GetMetadata(ctx, in, id.Namespace, id.Name)
+	if err != nil {
+		return ""
+	}
+	head := objectmeta.Of(in, object)
+	other, isOther := head.OtherOwner(release)
+	switch {
+	case head.Terminating, head.IsOf(release):
+		return ""
+	case isOther:
+		return "release " + other
+	default:
+		return "another manager"
+	}
 }
 
 // withoutContent leaves out the tombstones that would delete more than their objects.
@@ -100,8 +143,9 @@ func withoutContent(tombstones []*payload.Manifest, progress io.Writer) []*paylo
 	})
 }
 
-// stop returns why a rollback does not begin; nil if nothing stops it, or all is overridden.
-func (f *rollbackFlags) stop(o *session.Outcome) error {
+// stop returns why a rollback does not begin; nil if nothing stops it, or all is overridden. With -o json, the findings are also
+// printed, in the summary of an apply that the gate stops.
+func (f *rollbackFlags) stop(o *session.Outcome, now time.Time, out io.Writer) error {
 	blocking, refused := precondition.Blocking(o.Findings), false
 	if f.Session.Lock.Wait {
 		blocking = slices.DeleteFunc(blocking, func(found precondition.CheckFinding) bool { return found.Check == precondition.ApplyRunning })
@@ -124,7 +168,15 @@ func (f *rollbackFlags) stop(o *session.Outcome) error {
 	for _, found := range blocking {
 		lines = append(lines, gateText(found))
 	}
-	return fmt.Errorf("the rollback is not begun: resolve what stops it, or override it with --force\n%s", strings.Join(lines, "\n"))
+	err := &reason.Error{Reason: precondition.ReasonFailed, Message: "the rollback is not begun: resolve what stops it, or override it with --force\n" + strings.Join(lines, "\n")}
+	if f.format != core.JSON {
+		return err
+	}
+	stopped := *o
+	stopped.Report, stopped.Findings, stopped.Err = nil, o.PreviewFindings(), err
+	summary := summarize(&stopped, now)
+	summary.DryRun = f.dryRun.IsEnabled()
+	return errors.Join(err, core.JSON.PrintNext(out, summary))
 }
 
 // refuseKept returns an error if an operator or "apply --watch" keeps a release in place.

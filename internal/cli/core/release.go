@@ -95,7 +95,7 @@ func (f *ReleaseFlags) ReadFrom(cluster *ClusterFlags) { f.cluster = cluster }
 // objects without one.
 func AddKubectlFlags(command *cobra.Command, f *ReleaseFlags) {
 	var file string
-	command.Flags().StringVarP(&f.namespace, "namespace", "n", "", "put objects without a namespace into this one")
+	AddNamespaceFlag(command, f)
 	command.Flags().StringVarP(&file, "filename", "f", "", "SOURCE, for who is used to kubectl")
 	check, run := command.Args, command.RunE
 	command.Args = func(command *cobra.Command, args []string) error {
@@ -122,6 +122,11 @@ func hintOnValues(file string) string {
 		return "; " + NoValues
 	}
 	return ""
+}
+
+// AddNamespaceFlag adds the flag with the namespace of objects without one.
+func AddNamespaceFlag(command *cobra.Command, f *ReleaseFlags) {
+	command.Flags().StringVarP(&f.namespace, "namespace", "n", "", "put objects without a namespace into this one")
 }
 
 // once is a text flag that may be set once: the first of two values would be dropped silently.
@@ -299,7 +304,7 @@ func (f *ReleaseFlags) CheckFilters(releases ...*payload.Payload) error {
 
 // checkNotEmpty returns an error if the filters leave out every manifest of a release.
 func checkNotEmpty(release *payload.Payload) error {
-	if len(release.Manifests) > 0 || len(release.Excluded) == 0 {
+	if len(release.Manifests)+len(release.Tests) > 0 || len(release.Excluded) == 0 {
 		return nil
 	}
 	return Misusef(`the filters leave nothing of the release: "runlevel render --explain" shows why`)

@@ -39,6 +39,7 @@ type installFlags struct {
 	}
 	insecure bool
 	noWait   bool
+	name     string // of the cluster
 }
 
 // setupFlags are the flags that runlevel install and uninstall have in common.
@@ -125,8 +126,8 @@ priority, the definitions of ClusterVersion and ClusterOperator, a service accou
 an admission policy for requests of updates, a NetworkPolicy, a Service for metrics, and a
 Deployment; and where the Prometheus operator's kinds are served, what has it scrape and alert.
 They are applied by server-side apply, as often as you like. Objects that a release has are left
-to it. --profile, --feature-set, --feature-gates and --insecure go into the operator's settings,
-ConfigMap runlevel-operator.
+to it. --profile, --feature-set, --feature-gates, --insecure and --cluster-name go into the operator's
+settings, ConfigMap runlevel-operator.
 
 Beside a cluster-version operator that runs, nothing is installed: docs/migrate-cvo.md shows how to
 replace it.
@@ -166,6 +167,7 @@ func New(streams core.Streams) *cobra.Command {
 	flags.StringVar(&f.features.set, "feature-set", "", `the feature set of a cluster without FeatureGate "cluster" (default: all, or "Default" with --profile). It stays in the operator's settings.`)
 	flags.StringSliceVar(&f.features.gates, "feature-gates", nil, `the feature gates that are on in a cluster without FeatureGate "cluster". They stay in the operator's settings.`)
 	flags.BoolVar(&f.insecure, "insecure", false, core.InsecureUsage+", for this command and for the operator; it stays in the operator's settings, --insecure=false takes it back")
+	flags.StringVar(&f.name, "cluster-name", "", "the name of the cluster in notifications. It stays in the operator's settings.")
 	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, and don't wait until the operator is available")
 	_ = command.RegisterFlagCompletionFunc("feature-set", cobra.FixedCompletions(payload.FeatureSets(), cobra.ShellCompDirectiveNoFileComp))
 	_ = command.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(loader.Profiles(), cobra.ShellCompDirectiveNoFileComp))
@@ -206,6 +208,7 @@ func (f *installFlags) settings(given *pflag.FlagSet) map[string]any {
 		"feature-set":       {"feature-set", f.features.set},
 		"feature-gates":     {"feature-gates", strings.Join(f.features.gates, ",")},
 		"insecure-registry": {"insecure", f.insecure},
+		"cluster-name":      {"cluster-name", f.name},
 	} {
 		if given.Changed(setting.flag) {
 			all[name] = setting.value

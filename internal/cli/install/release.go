@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,10 +30,11 @@ type releaseFlags struct {
 	isConfirmed      bool
 	ignoreNotFound   bool
 	lock             lock.Options
+	notify           core.NotifyFlags
 }
 
 // releaseFlagNames are those that the operator has no use for.
-var releaseFlagNames = []string{"keep", "delete-data", "namespace", "yes", "ignore-not-found", "wait-lock", "lock-duration", "record-namespace"}
+var releaseFlagNames = []string{"keep", "delete-data", "namespace", "yes", "ignore-not-found", "wait-lock", "lock-duration", "record-namespace", "notify"}
 
 func (f *releaseFlags) add(command *cobra.Command) {
 	flags := command.Flags()
@@ -48,6 +50,9 @@ func (f *releaseFlags) add(command *cobra.Command) {
 // options returns the options of the uninstall.
 func (f *uninstallFlags) options() (uninstall.Options, error) {
 	o := uninstall.Options{Release: f.name, Namespace: f.cluster.Namespace, In: f.namespaces, Lock: f.lock, Timeout: f.timeout}
+	if err := f.notify.Check(); err != nil {
+		return o, err
+	}
 	if f.lock.Duration < time.Second || f.lock.Duration > 24*time.Hour {
 		return o, core.Misusef("--lock-duration: %s is invalid: it must be between a second and a day", f.lock.Duration)
 	}
@@ -101,6 +106,8 @@ func (u *releaseUninstall) run(ctx context.Context) error {
 	progress := newUninstallProgress(u.streams.Err, u.flags.format)
 	u.options.OnEvent = progress.event
 	u.options.Lock.OnHeld = progress.onHeld
+	u.options.Notify = u.flags.notify.Sender(ctx, &u.flags.cluster)
+	defer u.flags.notify.Close(u.streams.Err)
 	report := uninstall.Run(ctx, u.cluster, u.options, p)
 	progress.stop()
 	return u.finish(report, p)
@@ -183,7 +190,8 @@ func (u *releaseUninstall) finish(report *uninstall.UninstallReport, p *uninstal
 		}
 		if !report.DryRun {
 			printKept(out, report.Kept)
-			printNotes(out, nil, report.Hooks)
+			isShown := func(note string) bool { return slices.Contains(p.Notes, note) }
+			printNotes(out, slices.DeleteFunc(slices.Clone(report.Notes), isShown), report.Hooks)
 		}
 		_, err := fmt.Fprintln(out, summaryOf(report))
 		return err

@@ -34,8 +34,8 @@ Never deleted:
   runlevel.dev/keep: "true", unless --delete-data names them
 - what a kept object would be deleted with
 
-Each of these is listed with the reason. It keeps its labels: a later apply of the release takes it
-up again.
+Each of these is listed with the reason. It keeps its labels, and an annotation has the time of the
+uninstall: a later apply of the release takes it up again.
 
 On a terminal, what would be deleted is shown first, and you are asked; elsewhere --yes is needed.
 The uninstall holds the lock of the release, and refuses to begin while an operator or
@@ -82,6 +82,7 @@ func NewUninstall(streams core.Streams) *cobra.Command {
 	core.AddReleaseName(command, &f.cluster, &f.name, "the release")
 	core.AddOutput(command, &f.format, core.Text, asWide, core.JSON, core.YAML)
 	core.AddDryRun(command, &f.dryRun)
+	core.AddNotify(command, &f.notify)
 	command.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to wait until all objects are gone; or until the operator has ended (default then: 5m)")
 	command.Flags().BoolVar(&f.operator, "operator", false, "uninstall the operator, and leave what it has applied")
 	f.releaseFlags.add(command)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
+	"github.com/runlevel/runlevel/internal/cli/junit"
 	"github.com/runlevel/runlevel/internal/review/lint"
 )
 
@@ -119,7 +120,7 @@ func New(streams core.Streams) *cobra.Command {
 
 // addReportFlags adds the flags for findings and how they are reported.
 func (f *lintFlags) addReportFlags(command *cobra.Command) {
-	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, asSARIF, asJUnit, asGitHub)
+	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, asSARIF, junit.Format, asGitHub)
 	addBaselineFlags(command, &f.baseline)
 	flags := command.Flags()
 	flags.StringVar(&f.config, "config", "", "the file with accepted findings and settings (default: "+lintConfigFile+", if it exists)")
@@ -171,8 +172,8 @@ func (f *lintFlags) print(report LintReport, inFolder bool, out io.Writer) error
 	switch f.format {
 	case asSARIF:
 		return core.JSON.Print(out, report.sarif(), nil)
-	case asJUnit:
-		return report.junit(f.fails).write(out)
+	case junit.Format:
+		return report.junit(f.fails).Write(out)
 	case asGitHub:
 		return report.github(out, f.all, inFolder)
 	default:

@@ -95,7 +95,7 @@ func (f *convertFlags) run(ctx context.Context, ref string, streams core.Streams
 
 // converting returns the manifests to write, in order: those of all profiles, without hooks that are not of an apply.
 func converting(release *payload.Payload) []*payload.Manifest {
-	all := slices.Clone(release.Manifests)
+	all := slices.Concat(release.Manifests, release.Tests)
 	for _, left := range release.Excluded {
 		if left.Filter != payload.ByHook {
 			all = append(all, left.Manifest)

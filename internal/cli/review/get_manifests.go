@@ -40,6 +40,7 @@ func NewGetManifests(streams core.Streams) *cobra.Command {
 	flags := command.Flags()
 	flags.IntVar(&revision, "revision", 0, "the version, as \"runlevel history\" counts them (default: the last one)")
 	flags.BoolVar(&f.unfiltered, "unfiltered", false, "also print what the filters have left out")
+	flags.BoolVar(&f.onlyTests, "only-tests", false, "print the tests of the release instead of what was applied")
 	flags.BoolVar(&f.showSecrets, "show-secrets", false, "print the values of Secrets")
 	return command
 }

@@ -34,13 +34,15 @@ type renderFlags struct {
 	folder       string
 	explain      bool
 	onlyExcluded bool
+	onlyTests    bool
 	unfiltered   bool // what the filters leave out, too
 	showSecrets  bool
 }
 
 const renderHelp = `Print the manifests of a release as they would be applied: filtered, templates
 rendered, images substituted, in the order of the files. The same release always
-gives the same text, so that two can be compared with diff.
+gives the same text, so that two can be compared with diff. Tests of the release are not
+applied: --only-tests prints them, and "runlevel test" runs them.
 
 Without any filter everything is taken. If that leaves an object there twice, the
 release can't be applied, and the error names the flag that chooses.
@@ -86,6 +88,7 @@ func NewRender(streams core.Streams) *cobra.Command {
 	flags.StringVar(&f.folder, "output-dir", "", "write the manifests to files of this new folder, to read and compare (it is no release: templates are rendered)")
 	flags.BoolVar(&f.explain, "explain", false, "print of every manifest whether it is in or out, and why, instead of the manifest")
 	flags.BoolVar(&f.onlyExcluded, "only-excluded", false, "take what the filters leave out instead of what they let in")
+	flags.BoolVar(&f.onlyTests, "only-tests", false, "take the tests of the release instead of what is applied")
 	flags.BoolVar(&f.showSecrets, "show-secrets", false, "print the values of Secrets")
 	_ = command.MarkFlagDirname("output-dir")
 	return command
@@ -98,6 +101,8 @@ func (f *renderFlags) check(hasFolder bool) error {
 		return core.Misusef("--output-dir is empty: name a new folder")
 	case hasFolder && (f.explain || f.format != core.YAML):
 		return core.Misusef("--output-dir writes the manifests as YAML: it does not go with --explain or -o json")
+	case f.onlyExcluded && f.onlyTests:
+		return core.Misusef("--only-excluded: what is left out is no test: leave out --only-tests")
 	case f.explain && f.showSecrets:
 		return core.Misusef("--explain prints no manifests: --show-secrets does not go with it")
 	}
@@ -137,11 +142,8 @@ func (f *renderFlags) warnOfMasks(out io.Writer, manifests []rendered) {
 // documents counts the documents of each file of a release.
 func documents(release *payload.Payload) map[string]int {
 	count := map[string]int{}
-	for _, m := range release.Manifests {
+	for _, m := range release.All() {
 		count[m.Path] = max(count[m.Path], m.Document)
-	}
-	for _, left := range release.Excluded {
-		count[left.Manifest.Path] = max(count[left.Manifest.Path], left.Manifest.Document)
 	}
 	return count
 }
@@ -177,9 +179,17 @@ func (m rendered) YAML() ([]byte, error) {
 	return text, err
 }
 
-// choose returns the manifests to print, in the order of the release.
+// choose returns the manifests to print, in the order of the release, or of the tests.
 func (f *renderFlags) choose(release *payload.Payload) []rendered {
 	var chosen []rendered
+	if f.onlyTests || f.explain && !f.onlyExcluded {
+		for _, m := range release.Tests {
+			chosen = append(chosen, f.rendered(m, nil))
+		}
+	}
+	if f.onlyTests {
+		return chosen
+	}
 	if !f.onlyExcluded {
 		for _, m := range release.Manifests {
 			chosen = append(chosen, f.rendered(m, nil))
@@ -197,11 +207,14 @@ func (f *renderFlags) choose(release *payload.Payload) []rendered {
 // explain prints for each manifest whether it is included.
 func explain(out io.Writer, manifests []rendered) error {
 	for _, m := range manifests {
-		verdict, why := "in ", ""
-		if m.exclusion != nil {
-			verdict, why = "out", "  ("+m.exclusion.Why()+")"
+		verdict, why := "in  ", ""
+		switch {
+		case m.exclusion != nil:
+			verdict, why = "out ", "  ("+m.exclusion.Why()+")"
+		case m.IsTest():
+			verdict = "test"
 		}
-		if _, err := fmt.Fprintf(out, "%s  %s:%d  %s%s\n", verdict, printable.Line(m.Path), m.Line, m.ID(), why); err != nil {
+		if _, err := fmt.Fprintf(out, "%s %s:%d  %s%s\n", verdict, printable.Line(m.Path), m.Line, m.ID(), why); err != nil {
 			return err
 		}
 	}
@@ -255,6 +268,7 @@ type RenderInfo struct {
 
 type manifestInfo struct {
 	taskInfo
+	IsTest   bool           `json:"isTest,omitempty"` // it is not applied, and "runlevel test" runs it
 	Excluded *exclusionInfo `json:"excluded,omitempty"`
 	Manifest map[string]any `json:"manifest,omitempty"` // not with --explain
 	Masked   map[string]any `json:"masked,omitempty"`   // instead of the manifest, if values in it are masked
@@ -268,7 +282,7 @@ type exclusionInfo struct {
 func (f *renderFlags) info(release *payload.Payload, manifests []rendered) RenderInfo {
 	info := RenderInfo{Name: release.Name, Version: release.Version, Hash: release.Hash, Manifests: []manifestInfo{}}
 	for _, m := range manifests {
-		entry := manifestInfo{taskInfo: newTaskInfo(m.Manifest)}
+		entry := manifestInfo{taskInfo: newTaskInfo(m.Manifest), IsTest: m.exclusion == nil && m.IsTest()}
 		if m.exclusion != nil {
 			entry.Excluded = &exclusionInfo{Filter: m.exclusion.Filter, Reason: m.exclusion.Reason}
 		}

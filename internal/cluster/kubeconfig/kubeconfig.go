@@ -71,6 +71,22 @@ func (l Location) Contexts() []string {
 	return slices.Sorted(maps.Keys(raw.Contexts))
 }
 
+// ClusterName returns the name of the context's cluster; "" in a pod.
+func (l Location) ClusterName() string {
+	raw, err := l.loader().RawConfig()
+	if err != nil {
+		return ""
+	}
+	name := raw.CurrentContext
+	if l.Context != "" {
+		name = l.Context
+	}
+	if found := raw.Contexts[name]; found != nil {
+		return found.Cluster
+	}
+	return ""
+}
+
 // Namespace returns the namespace of the context.
 func (l Location) Namespace() string {
 	namespace, _, err := l.loader().Namespace()

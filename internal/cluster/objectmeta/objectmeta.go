@@ -24,8 +24,14 @@ import (
 // ReleaseLabel is the label with the release of an object.
 const ReleaseLabel = "runlevel.dev/release"
 
+// TestLabel is the label with the release of a test. A test does not have ReleaseLabel, since no apply keeps it.
+const TestLabel = "runlevel.dev/test-of"
+
 // VersionAnnotation is the annotation that has the version of the release, on some of its objects.
 const VersionAnnotation = "runlevel.dev/release-version"
+
+// UninstalledAnnotation is the annotation of an object that an uninstall has kept, with the time of the uninstall.
+const UninstalledAnnotation = "runlevel.dev/uninstalled"
 
 // LiveMetadata is the metadata of a live object.
 type LiveMetadata struct {
@@ -124,6 +130,12 @@ func (m LiveMetadata) OtherOwner(release string) (string, bool) {
 		return "", false
 	}
 	return m.Release, true
+}
+
+// WasKept reports whether an uninstall of its release has kept the object, and no apply has changed it since.
+func (m LiveMetadata) WasKept() bool {
+	uninstalled, err := time.Parse(time.RFC3339, m.object.GetAnnotations()[UninstalledAnnotation])
+	return err == nil && !m.Entry.Since.After(uninstalled)
 }
 
 // IsNeverApplied reports whether we have never applied the object. We may have created it nevertheless.

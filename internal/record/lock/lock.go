@@ -170,7 +170,7 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("release %q is being applied by %s since %s (%s ago)",
+	return fmt.Sprintf("release %q is locked by %s since %s (%s ago)",
 		e.Release, printable.Line(e.Holder.Name), e.Holder.Since.UTC().Format(time.RFC3339), duration.HumanDuration(max(0, e.Age)))
 }
 

@@ -211,7 +211,7 @@ func TestSecondLeavesIfFirstIsAlive(t *testing.T) {
 		t.Error("both hold the lock")
 		return nil
 	})
-	want := `release "web" is being applied by anna@laptop:1-\x1b[31m since 2026-01-02T03:04:05Z (75s ago)`
+	want := `release "web" is locked by anna@laptop:1-\x1b[31m since 2026-01-02T03:04:05Z (75s ago)`
 	if err == nil || err.Error() != want || message != 1 {
 		t.Errorf("after %d words before, it says\n%v, want\n%s", message, err, want)
 	}

@@ -86,7 +86,7 @@ func (p *Placement) readWhole(ctx context.Context, release *source.Release, opti
 		return nil, nil, loader.Named(p.Into, err)
 	}
 	ofWhole := problems
-	if len(read.Manifests)+len(read.Excluded) > 0 {
+	if len(read.All()) > 0 {
 		ofWhole = slices.DeleteFunc(slices.Clone(problems), func(p payload.Problem) bool { return p.Cause != payload.Mislabelled })
 	}
 	if err := payload.Refuse(ofWhole); err != nil {

@@ -237,7 +237,7 @@ func checkNoReadinessProbe(s *subject, r *reporter) {
 
 func checkJobRunsAgain(s *subject, r *reporter) {
 	for _, m := range s.normal {
-		if m.groupKind() == kinds.Job && m.get("spec", "ttlSecondsAfterFinished") != nil {
+		if m.groupKind() == kinds.Job && !m.isTest && m.get("spec", "ttlSecondsAfterFinished") != nil {
 			r.field(m, []string{"spec", "ttlSecondsAfterFinished"}, "Kubernetes removes the Job when it is done, and the next pass over the release creates it and runs it again: drop this field")
 		}
 	}
@@ -269,6 +269,22 @@ func checkRecreateRefused(s *subject, r *reporter) {
 			r.field(m, annotation(recreate), "a %s is never recreated, because its content would be lost: drop %s", m.kind.Kind, recreate)
 		case value != "true" && value != "false":
 			r.field(m, annotation(recreate), `%s is %q, and only "true" recreates anything: write "true", or drop it`, recreate, value)
+		}
+	}
+}
+
+// checkTestAnnotation looks for objects that were meant as tests, and are applied.
+func checkTestAnnotation(s *subject, r *reporter) {
+	const key = payload.TestAnnotation
+	for _, m := range s.normal {
+		value, marked := m.annotations[key]
+		switch {
+		case marked && !m.CanBeTest():
+			r.field(m, annotation(key), "a %s can't be a test, so it is applied: run the test by a Job, or drop %s", m.kind.Kind, key)
+		case marked && value != "true":
+			r.field(m, annotation(key), `%s is %q, and only "true" makes a test: write "true", or drop it`, key, value)
+		case m.get("spec", "template", "metadata", "annotations", key) != nil && m.CanBeTest():
+			r.field(m, []string{"spec", "template", "metadata", "annotations", key}, "%s is on the pod template, where it has no effect: move it to metadata.annotations of the Job", key)
 		}
 	}
 }

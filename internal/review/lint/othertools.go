@@ -38,25 +38,24 @@ var hooksOf = map[string]string{
 	payload.ArgoHookAnnotation: "Argo CD runs it in each sync, and deletes it before it runs again",
 }
 
-// tests are the hooks that are run by "runlevel test".
-var tests = []string{"test", "test-success", "test-failure"}
-
 func checkOtherTools(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		annotations := m.Object().GetAnnotations()
 		for _, key := range slices.Sorted(maps.Keys(annotations)) {
-			path := []string{"metadata", "annotations", key}
+			path, value := annotation(key), annotations[key]
 			what := ineffective[key]
 			if what == "" {
 				what = ineffective[withoutSuffix(key)]
 			}
-			isMapped := slices.Contains(m.Foreign().Mapped(), key)
+			if key == payload.HelmHookAnnotation {
+				value, what = ineffectiveHooks(m)
+			}
+			isMapped := slices.Contains(m.Foreign().Mapped(), key) && !m.isTest
 			switch {
-			case key == payload.HelmHookAnnotation && slices.Contains(tests, annotations[key]):
 			case isMapped && m.Foreign().IsHookJob() && hooksOf[key] != "":
-				r.field(m, path, "%s: %s: "+repeated, key, annotations[key], hooksOf[key])
+				r.field(m, path, "%s: %s: "+repeated, key, value, hooksOf[key])
 			case !isMapped && what != "":
-				r.field(m, path, "%s: %s has no effect here. %s", key, annotations[key], what)
+				r.field(m, path, "%s: %s has no effect here. %s", key, value, what)
 			}
 		}
 	}
@@ -70,4 +69,19 @@ func withoutSuffix(key string) string {
 		}
 	}
 	return key
+}
+
+// ineffectiveHooks returns the hooks of Helm by which a manifest is not applied or run here, and what to write instead; nothing if
+// there are none. A test of a chart is a test here, too.
+func ineffectiveHooks(m *manifest) (hooks, what string) {
+	all := payload.HelmHooks(m.annotations)
+	others := slices.DeleteFunc(slices.Clone(all), func(hook string) bool { return slices.Contains(payload.HelmTests, hook) })
+	switch {
+	case len(others) == 0 && m.isTest:
+		return "", ""
+	case len(others) == 0:
+		return strings.Join(all, ","), "Helm makes it for the tests of a chart: as a manifest, it is applied like any other, since only a Job or a Pod is a test (docs/test.md)"
+	default:
+		return strings.Join(others, ","), ineffective[payload.HelmHookAnnotation]
+	}
 }

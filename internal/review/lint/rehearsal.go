@@ -1,5 +1,10 @@
 package lint
 
+import (
+	"slices"
+	"strings"
+)
+
 // These rules report what a rehearsal has shown: the release was applied to a real control plane, see package rehearse.
 
 // A Rehearsal is what a rehearsal of a release has shown.
@@ -87,6 +92,23 @@ func reportObservations(s *subject, id string, r *reporter) {
 			r.report(Finding{File: seen.Path, Line: seen.Line, Object: seen.Object, In: seen.In, Message: seen.Message})
 		}
 	}
+}
+
+// repeats are the rules of rehearsals whose findings other rules have, too, with how to fix them.
+var repeats = map[string][]string{
+	RehearsalLeft:    {"dropped", "renamed", "narrowed"},
+	RehearsalRefused: {"immutable-changed", "job-changed", "stored-version-dropped", "unknown-field", "wrong-type", "custom-resource", "definition"},
+}
+
+// withoutRepeats drops what a rehearsal has shown of an object if another rule has found it without one.
+func withoutRepeats(found []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(found), func(seen Finding) bool {
+		rules := repeats[seen.Rule]
+		return rules != nil && slices.ContainsFunc(found, func(other Finding) bool {
+			isRule := slices.Contains(rules, other.Rule) || seen.Rule == RehearsalRefused && strings.HasPrefix(other.Rule, "invalid-")
+			return isRule && other.Object == seen.Object && (seen.Rule == RehearsalLeft || other.Line == seen.Line)
+		})
+	})
 }
 
 // observedBy returns the manifest of an observation; nil if it has none.

@@ -27,6 +27,7 @@ type manifest struct {
 	annotations map[string]string
 	isTombstone bool
 	isPrevious  bool // whether it is in the previous payload
+	isTest      bool // a test of this payload, which comes after all that is applied
 
 	references []references.Reference // of a normal manifest of this payload
 
@@ -87,11 +88,27 @@ func newIndex(p *payload.Payload, isPrevious bool) *index {
 		entry.isPrevious, entry.task = isPrevious, i
 		x.add(entry)
 	}
+	x.order()
+	if !isPrevious { // tests of the previous payload are not in clusters
+		x.addTests()
+	}
 	for i, exclusion := range p.Excluded {
 		x.excluded[exclusion.Manifest.ID()] = &p.Excluded[i]
 	}
-	x.order()
 	return x
+}
+
+// addTests adds the tests of the release: what they need is there when all is applied.
+func (x *index) addTests() {
+	last := 0
+	for _, m := range x.manifests {
+		last = max(last, m.rank)
+	}
+	for i, m := range x.Tests {
+		entry := newManifest(m)
+		entry.isTest, entry.rank, entry.node, entry.task = true, last+1, -1, i
+		x.add(entry)
+	}
 }
 
 func newManifest(m *payload.Manifest) *manifest {
@@ -189,7 +206,7 @@ func newSubject(ctx context.Context, input Input) *subject {
 	s.graph = newGraph(s)
 	s.makers = sync.OnceValue(func() makers { return newMakers(s) })
 	s.refusals = sync.OnceValue(func() map[*payload.Manifest][]fields.FieldRefusal {
-		return refusals.Find(ctx, s.Manifests, s.problems)
+		return refusals.Find(ctx, slices.Concat(s.Manifests, s.Tests), s.problems)
 	})
 	s.missing, s.pods = sync.OnceValue(func() []missing { return findMissing(s) }), sync.OnceValue(func() map[string][]podSet { return findPods(s) })
 	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}

@@ -193,11 +193,12 @@ func checkRevived(s *subject, r *reporter) {
 	}
 }
 
-// pairs calls report for each pair of a changed manifest and its previous one that a cluster updates from.
+// pairs calls report for each pair of a changed manifest and its previous one that a cluster updates from. A test is made anew
+// each time that it runs.
 func (s *subject) pairs(report func(old, m *manifest)) {
 	for _, m := range s.normal {
 		for _, old := range s.previous.byID[m.id] {
-			if !old.isTombstone && !m.SameTextAs(old.Manifest) && s.shareCluster(old, m) {
+			if !m.isTest && !old.isTombstone && !m.SameTextAs(old.Manifest) && s.shareCluster(old, m) {
 				report(old, m)
 			}
 		}

@@ -51,18 +51,22 @@ func release(p *payload.Payload) ReleaseID {
 type inventory struct {
 	manifests  map[kinds.ID]*payload.Manifest  // of several manifests, the last that is no tombstone
 	exclusions map[kinds.ID]*payload.Exclusion // of several, the first: variants are left out for the same reason
+	tests      map[kinds.ID]bool
 }
 
 func newInventory(p *payload.Payload) inventory {
 	found := inventory{
 		manifests:  make(map[kinds.ID]*payload.Manifest, len(p.Manifests)),
-		exclusions: make(map[kinds.ID]*payload.Exclusion, len(p.Excluded)),
+		exclusions: make(map[kinds.ID]*payload.Exclusion, len(p.Excluded)), tests: map[kinds.ID]bool{},
 	}
 	for _, m := range p.Manifests {
 		id := storedID(m)
 		if known := found.manifests[id]; known == nil || known.IsTombstone() || !m.IsTombstone() {
 			found.manifests[id] = m
 		}
+	}
+	for _, m := range p.Tests {
+		found.tests[storedID(m)] = true
 	}
 	for i, exclusion := range p.Excluded {
 		if id := storedID(exclusion.Manifest); found.exclusions[id] == nil {

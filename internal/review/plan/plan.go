@@ -148,6 +148,7 @@ const (
 	Dropped    PlannedAction = "dropped"     // it stays in the cluster, and no release applies it any more
 	LeftOut    PlannedAction = "left-out"    // filters exclude it: it stays in the cluster as well
 	TakenAlong PlannedAction = "taken-along" // it is deleted with its Namespace, definition or owners
+	MadeTest   PlannedAction = "made-test"   // it is a test in the new release: it stays in the cluster until that runs, which replaces it
 	Retired    PlannedAction = "retired"     // a tombstone that the new release no longer has
 )
 
@@ -166,7 +167,7 @@ const (
 func Actions() []PlannedAction {
 	return []PlannedAction{
 		Rejected, Created, Included, Revived, Changed, Deleted, TakenAlong, Pending, Unchecked, Dropped, LeftOut, Left,
-		NothingToDelete, DeletedAgain, Retired, NotThere, Kept, Unchanged,
+		NothingToDelete, DeletedAgain, MadeTest, Retired, NotThere, Kept, Unchanged,
 	}
 }
 

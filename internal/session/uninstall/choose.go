@@ -198,12 +198,26 @@ func (s *selection) keepFor(remains map[types.UID]dependents.Remainder) {
 			for _, id := range left.Objects {
 				found = append(found, id.String())
 			}
-			s.keepInstead(head, KeptForOthers, fmt.Sprintf("%s would be deleted with it, which the release does not have: %s", printable.Count(len(found), "object"), printable.Few(found, mostNamed)))
+			s.keepInstead(head, KeptForOthers, fmt.Sprintf("%s would be deleted with it, which the release does not have: %s%s", printable.Count(len(found), "object"), printable.Few(found, mostNamed), claimsHint(left.Objects)))
 		case left.Err != nil:
 			s.keepInstead(head, KeptUnclear, "it is not known what would be deleted with it: "+left.Err.Error())
 		}
 	}
 	s.keepOwners()
+}
+
+// claimsHint returns how the claims among the objects of a Namespace are deleted: StatefulSets make claims that no release has.
+func claimsHint(objects []kinds.ID) string {
+	var claims []string
+	for _, id := range objects {
+		if (id.GroupKind() == schema.GroupKind{Kind: "PersistentVolumeClaim"}) {
+			claims = append(claims, id.Name)
+		}
+	}
+	if len(claims) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; if the data is not needed: kubectl delete persistentvolumeclaim -n %s %s, and uninstall again", objects[0].Namespace, strings.Join(claims, " "))
 }
 
 // unmatched returns the patterns that name none of some objects.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -39,8 +40,8 @@ func (l *looker) kinds(ctx context.Context, p *UninstallPlan, isFound bool) ([]s
 	return of, nil
 }
 
-// labelled returns the objects of some kinds that have the label of a release.
-func (l *looker) labelled(ctx context.Context, of []schema.GroupKind) ([]objectmeta.LiveMetadata, error) {
+// labelled returns the objects of some kinds that have the label of a release, and those that are tests of this one.
+func (l *looker) labelled(ctx context.Context, of, ofTests []schema.GroupKind) ([]objectmeta.LiveMetadata, error) {
 	scopes := inventory.Everywhere(of)
 	for _, kind := range of {
 		for _, namespace := range l.options.In {
@@ -59,8 +60,37 @@ func (l *looker) labelled(ctx context.Context, of []schema.GroupKind) ([]objectm
 		head, _ := live.Find(id)
 		all = append(all, head)
 	}
+	all = append(all, l.tests(ctx, ofTests)...)
 	slices.SortFunc(all, func(a, b objectmeta.LiveMetadata) int { return kinds.Compare(a.ID, b.ID) })
 	return all, nil
+}
+
+// testKinds are the kinds that tests have.
+var testKinds = []schema.GroupKind{kinds.Job, pod}
+
+// tests returns the tests of the release that are left, as objects of the release. Those that may not be listed are left out: the
+// release does not need them.
+func (l *looker) tests(ctx context.Context, of []schema.GroupKind) []objectmeta.LiveMetadata {
+	var found []objectmeta.LiveMetadata
+	options := metav1.ListOptions{LabelSelector: objectmeta.TestLabel + "=" + l.options.Release}
+	for _, kind := range testKinds {
+		in, err := l.cluster.FindKind(ctx, kind)
+		if err != nil || !slices.Contains(of, kind) {
+			continue
+		}
+		add := func(object *metav1.PartialObjectMetadata) {
+			head := objectmeta.Of(in, object)
+			head.Release = l.options.Release
+			found = append(found, head)
+		}
+		if err := l.cluster.EachMetadata(ctx, in, metav1.NamespaceAll, options, add); !apierrors.IsForbidden(err) {
+			continue
+		}
+		for _, namespace := range l.options.In {
+			_ = l.cluster.EachMetadata(ctx, in, namespace, options, add)
+		}
+	}
+	return found
 }
 
 // unlisted returns an error if it is not known what the release has of a kind. A user who may not list a kind in the whole cluster

@@ -147,7 +147,7 @@ func (l *looker) look(ctx context.Context) (*UninstallPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	labelled, err := l.labelled(ctx, of)
+	labelled, err := l.labelled(ctx, of, testKinds)
 	if err != nil {
 		return nil, err
 	}

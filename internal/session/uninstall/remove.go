@@ -17,6 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/session/notify"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
@@ -39,6 +40,9 @@ type remover struct {
 	hold   *lock.Hold // nil once the record is gone
 	plan   *UninstallPlan
 	report *UninstallReport
+
+	notifier *notify.Notifier
+	recordID types.UID // of the record's ConfigMap; "" until the uninstall has begun
 
 	deleted []objectmeta.LiveMetadata // gone, in order
 	current []objectmeta.LiveMetadata // of the stage: not gone
@@ -108,7 +112,7 @@ func (r *remover) deleteOnce(ctx context.Context, stage UninstallStage, of []sch
 
 // observe reads the objects of the stage, and decides which are still to be deleted.
 func (r *remover) observe(ctx context.Context, stage UninstallStage, of []schema.GroupKind) error {
-	labelled, err := r.labelled(ctx, of)
+	labelled, err := r.labelled(ctx, of, of)
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/session/notify"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
@@ -48,6 +49,7 @@ type Options struct {
 	Lock      lock.Options
 	Timeout   time.Duration // of the deletes, from when the lock is held
 	OnEvent   func(Event)   // is called for what happens; nil ignores it
+	Notify    *notify.Sender
 }
 
 // An EventType is what happens in an uninstall.
@@ -128,7 +130,8 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options, seen *UninstallPlan
 		return report.finish(began, nil, hold.Release(err))
 	}
 	r := newRemover(&looker{cluster: fenced, options: o, store: record.NewStore(fenced.Client, o.Namespace, o.Release), seen: seen}, report)
-	r.hold = hold
+	r.hold, r.notifier = hold, &notify.Notifier{Cluster: c, Namespace: o.Namespace, Release: o.Release}
+	defer r.notifyEnd(ctx)
 	if err = r.run(hold.Context(), seen); err != nil {
 		return report.finish(began, r.deleted, hold.Release(err))
 	}
@@ -197,6 +200,7 @@ func (r *remover) run(ctx context.Context, seen *UninstallPlan) error {
 	if err := r.store.Save(ctx, p.record); err != nil {
 		return err
 	}
+	r.notifyBegun(ctx)
 	limited, cancel := context.WithTimeoutCause(ctx, cmp.Or(r.options.Timeout, forever), errTimeout)
 	defer cancel()
 	if err := r.deleteAll(limited); err != nil {
@@ -218,8 +222,11 @@ func (r *remover) deleteAll(ctx context.Context) error {
 	return nil
 }
 
-// end deletes the copies of the files, and then the record. A kill before the Lease is deleted leaves a copy of the record in that.
+// end marks what is kept, and deletes the copies of the files, and then the record. A kill before the Lease is deleted leaves a copy of the record in that.
 func (r *remover) end(ctx context.Context) error {
+	if err := r.markKept(ctx); err != nil {
+		return err
+	}
 	if r.plan.record.History.HasFiles() {
 		if err := r.copies().RemoveAll(ctx); err != nil {
 			return err

@@ -3,22 +3,21 @@ package hook
 import (
 	"bufio"
 	"context"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/runlevel/runlevel/internal/cluster/podlogs"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// Limits of the log that is shown when a hook fails, and of the wait for the end of a followed log.
+// Limits of a followed log, of the log that is shown when a hook fails, and of the wait for the end of a followed log.
 const (
 	lastLines = 20
-	mostBytes = 1 << 20 // more than those lines have, since the server would drop the last ones
-	mostLine  = 1000
+	mostBytes = 1 << 20 // of a line
 	lastWords = 2 * time.Second
 )
 
@@ -80,14 +79,9 @@ func (l *podLogs) drain() {
 // lastLines returns the end of the log of a pod, from the kubelet or else from the status of the pod. The status also has
 // the reason why a container could not start.
 func (l *podLogs) lastLines(ctx context.Context, stage deploymenthook.Stage, pod *corev1.Pod) []string {
-	options := &corev1.PodLogOptions{Container: l.container(stage), TailLines: new(int64(lastLines)), LimitBytes: new(int64(mostBytes))}
-	text, err := l.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).DoRaw(ctx)
-	if err != nil || len(text) == 0 {
-		text = []byte(deploymenthook.LastLines(pod))
-	}
-	var lines []string
-	for line := range strings.Lines(string(text)) {
-		lines = append(lines, printable.Truncate(printable.Line(strings.TrimRight(line, "\r\n")), mostLine))
+	lines, err := podlogs.LastLines(ctx, l.client, pod, l.container(stage), lastLines)
+	if err != nil || len(lines) == 0 {
+		return podlogs.Lines(deploymenthook.LastLines(pod))
 	}
 	return lines
 }

@@ -86,7 +86,7 @@ func sign(action plan.PlannedAction) string {
 		return "="
 	case plan.Rejected:
 		return "x"
-	default: // DeletedAgain, Retired, NotThere
+	default: // DeletedAgain, MadeTest, Retired, NotThere
 		return "."
 	}
 }
@@ -113,6 +113,7 @@ var countedWords = map[plan.PlannedAction]struct{ several, one string }{
 	plan.Dropped:         {"dropped: they stay in the cluster", "dropped: it stays in the cluster"},
 	plan.LeftOut:         {"left out by the filters: they stay in the cluster", "left out by the filters: it stays in the cluster"},
 	plan.TakenAlong:      {several: "deleted with something else"},
+	plan.MadeTest:        {"now tests of the release", "now a test of the release"},
 	plan.Retired:         {"tombstones that are no longer in the release", "tombstone that is no longer in the release"},
 	plan.Rejected:        {several: "refused by the cluster"},
 	plan.Unchecked:       {several: "that can't be checked"},

@@ -1,0 +1,161 @@
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/inventory"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// BenchmarkRollback rolls a release of a thousand objects back, in levels of ten components, all of which differ, and deletes a hundred that only the newer version
+// has. In turn with it, a bare loop applies the same files of a twin by server-side apply, level by level and sixteen at a time, deletes
+// the same objects, and waits until they are gone: without a plan, a gate, a lock or a record. "of-loop" is how long we take where
+// the loop takes 1, and "plan-of-loop" how long a dry run takes, which is the plan and the gate.
+func BenchmarkRollback(b *testing.B) {
+	var we, they, plan time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		first, second := newThousand(b), newThousand(b)
+		began := time.Now()
+		first.run("rollback", first.name, "--dry-run=server", "--delete-new")
+		plan += time.Since(began)
+		b.StartTimer()
+		began = time.Now()
+		first.run("rollback", first.name, "--yes", "--delete-new")
+		we += time.Since(began)
+		b.StopTimer()
+		began = time.Now()
+		second.rollBackBare()
+		they += time.Since(began)
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(we)/float64(they), "of-loop")
+	b.ReportMetric(float64(plan)/float64(they), "plan-of-loop")
+	b.ReportMetric(we.Seconds()/float64(b.N), "s/rollback")
+}
+
+// A thousandfold is a release of a thousand objects whose second version was applied.
+type thousandfold struct {
+	*testing.B
+	name   string
+	files  map[string]string // by version, in txtar
+	folder string
+}
+
+// partOf are objects of five kinds.
+const partOf = `{apiVersion: v1, kind: ConfigMap, metadata: {name: NAME, namespace: NS}, data: {version: VERSION}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: NAME, namespace: NS, labels: {version: VERSION}}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: NAME, namespace: NS, labels: {version: VERSION}}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: NAME, namespace: NS, labels: {version: VERSION}}, spec: {selector: {app: NAME}, ports: [{port: 80}]}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: NAME, namespace: NS, labels: {version: VERSION}}}
+`
+
+func newThousand(b *testing.B) *thousandfold {
+	b.Helper()
+	t := &thousandfold{b, "thousand-" + rand.String(6), map[string]string{}, b.TempDir()}
+	for version, parts := range map[string]int{"v1": 200, "v2": 220} {
+		files := map[string]string{"0000_10_base_00.yaml": "{apiVersion: v1, kind: Namespace, metadata: {name: NS}}"}
+		for i := range parts {
+			files[fmt.Sprintf("0000_%d_web-%d_%03d.yaml", 20+i/50, i%10, i)] = partOf
+		}
+		var text strings.Builder
+		for name, content := range files {
+			part := strings.TrimSuffix(name[strings.LastIndex(name, "_")+1:], ".yaml")
+			content = strings.NewReplacer("NS", t.name, "NAME", "part-"+part, "VERSION", version).Replace(content)
+			fmt.Fprintf(&text, "-- %s --\n%s\n", name, content)
+			write(b, filepath.Join(t.folder, version, name), content)
+		}
+		t.files[version] = text.String()
+	}
+	t.run("apply", filepath.Join(t.folder, "v1"), "--name", t.name, "--release-version", "1.0.0")
+	t.run("apply", filepath.Join(t.folder, "v2"), "--name", t.name, "--release-version", "1.1.0")
+	return t
+}
+
+func (t *thousandfold) run(args ...string) {
+	t.Helper()
+	if code, said := tell(append(args, "--kubeconfig", control.Sandbox(t).Kubeconfig)); code != 0 {
+		t.Fatalf("%v: exit code %d\n%s", args, code, said)
+	}
+}
+
+// rollBackBare applies the first version and deletes what only the second one has.
+func (t *thousandfold) rollBackBare() {
+	t.Helper()
+	c := sandboxtest.Connect(t, control.Sandbox(t).Config)
+	first := sandboxtest.LoadRelease(t, t.name, t.files["v1"], payload.Options{Name: t.name})
+	second := sandboxtest.LoadRelease(t, t.name, t.files["v2"], payload.Options{Name: t.name})
+	has := map[kinds.ID]bool{}
+	levels := map[string][]*payload.Manifest{}
+	var order []string
+	for _, m := range first.Manifests {
+		has[m.ID()] = true
+		level := m.File()[:len("0000_10")]
+		if levels[level] == nil {
+			order = append(order, level)
+		}
+		levels[level] = append(levels[level], m)
+	}
+	for _, level := range order {
+		t.atOnce(levels[level], func(ctx context.Context, in cluster.Resource, m *payload.Manifest) error {
+			object := m.Object().DeepCopy()
+			object.SetLabels(map[string]string{"version": "v1", "runlevel.dev/release": t.name})
+			_, err := c.Apply(ctx, in, object, cluster.Force)
+			return err
+		}, c)
+	}
+	var added []*payload.Manifest
+	var scopes []inventory.ListScope
+	for _, m := range second.Manifests {
+		if !has[m.ID()] {
+			added = append(added, m)
+			scopes = append(scopes, inventory.ListScope{Kind: m.ID().GroupKind()})
+		}
+	}
+	t.atOnce(added, func(ctx context.Context, in cluster.Resource, m *payload.Manifest) error {
+		return c.In(in, t.name).Delete(ctx, m.ID().Name, metav1.DeleteOptions{})
+	}, c)
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		left, err := inventory.Take(ctx, c, scopes, func(release string, id kinds.ID) bool { return release == t.name && !has[id] })
+		return err == nil && len(left.Of(t.name)) == 0, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// atOnce does something with each manifest, sixteen at a time.
+func (t *thousandfold) atOnce(manifests []*payload.Manifest, do func(context.Context, cluster.Resource, *payload.Manifest) error, c *cluster.Cluster) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(16)
+	for _, m := range manifests {
+		group.Go(func() error {
+			in, err := c.FindKind(ctx, m.ID().GroupKind())
+			if err != nil {
+				return err
+			}
+			return do(ctx, in, m)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}

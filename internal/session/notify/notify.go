@@ -1,0 +1,158 @@
+// Package notify reports to people and programs what happens to a release: that its apply, rollback or uninstall has begun,
+// is over, has failed, or is not begun because the gate blocks it. An Event is written on the record of the release, where
+// kubectl describe shows it, and sent as a CloudEvent to the receivers that a user names: URLs and commands.
+//
+// It knows nothing of an apply: package session and package uninstall make the events. Nothing here fails or holds up what
+// an event is about. A Sender has a goroutine for each receiver, with a bounded queue.
+//
+// Notifier.Notify is the call to start from. NewSender returns the Sender that it passes events to, and ParseReceiver reads
+// what a user names.
+package notify
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
+)
+
+// An EventType is what has happened to a release. It is the last part of the type of the CloudEvent.
+type EventType string
+
+// The types of events.
+const (
+	Begun       EventType = "begun"
+	Completed   EventType = "completed"
+	Failed      EventType = "failed"
+	Blocked     EventType = "blocked" // by the gate; nothing was begun
+	RolledBack  EventType = "rolledback"
+	Uninstalled EventType = "uninstalled"
+)
+
+// reasons are those of the events on the record.
+var reasons = map[EventType]string{
+	Begun: "ReleaseBegun", Completed: "ReleaseCompleted", Failed: "ReleaseFailed", Blocked: "ReleaseBlocked",
+	RolledBack: "ReleaseRolledBack", Uninstalled: "ReleaseUninstalled",
+}
+
+// A ReleaseAction is what is done to a release: the mode of an apply, or one of these.
+type ReleaseAction string
+
+// The actions that are no modes.
+const (
+	Rollback  ReleaseAction = "rollback"
+	Uninstall ReleaseAction = "uninstall"
+)
+
+// An Event is one thing that has happened to a release.
+type Event struct {
+	Outcome   EventType     `json:"outcome"`
+	Action    ReleaseAction `json:"action"`
+	Text      string        `json:"text"` // the event in a line
+	Release   string        `json:"release"`
+	Namespace string        `json:"namespace"`         // of the record
+	Cluster   string        `json:"cluster,omitempty"` // its name, if that is known
+	Version   string        `json:"version,omitempty"`
+	From      string        `json:"from,omitempty"`     // the version before, if it is another one
+	Revision  int           `json:"revision,omitempty"` // in the history
+	By        string        `json:"by,omitempty"`       // the process that holds the lock
+	// Counts are how many objects were created, configured, and so on.
+	Counts    map[object.Action]int  `json:"counts,omitempty"`
+	Reason    string                 `json:"reason,omitempty"` // why not everything is done, in a word
+	Message   string                 `json:"message,omitempty"`
+	Checks    []string               `json:"checks,omitempty"`   // of the gate, that block
+	Failures  []record.ObjectFailure `json:"failures,omitempty"` // the first objects that were not applied, or are not ready
+	More      int                    `json:"more,omitempty"`     // failures that are left out
+	Seconds   float64                `json:"seconds,omitempty"`  // that it has taken
+	IsResumed bool                   `json:"resumed,omitempty"`  // it was begun before, and goes on
+}
+
+// changes are the actions that change a cluster.
+var changes = []object.Action{object.Created, object.Configured, object.Recreated, object.Deleted, object.Pending}
+
+// isChange reports whether an apply has changed anything on the cluster.
+func (e Event) isChange() bool {
+	return slices.ContainsFunc(changes, func(action object.Action) bool { return e.Counts[action] > 0 })
+}
+
+// A Notifier reports the events of one release, each once.
+type Notifier struct {
+	Cluster   *cluster.Cluster
+	Namespace string // of the record
+	Release   string
+
+	mu      sync.Mutex
+	last    Event // of an apply or uninstall
+	blocked Event
+}
+
+// Notify writes an event on the record with a UID, and sends it to the receivers of a Sender, which may be nil. An event that is no
+// news is ignored. That the event can't be written, for lack of rights for example, is only logged.
+func (n *Notifier) Notify(ctx context.Context, to *Sender, uid types.UID, event Event) {
+	if !n.isNews(event) {
+		return
+	}
+	event.Release, event.Namespace = n.Release, n.Namespace
+	event.Text = textOf(event)
+	to.Send(event, cluster.Host(n.Cluster), n.Cluster.Now())
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout) // Ctrl-C may be what it reports
+	defer cancel()
+	err := cluster.RecordEvent(limited, n.Cluster, cluster.ObjectEvent{
+		ID: kinds.ID{Kind: "ConfigMap", Namespace: n.Namespace, Name: lock.Name(n.Release)}, UID: uid,
+		Reason: reasons[event.Outcome], IsWarning: event.Outcome == Failed || event.Outcome == Blocked, Message: event.Text,
+	})
+	if err != nil {
+		klog.FromContext(ctx).V(1).Info("an event could not be written", "release", n.Release, "err", err)
+	}
+}
+
+// writeTimeout bounds the write of an event: an apply does not wait long for a server that does not answer.
+const writeTimeout = 5 * time.Second
+
+// isNews reports whether an event is to be reported, and remembers it. What is tried again and again is reported when it
+// begins, when it fails for another reason than before, and when it is over. A reconcile that changes nothing is only
+// reported if it ends a failure.
+func (n *Notifier) isNews(event Event) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	isRetry := n.last.Version == event.Version && n.last.Action == event.Action && (n.last.Outcome == Begun || n.last.Outcome == Failed)
+	switch event.Outcome {
+	case Blocked:
+		if n.blocked.Version == event.Version && slices.Equal(n.blocked.Checks, event.Checks) {
+			return false
+		}
+		n.blocked = event
+		return true
+	case Begun:
+		if isRetry || event.Action == ReleaseAction(graph.Reconcile) {
+			return false
+		}
+		n.blocked = Event{}
+	case Failed:
+		if n.last.Outcome == Failed && n.last.Version == event.Version && isSameFailure(n.last, event) {
+			return false
+		}
+	default:
+		if event.Action == ReleaseAction(graph.Reconcile) && !event.isChange() && n.last.Outcome != Failed {
+			return false
+		}
+	}
+	n.last = event
+	return true
+}
+
+// isSameFailure reports whether two failures have the same reason and are of the same objects: messages have ages.
+func isSameFailure(a, b Event) bool {
+	isSame := func(a, b record.ObjectFailure) bool { return a.ID == b.ID && a.Hook == b.Hook && a.Reason == b.Reason }
+	return a.Reason == b.Reason && slices.EqualFunc(a.Failures, b.Failures, isSame) && (len(a.Failures) > 0 || a.Message == b.Message)
+}

@@ -1,0 +1,133 @@
+// Package releasetest runs the tests of a release on a cluster: Jobs and Pods that an apply leaves out. Each is made anew, awaited,
+// and deleted if it has passed.
+//
+// It holds no lock, since it writes no object of the release, and it does not know where the tests come from: package payload
+// finds them among the manifests. How results are printed is decided above it.
+//
+// Run is the call to start from. Check comes before it: it returns why the tests of a release can't run now.
+package releasetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// DefaultTimeout is how long a test may take.
+const DefaultTimeout = 5 * time.Minute
+
+// A LogChoice is of which tests the logs are read.
+type LogChoice string
+
+// The choices.
+const (
+	FailedLogs LogChoice = "failed" // the last lines of those that have not passed
+	AllLogs    LogChoice = "all"    // the whole logs of all
+	NoLogs     LogChoice = "none"
+)
+
+// Options configure a run of tests.
+type Options struct {
+	Timeout time.Duration // of each test, DefaultTimeout if it is 0
+	Keep    bool          // the tests, also those that pass
+	Logs    LogChoice     // FailedLogs if it is empty
+	OnEvent func(TestEvent)
+}
+
+// A TestEvent is a change of a test that runs.
+type TestEvent struct {
+	Result TestResult // its State is Running until it has ended
+	Waits  []string   // for what it waits, if that is not clear
+}
+
+// A TestState is the state of a test.
+type TestState string
+
+// The states.
+const (
+	Running     TestState = "running"
+	Passed      TestState = "passed"
+	Failed      TestState = "failed"
+	TimedOut    TestState = "timed-out"
+	Interrupted TestState = "interrupted"
+	NotRun      TestState = "not-run" // the tests before it were interrupted
+)
+
+// A TestReport is the result of the tests of a release.
+type TestReport struct {
+	Release     string       `json:"release"`
+	Version     string       `json:"version,omitempty"`
+	Done        bool         `json:"done"` // all have passed
+	Passed      int          `json:"passed"`
+	Failed      int          `json:"failed,omitempty"` // also those that were not done in time
+	NotRun      int          `json:"notRun,omitempty"` // also the one that was interrupted
+	Tests       []TestResult `json:"tests"`
+	Seconds     float64      `json:"seconds"`
+	Interrupted error        `json:"-"` // why not all have run; nil if they have
+}
+
+// A TestResult is the result of one test.
+type TestResult struct {
+	Object     kinds.ID        `json:"object"`
+	File       string          `json:"file"`
+	State      TestState       `json:"state"`
+	Message    string          `json:"message,omitempty"` // why it has not passed
+	Why        []string        `json:"why,omitempty"`     // what is wrong with its pods
+	Containers []TestContainer `json:"containers,omitempty"`
+	Seconds    float64         `json:"seconds"`
+	IsLeft     bool            `json:"left,omitempty"` // it is on the cluster still
+}
+
+// A TestContainer is a container of the last pod of a test.
+type TestContainer struct {
+	Pod      string   `json:"pod"`
+	Name     string   `json:"name"`
+	ExitCode *int32   `json:"exitCode,omitempty"` // if it has ended
+	Log      []string `json:"log,omitempty"`
+}
+
+// Run runs tests of a release, one after the other. When the context ends, the test that runs is left as it is.
+func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, tests []*payload.Manifest, o Options) *TestReport {
+	o.Timeout, o.Logs = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.Logs, FailedLogs)
+	if o.OnEvent == nil {
+		o.OnEvent = func(TestEvent) {}
+	}
+	r := &runner{cluster: c, release: release.Name, options: o}
+	began, report := time.Now(), &TestReport{Release: release.Name, Version: release.Version, Tests: []TestResult{}}
+	for _, m := range tests {
+		result := TestResult{Object: m.ID(), File: m.Path, State: NotRun}
+		if ctx.Err() == nil {
+			result = r.run(ctx, m)
+		}
+		report.add(result)
+	}
+	if ctx.Err() != nil && report.NotRun > 0 {
+		report.Interrupted = context.Cause(ctx)
+	}
+	report.Done, report.Seconds = report.Passed == len(tests), seconds(began)
+	return report
+}
+
+// add adds the result of a test.
+func (r *TestReport) add(result TestResult) {
+	r.Tests = append(r.Tests, result)
+	switch result.State {
+	case Passed:
+		r.Passed++
+	case Interrupted, NotRun:
+		r.NotRun++
+	default:
+		r.Failed++
+	}
+}
+
+// seconds returns the time since a test began.
+func seconds(began time.Time) float64 { return time.Since(began).Round(time.Millisecond).Seconds() }
+
+// errTimeout is the cause of the end of a test that is not done in time.
+var errTimeout = errors.New("timeout")

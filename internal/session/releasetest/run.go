@@ -1,0 +1,252 @@
+package releasetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A runner runs the tests of a release.
+type runner struct {
+	cluster *cluster.Cluster
+	release string
+	options Options
+}
+
+// A liveTest is a test on the cluster.
+type liveTest struct {
+	in        cluster.Resource
+	object    *unstructured.Unstructured // as it was seen last
+	diagnoser *diagnosis.Diagnoser
+}
+
+// run runs a test, and deletes it unless it is kept.
+func (r *runner) run(ctx context.Context, m *payload.Manifest) TestResult {
+	began, result := time.Now(), TestResult{Object: m.ID(), File: m.Path, State: Running}
+	r.options.OnEvent(TestEvent{Result: result})
+	limited, cancel := context.WithTimeoutCause(ctx, r.options.Timeout, errTimeout)
+	defer cancel()
+	test, err := r.create(limited, m)
+	if err == nil {
+		err = r.await(limited, test, result)
+	}
+	switch {
+	case err == nil:
+		result.State, result.Message = endOf(test.object)
+	case ctx.Err() != nil:
+		result.State, result.Message = Interrupted, "it was interrupted"
+	case limited.Err() != nil && test != nil:
+		result.State, result.Message = TimedOut, fmt.Sprintf("it is not done after %s", r.options.Timeout)
+	case limited.Err() != nil:
+		result.State, result.Message = TimedOut, printable.Line(fmt.Sprintf("it has not begun after %s: %s", r.options.Timeout, err))
+	default:
+		result.State, result.Message = Failed, printable.Line(err.Error())
+	}
+	if test != nil && ctx.Err() == nil {
+		r.describe(ctx, test, &result)
+		r.clear(ctx, test, m, &result)
+	} else {
+		result.IsLeft = test != nil
+	}
+	result.Seconds = seconds(began)
+	r.options.OnEvent(TestEvent{Result: result})
+	return result
+}
+
+// create deletes what an earlier run of a test has left, and creates the test.
+func (r *runner) create(ctx context.Context, m *payload.Manifest) (*liveTest, error) {
+	id := m.ID()
+	in, err := r.cluster.FindKind(ctx, id.GroupKind())
+	if err != nil {
+		return nil, err
+	}
+	if id.Namespace == "" {
+		return nil, errors.New("it has no namespace: write one into its manifest")
+	}
+	if err := r.deleteEarlier(ctx, in, m); err != nil {
+		return nil, err
+	}
+	object := m.Object().DeepCopy()
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[objectmeta.TestLabel] = r.release
+	object.SetLabels(labels)
+	requests, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout) // an interruption must not hide that it was created
+	defer cancel()
+	created, err := r.cluster.Create(requests, in, object, 0)
+	if err != nil {
+		return nil, fmt.Errorf("it can't be created: %w", err)
+	}
+	return &liveTest{in, created.Object, &diagnosis.Diagnoser{Cluster: r.cluster}}, nil
+}
+
+// requestTimeout bounds a request that an interruption does not end.
+const requestTimeout = 20 * time.Second
+
+// deleteEarlier deletes what an earlier run of a test has left, or the same object of the release from before it was a test, and
+// waits until that is gone. It returns an error for an object that is not the release's.
+func (r *runner) deleteEarlier(ctx context.Context, in cluster.Resource, m *payload.Manifest) error {
+	id := m.ID()
+	found, err := r.cluster.GetMetadata(ctx, in, id.Namespace, id.Name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	head := objectmeta.Of(in, found)
+	if head.Object().GetLabels()[objectmeta.TestLabel] != r.release && !head.IsOf(r.release) {
+		return fmt.Errorf("there is an object of this name that no test of release %s has made: delete it, or give the test another name", r.release)
+	}
+	if err := r.delete(ctx, in, id.Namespace, id.Name, head.UID); err != nil {
+		return fmt.Errorf("what an earlier run has left can't be deleted: %w", err)
+	}
+	isGone := func(object *unstructured.Unstructured) bool { return object == nil || object.GetUID() != head.UID }
+	if _, err := objectwatch.Await(ctx, r.cluster.In(in, id.Namespace), id.Name, isGone); err != nil {
+		return fmt.Errorf("what an earlier run has left is not gone: %w", err)
+	}
+	return nil
+}
+
+// explainEvery is how often the pods of a test that does not end are looked at.
+const explainEvery = 5 * time.Second
+
+// await waits until a test has ended, and reports what it waits for if that is not clear.
+func (r *runner) await(ctx context.Context, test *liveTest, result TestResult) error {
+	place, name, uid := r.cluster.In(test.in, test.object.GetNamespace()), test.object.GetName(), test.object.GetUID()
+	var reported []string
+	for {
+		limited, cancel := context.WithTimeout(ctx, explainEvery)
+		last, err := objectwatch.Await(limited, place, name, func(object *unstructured.Unstructured) bool {
+			return object == nil || object.GetUID() != uid || hasEnded(object)
+		})
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil && last == nil: // or the watch is older than the test
+			if _, err := r.cluster.GetMetadata(ctx, test.in, test.object.GetNamespace(), name); apierrors.IsNotFound(err) {
+				return errDeleted
+			}
+			continue
+		case last != nil && last.GetUID() != uid:
+			return errDeleted
+		case last != nil:
+			test.object = last
+		}
+		if err == nil {
+			return nil
+		}
+		if why, _ := r.explain(ctx, test); len(why) > 0 && !slices.Equal(why, reported) {
+			reported = why
+			r.options.OnEvent(TestEvent{Result: result, Waits: why})
+		}
+	}
+}
+
+var errDeleted = errors.New("it was deleted while it ran")
+
+// hasEnded reports whether a test has ended.
+func hasEnded(object *unstructured.Unstructured) bool {
+	state, _ := endOf(object)
+	return state != Running
+}
+
+// endOf returns whether a test has passed or failed, and why; Running if it has not ended.
+func endOf(object *unstructured.Unstructured) (state TestState, why string) {
+	if object.GetKind() == "Pod" {
+		return endOfPod(object)
+	}
+	var job batchv1.Job
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &job) != nil {
+		return Running, ""
+	}
+	for _, condition := range job.Status.Conditions {
+		switch {
+		case condition.Status != corev1.ConditionTrue:
+		case condition.Type == batchv1.JobComplete:
+			return Passed, ""
+		case condition.Type == batchv1.JobFailed:
+			return Failed, reasonAndMessage(condition.Reason, condition.Message)
+		}
+	}
+	return Running, ""
+}
+
+func endOfPod(object *unstructured.Unstructured) (state TestState, why string) {
+	var pod corev1.Pod
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod) != nil {
+		return Running, ""
+	}
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded:
+		return Passed, ""
+	case corev1.PodFailed:
+		return Failed, reasonAndMessage(pod.Status.Reason, pod.Status.Message)
+	default:
+		return Running, ""
+	}
+}
+
+// reasonAndMessage returns why an object has failed, in one line.
+func reasonAndMessage(reason, message string) string {
+	if reason != "" && message != "" {
+		reason += ": "
+	}
+	return printable.Line(reason + message)
+}
+
+// clear deletes a test that has ended, unless it is kept.
+func (r *runner) clear(ctx context.Context, test *liveTest, m *payload.Manifest, result *TestResult) {
+	result.IsLeft = true
+	if !r.options.deletes(result.State, m.Object().GetAnnotations()) {
+		return
+	}
+	err := r.delete(ctx, test.in, test.object.GetNamespace(), test.object.GetName(), test.object.GetUID())
+	if err != nil {
+		result.Why = append(result.Why, "it can't be deleted: "+printable.Line(err.Error()))
+		return
+	}
+	result.IsLeft = false
+}
+
+func (r *runner) delete(ctx context.Context, in cluster.Resource, namespace, name string, uid types.UID) error {
+	err := r.cluster.Delete(ctx, in, namespace, name, uid)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or another one has its name
+		return nil
+	}
+	return err
+}
+
+// deletes reports whether a test is deleted when it has ended: as Helm's annotation has it or, without that, if it has passed.
+func (o Options) deletes(state TestState, annotations map[string]string) bool {
+	policies, isSet := payload.HelmHookDeletes(annotations)
+	switch {
+	case o.Keep:
+		return false
+	case !isSet:
+		return state == Passed
+	case state == Passed:
+		return slices.Contains(policies, "hook-succeeded")
+	default:
+		return slices.Contains(policies, "hook-failed")
+	}
+}

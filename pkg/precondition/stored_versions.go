@@ -1,0 +1,77 @@
+package precondition
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A StoredVersion is a version that a definition of the payload lacks, and in which the cluster may have stored objects.
+type StoredVersion struct {
+	Manifest *payload.Manifest
+	Version  string
+}
+
+// storedVersions finds the versions that the definitions of the payload lack. Definitions that were completely applied last, with
+// the same files, were accepted then, and are not read. One that can't be read is judged by its dry run.
+func (input GatherInput) storedVersions(ctx context.Context, c *cluster.Cluster, places []place) []StoredVersion {
+	newest := input.Record.Newest()
+	if newest != nil && newest.State == record.Completed && newest.Hash == input.Payload.Hash {
+		return nil
+	}
+	var definitions []*payload.Manifest
+	for _, at := range places {
+		m := at.manifest
+		if at.isServed && m.ID().GroupKind() == kinds.CustomResourceDefinition && !m.IsTombstone() && !m.IsCreateOnly() {
+			definitions = append(definitions, m)
+		}
+	}
+	lacking := make([][]string, len(definitions))
+	concurrently(len(definitions), func(i int) {
+		if live, err := c.Get(ctx, definitions[i].ID()); err == nil && live.GetDeletionTimestamp() == nil {
+			lacking[i] = lackingVersions(live, definitions[i].Object())
+		}
+	})
+	var found []StoredVersion
+	for i, m := range definitions {
+		for _, version := range lacking[i] {
+			found = append(found, StoredVersion{m, version})
+		}
+	}
+	return found
+}
+
+// lackingVersions returns the versions of status.storedVersions of a definition that another one of the same kind does not have.
+func lackingVersions(live, wanted *unstructured.Unstructured) []string {
+	stored, _, _ := unstructured.NestedStringSlice(live.Object, "status", "storedVersions")
+	versions, _, _ := unstructured.NestedSlice(wanted.Object, "spec", "versions")
+	return slices.DeleteFunc(stored, func(name string) bool {
+		return slices.ContainsFunc(versions, func(item any) bool {
+			version, _ := item.(map[string]any)
+			return version["name"] == name
+		})
+	})
+}
+
+// judgeStored is StoredVersions: one finding for each definition.
+func judgeStored(f *Facts) []CheckFinding {
+	var found []CheckFinding
+	for _, alike := range grouped(f.Stored, func(s StoredVersion) *payload.Manifest { return s.Manifest }) {
+		var lacking []string
+		for _, stored := range alike {
+			lacking = append(lacking, printable.Line(stored.Version))
+		}
+		m, versions := alike[0].Manifest, printable.Few(lacking, len(lacking))
+		found = append(found, blocks(
+			"keeping "+versions+" in its versions; or by rewriting its objects in another version, and taking "+versions+" out of its status.storedVersions",
+			"%s: %s lacks %s, in which the cluster may have stored objects: the API server refuses it", files([]*payload.Manifest{m}), m.ID(), versions).at(m))
+	}
+	return found
+}
