@@ -35,7 +35,7 @@ serviceca storages storage subscriptions subscription sub templateinstances temp
 `
 
 // sameInOpenShift are names of Cluster API's definitions that hide OpenShift's wherever both are served, in OpenShift as well.
-var sameInOpenShift = []string{"machine", "machines", "machineset", "machinesets", "ma"}
+var sameInOpenShift = []string{"machine", "machines", "machineset", "machinesets", "ma", "machinehealthcheck", "machinehealthchecks", "mhc", "mhcs"}
 
 func TestNoNameHidesOneOfOpenShift(t *testing.T) {
 	for _, object := range Objects() {

@@ -29,12 +29,13 @@ var definitions = map[string]string{
 
 // clusterAPI are the files of Cluster API's definitions, and where the module sigs.k8s.io/cluster-api has them.
 var clusterAPI = map[string]string{
-	"0000_30_machine-controller_01_cluster-api-clusters.crd.yaml":           "cluster.x-k8s.io_clusters.yaml",
-	"0000_30_machine-controller_01_cluster-api-extensionconfigs.crd.yaml":   "runtime.cluster.x-k8s.io_extensionconfigs.yaml",
-	"0000_30_machine-controller_01_cluster-api-machinedeployments.crd.yaml": "cluster.x-k8s.io_machinedeployments.yaml",
-	"0000_30_machine-controller_01_cluster-api-machinedrainrules.crd.yaml":  "cluster.x-k8s.io_machinedrainrules.yaml",
-	"0000_30_machine-controller_01_cluster-api-machines.crd.yaml":           "cluster.x-k8s.io_machines.yaml",
-	"0000_30_machine-controller_01_cluster-api-machinesets.crd.yaml":        "cluster.x-k8s.io_machinesets.yaml",
+	"0000_30_machine-controller_01_cluster-api-clusters.crd.yaml":            "cluster.x-k8s.io_clusters.yaml",
+	"0000_30_machine-controller_01_cluster-api-extensionconfigs.crd.yaml":    "runtime.cluster.x-k8s.io_extensionconfigs.yaml",
+	"0000_30_machine-controller_01_cluster-api-machinedeployments.crd.yaml":  "cluster.x-k8s.io_machinedeployments.yaml",
+	"0000_30_machine-controller_01_cluster-api-machinedrainrules.crd.yaml":   "cluster.x-k8s.io_machinedrainrules.yaml",
+	"0000_30_machine-controller_01_cluster-api-machinehealthchecks.crd.yaml": "cluster.x-k8s.io_machinehealthchecks.yaml",
+	"0000_30_machine-controller_01_cluster-api-machines.crd.yaml":            "cluster.x-k8s.io_machines.yaml",
+	"0000_30_machine-controller_01_cluster-api-machinesets.crd.yaml":         "cluster.x-k8s.io_machinesets.yaml",
 }
 
 func TestDefinitionsAreThoseOfTheModule(t *testing.T) {

@@ -40,7 +40,7 @@ func (r ObjectReferences) Clone(ctx context.Context, template clusterv1.Contract
 	if err != nil {
 		return made, err
 	}
-	object := cloneOf(from.Unstructured, wanted)
+	object := CloneOf(from.Unstructured, wanted)
 	if err := r.Client.Create(ctx, object, wanted.Manager); err != nil {
 		return made, fmt.Errorf("create %s %s/%s of %s: %w", object.GetKind(), wanted.Namespace, wanted.Name, from, printable.Error(err))
 	}
@@ -61,7 +61,7 @@ func (r ObjectReferences) Update(ctx context.Context, object *ReferencedObject, 
 	if err := r.ownFields(ctx, object, wanted.Manager); err != nil {
 		return fmt.Errorf("own the fields of %s: %w", object, printable.Error(err))
 	}
-	desired := cloneOf(from.Unstructured, wanted)
+	desired := CloneOf(from.Unstructured, wanted)
 	desired.SetUID(object.GetUID()) // so that it is not created again if it was deleted
 	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), wanted.Manager, client.ForceOwnership)
 	if err != nil {
@@ -100,8 +100,8 @@ func Apply(ctx context.Context, c client.Client, object client.Object, manager c
 	return nil
 }
 
-// cloneOf returns the object to create from a template. Of the metadata in spec.template, labels and annotations are copied.
-func cloneOf(template *unstructured.Unstructured, wanted TemplateClone) *unstructured.Unstructured {
+// CloneOf returns the object to create from a template. Of the metadata in spec.template, labels and annotations are copied.
+func CloneOf(template *unstructured.Unstructured, wanted TemplateClone) *unstructured.Unstructured {
 	inner, _, _ := unstructured.NestedMap(template.Object, "spec", "template")
 	from := &unstructured.Unstructured{Object: inner}
 	object := &unstructured.Unstructured{Object: map[string]any{}}

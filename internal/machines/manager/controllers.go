@@ -9,6 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/internal/machines/capi"
+	clusterhealthcheck "github.com/runlevel/runlevel/internal/machines/capi/healthcheck"
 	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment"
 	clustermachineset "github.com/runlevel/runlevel/internal/machines/capi/machineset"
 	"github.com/runlevel/runlevel/internal/machines/infra/external"
@@ -40,6 +41,7 @@ func addControllers(ctx context.Context, m ctrl.Manager, o Options) error {
 			capi.SetupWithManager(ctx, m, capi.ClusterAPIOptions{Concurrency: o.Concurrency, Hooks: hooks}),
 			clustermachineset.SetupWithManager(m, clustermachineset.ClusterMachineSetOptions{}),
 			machinedeployment.SetupWithManager(m, hooks),
+			clusterhealthcheck.SetupWithManager(ctx, m),
 			kwok.SetupConfigsWithManager(m),
 			extensionconfig.SetupWithManager(m, extensionconfig.DiscoveryOptions{}),
 		)

@@ -163,8 +163,20 @@ func (s *rightsScene) deployMachines() {
 		s.Errorf("machine %s was replaced by %s", before, after)
 	}
 	s.expectUpdated(before)
+	s.replaceUnhealthy(labels, before)
 	s.must(s.admin.Delete(s.Context(), deployment))
 	machinetest.AwaitGone(s.T, s.admin, deployment, client.ObjectKeyFromObject(deployment))
+}
+
+// replaceUnhealthy has a health check mark a machine that is annotated, and its set replace it.
+func (s *rightsScene) replaceUnhealthy(labels map[string]string, name string) {
+	s.Helper()
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: s.named("rolled")}
+	check.Spec = clusterv1.MachineHealthCheckSpec{ClusterName: "c", Selector: metav1.LabelSelector{MatchLabels: labels}}
+	s.must(s.admin.Create(s.Context(), check))
+	m := &clusterv1.Machine{ObjectMeta: s.named(name)}
+	s.patch(m, `{"metadata":{"annotations":{"`+clusterv1.RemediateMachineAnnotation+`":""}}}`)
+	machinetest.AwaitGone(s.T, s.admin, m, client.ObjectKeyFromObject(m))
 }
 
 // expectUpdated checks that a machine has been updated in place: a count of the deployment alone may be that of before.

@@ -32,6 +32,7 @@ type clusterAPIFacts struct {
 	pods    *nodePods // nil if the pods of the node were not read
 	// deployment is the MachineDeployment of a machine that is not up to date; nil if it was not read, or does not exist.
 	deployment *clusterv1.MachineDeployment
+	checks     []*clusterv1.MachineHealthCheck // that select an unhealthy machine
 	unknown    []string
 }
 
@@ -45,6 +46,9 @@ func (g *machineGatherer) clusterAPIMachines(ctx context.Context, q MachineQuery
 		f := &clusterAPIFacts{machine: m, nodes: &g.nodes}
 		if node := f.node(); node != nil && f.stage() == deletion.Draining {
 			f.pods = g.podsOf(ctx, node, &f.unknown)
+		}
+		if f.isUnhealthy() {
+			g.askHealthChecks(ctx, f)
 		}
 		facts = append(facts, f)
 	}
@@ -91,7 +95,7 @@ func (f *clusterAPIFacts) judge() MachineOverview {
 		m.Since = updated.Time
 	}
 	if !f.isDeleting() {
-		m.Holds = f.startHolds(m)
+		m.Holds = append(f.startHolds(m), f.remediationHolds()...)
 		return m
 	}
 	m.Phase, m.Since, m.Stage = string(clusterv1.MachinePhaseDeleting), f.machine.DeletionTimestamp.Time, f.stage()
@@ -248,6 +252,8 @@ func (f *clusterAPIFacts) remedy(h *MachineHold) []string {
 		return []string{"see its conditions below, and those of the object:", command("describe", "")}
 	case Update:
 		return f.updateRemedy(command)
+	case Remediation:
+		return f.remediationRemedy(command)
 	case Volume:
 		return []string{
 			"volumes are detached once their pods are gone; see which are attached:",

@@ -130,6 +130,62 @@ func TestWhatIsSaidOfARollout(t *testing.T) {
 	}
 }
 
+// TestWhatIsSaidOfAnUnhealthyMachine: what its health check has found, who remediates it, and what holds that.
+func TestWhatIsSaidOfAnUnhealthyMachine(t *testing.T) {
+	const broken = "unhealthy (Condition Broken on Node is reporting status True, Node failed); "
+	isController := true
+	ownedBySet := func(f *clusterAPIFacts) {
+		f.machine.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineSet", Name: "web", Controller: &isController}}
+	}
+	marked := func(kind, reason, message string) func(*clusterAPIFacts) {
+		return func(f *clusterAPIFacts) {
+			f.machine.Status.Conditions = append(f.machine.Status.Conditions, metav1.Condition{Type: kind, Status: "False", Reason: reason, Message: message})
+		}
+	}
+	for name, c := range map[string]struct {
+		edits []func(*clusterAPIFacts)
+		want  string
+	}{
+		"one that its set replaces": {want: "MachineSet web has to replace it",
+			edits: []func(*clusterAPIFacts){ownedBySet, marked("OwnerRemediated", "WaitingForRemediation", "Waiting for remediation")}},
+		"one that waits for others": {want: "MachineSet web replaces it: Waiting because there are already too many remediations in progress",
+			edits: []func(*clusterAPIFacts){ownedBySet, marked("OwnerRemediated", "RemediationDeferred", "Waiting because there are already too many remediations in progress")}},
+		"one without an owner": {want: "it has no owner that would replace it",
+			edits: []func(*clusterAPIFacts){marked("OwnerRemediated", "WaitingForRemediation", "Waiting for remediation")}},
+		"one that another controller remediates": {want: "another controller has to remediate it",
+			edits: []func(*clusterAPIFacts){marked("ExternallyRemediated", "WaitingForRemediation", "")}},
+		"one without a template": {want: "Error retrieving remediation template RebootTemplate shop/gently",
+			edits: []func(*clusterAPIFacts){marked("ExternallyRemediated", "RemediationTemplateNotFound", "Error retrieving remediation template RebootTemplate shop/gently")}},
+		"one that is skipped": {want: "not remediated, because of its annotation cluster.x-k8s.io/skip-remediation", edits: []func(*clusterAPIFacts){func(f *clusterAPIFacts) {
+			f.machine.Annotations["cluster.x-k8s.io/skip-remediation"] = ""
+		}}},
+		"one of too many": {want: "MachineHealthCheck web: Remediation is not allowed", edits: []func(*clusterAPIFacts){func(f *clusterAPIFacts) {
+			check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+			check.Status.Conditions = []metav1.Condition{{Type: "RemediationAllowed", Status: "False", Message: "Remediation is not allowed"}}
+			f.checks = append(f.checks, check)
+		}}},
+		"one that nothing remediates": {want: "nothing asks for its remediation"},
+	} {
+		f := clusterFacts(t, "", "")
+		f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, "Running"
+		f.machine.Status.Conditions = []metav1.Condition{{
+			Type: "HealthCheckSucceeded", Status: "False", Reason: "UnhealthyNode", LastTransitionTime: metav1.NewTime(now.Add(-5 * time.Minute)),
+			Message: "Health check failed:\n  * Condition Broken on Node is reporting status True\n  * Node failed",
+		}}
+		for _, edit := range c.edits {
+			edit(f)
+		}
+		m := f.explain(nil, now)
+		said := m.Statements[1]
+		if m.HeldBy() != broken+c.want || said.Text != "it is "+broken+c.want+", for 5m" || m.IsDone() {
+			t.Errorf("%s: held by %q, said %q", name, m.HeldBy(), said)
+		}
+		if last := said.Details[len(said.Details)-1]; last != "kubectl delete machine.cluster.x-k8s.io web-4 -n shop" {
+			t.Errorf("%s: the last command is %q", name, last)
+		}
+	}
+}
+
 func TestWhatIsSaidOfAHookOfClusterAPI(t *testing.T) {
 	said := clusterFacts(t, "WaitingForPreDrainHook", "").explain(nil, now)
 	want := MachineStatement{"preDrain hook migrate-app of app-op holds it, for 5m", []string{

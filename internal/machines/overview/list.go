@@ -81,6 +81,7 @@ type machineGatherer struct {
 	cluster        *cluster.Cluster
 	nodes          nodeList
 	hasListedNodes bool
+	healthChecks   map[string]healthCheckList // of Cluster API, by namespace
 }
 
 // machinesOf lists the selected machines of a kind.

@@ -84,6 +84,7 @@ const (
 	Volume           MachineHoldType = "Volume"           // that is attached to the node
 	Bootstrap        MachineHoldType = "Bootstrap"        // object that is being created or deleted
 	Update           MachineHoldType = "Update"           // in place
+	Remediation      MachineHoldType = "Remediation"      // of an unhealthy machine
 	Finalizer        MachineHoldType = "Finalizer"        // of another controller
 	Controller       MachineHoldType = "Controller"       // that has still to act
 	Failure          MachineHoldType = "Failure"          // the machine has failed: only its deletion helps

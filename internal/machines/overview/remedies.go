@@ -40,6 +40,8 @@ func (h *MachineHold) waits() string {
 		return h.sentence() + " holds it"
 	case Update:
 		return "it is updated: " + h.short()
+	case Remediation:
+		return "it is " + h.short()
 	default:
 		return "it waits: " + h.short()
 	}

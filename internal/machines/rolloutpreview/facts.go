@@ -47,6 +47,9 @@ func gather(ctx context.Context, c *cluster.Cluster, q PreviewQuery) (*facts, er
 	case err != nil:
 		return nil, fmt.Errorf("read MachineDeployment %s/%s: %w", q.Namespace, name, err)
 	}
+	if err := q.Wanted.setUnsetReplicas(live); err != nil {
+		return nil, err
+	}
 	sets, err := listOf[clusterv1.MachineSet](ctx, c, clusterv1.GroupVersion.WithKind("MachineSet"), q.Namespace)
 	if err != nil {
 		return nil, err

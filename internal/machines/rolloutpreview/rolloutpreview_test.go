@@ -105,6 +105,9 @@ func TestPreviews(t *testing.T) {
 		want         string
 	}{
 		"nothing changes": {wanted: fmt.Sprintf(deployment, 1, 1, "v1", "small"), want: head + "no machine is updated or replaced: the changed fields are updated on the existing machines"},
+		"replicas are left to an autoscaler": {wanted: strings.NewReplacer("  replicas: 3\n", "", "{name: web}\n", `{name: web, annotations: {
+			cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size: "1", cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size: "5"}}`+"\n",
+		).Replace(fmt.Sprintf(deployment, 1, 1, "v1", "small")), want: head + "no machine is updated or replaced"},
 		"in place": {wanted: fmt.Sprintf(deployment, 0, 1, "v2", "small"), hasExtension: true, want: head + `MachineSet web-1, machines: 3
   changes: Version v1, v2 required
   updated in place by extension can.extension

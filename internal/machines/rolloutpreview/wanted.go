@@ -22,6 +22,7 @@ import (
 type WantedObjects struct {
 	file       string
 	deployment *clusterv1.MachineDeployment
+	isUnsized  bool // the file has no spec.replicas
 	templates  []*unstructured.Unstructured
 }
 
@@ -83,6 +84,7 @@ func (w *WantedObjects) setDeployment(text []byte) error {
 	if err = errors.Join(append(unknown, err)...); err != nil {
 		return fmt.Errorf("MachineDeployment %s: %s", d.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
+	w.isUnsized = d.Spec.Replicas == nil
 	rolloutrules.SetDefaults(&d.Spec)
 	if _, _, err := rolloutrules.Limits(&d.Spec); err != nil {
 		return fmt.Errorf("MachineDeployment %s: %w", d.Name, err)
@@ -91,5 +93,19 @@ func (w *WantedObjects) setDeployment(text []byte) error {
 		return fmt.Errorf("MachineDeployment %s: spec.template.spec.infrastructureRef is not set", d.Name)
 	}
 	w.deployment = d
+	return nil
+}
+
+// setUnsetReplicas sets spec.replicas, if the file leaves it out, as the controller does: live is the MachineDeployment of the cluster.
+func (w *WantedObjects) setUnsetReplicas(live *unstructured.Unstructured) error {
+	if !w.isUnsized {
+		return nil
+	}
+	last, _, _ := unstructured.NestedInt64(live.Object, "spec", "replicas")
+	unset, invalid := rolloutrules.UnsetReplicas(w.deployment.Annotations, int(last))
+	if invalid != "" {
+		return fmt.Errorf("MachineDeployment %s in %s: %s", w.deployment.Name, w.file, invalid)
+	}
+	w.deployment.Spec.Replicas = unset
 	return nil
 }

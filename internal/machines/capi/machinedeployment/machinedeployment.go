@@ -82,6 +82,8 @@ func (r *ClusterMachineDeploymentReconciler) Reconcile(ctx context.Context, requ
 	case seen.deployment.DeletionTimestamp != nil:
 		problem := r.end(ctx, seen)
 		return ctrl.Result{}, r.report(ctx, seen, problem)
+	case seen.unset != nil:
+		return ctrl.Result{}, seen.setReplicas(ctx, r.cached) // which causes another pass
 	}
 	if err := r.claim(ctx, seen); err != nil {
 		return ctrl.Result{}, err

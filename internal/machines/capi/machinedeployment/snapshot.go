@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
@@ -26,6 +28,8 @@ type deploymentSnapshot struct {
 	deployment *clusterv1.MachineDeployment
 	cluster    *clusterv1.Cluster // nil if there is none
 	selector   labels.Selector
+	// unset is what spec.replicas has to become if it is not set; nil if it is.
+	unset *int32
 	// invalid is the reason why the deployment is invalid, so that no set is changed; empty if it is valid.
 	invalid string
 
@@ -44,7 +48,7 @@ type deploymentSnapshot struct {
 // in, so that it stays the same during a pass.
 func (r *ClusterMachineDeploymentReconciler) takeSnapshot(ctx context.Context, reader client.Reader, key types.NamespacedName, suffix string) (*deploymentSnapshot, error) {
 	seen, err := readSnapshot(ctx, reader, key, r.now())
-	if err != nil || seen == nil || seen.invalid != "" || seen.isPaused() || seen.deployment.DeletionTimestamp != nil {
+	if err != nil || seen == nil || seen.invalid != "" || seen.unset != nil || seen.isPaused() || seen.deployment.DeletionTimestamp != nil {
 		return seen, err
 	}
 	if seen.current() == nil && !seen.spec().IsPaused {
@@ -72,6 +76,7 @@ func readSnapshot(ctx context.Context, reader client.Reader, key types.Namespace
 	if err := reader.Get(ctx, key, seen.deployment); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
+	isUnset := seen.deployment.Spec.Replicas == nil
 	rolloutrules.SetDefaults(&seen.deployment.Spec)
 	var err error
 	if seen.cluster, err = contract.FindCluster(ctx, reader, key.Namespace, seen.deployment.Spec.ClusterName); err != nil {
@@ -84,6 +89,9 @@ func readSnapshot(ctx context.Context, reader client.Reader, key types.Namespace
 		}
 	}
 	seen.takeSets(sets.Items)
+	if isUnset && seen.invalid == "" {
+		seen.unset, seen.invalid = rolloutrules.UnsetReplicas(seen.deployment.Annotations, seen.lastReplicas())
+	}
 	return seen, nil
 }
 
@@ -122,6 +130,16 @@ func (s *deploymentSnapshot) adopts(set *clusterv1.MachineSet) bool {
 		set.Spec.ClusterName == s.deployment.Spec.ClusterName && s.selector.Matches(labels.Set(set.Labels))
 }
 
+// lastReplicas returns the spec.replicas by which the sets were scaled last; 0 if there are none.
+func (s *deploymentSnapshot) lastReplicas() int {
+	for _, set := range slices.Backward(s.sets) {
+		if last, err := strconv.Atoi(set.Annotations[clusterv1.DesiredReplicasAnnotation]); err == nil {
+			return last
+		}
+	}
+	return len(s.owned())
+}
+
 // owned returns all machines of the deployment's sets.
 func (s *deploymentSnapshot) owned() []*clusterv1.Machine {
 	var owned []*clusterv1.Machine
@@ -139,7 +157,7 @@ func (s *deploymentSnapshot) isIncomplete() bool {
 	if s.deployment.DeletionTimestamp != nil {
 		return len(s.sets) == 0 // before the finalizer is removed
 	}
-	return len(s.orphans) > 0 || len(s.rollout.changes) > 0 || len(s.outdated()) > 0
+	return s.unset != nil || len(s.orphans) > 0 || len(s.rollout.changes) > 0 || len(s.outdated()) > 0
 }
 
 // rolloutFields returns the fields of a template that reach machines only when they are recreated.
@@ -167,4 +185,14 @@ func (s *deploymentSnapshot) current() *clusterv1.MachineSet {
 // old returns all sets except for the current one, the oldest first.
 func (s *deploymentSnapshot) old(current *clusterv1.MachineSet) []*clusterv1.MachineSet {
 	return slices.DeleteFunc(slices.Clone(s.sets), func(set *clusterv1.MachineSet) bool { return set == current })
+}
+
+// setReplicas sets spec.replicas of a deployment that does not have it: the scale subresource, and autoscalers, read it from there.
+func (s *deploymentSnapshot) setReplicas(ctx context.Context, c client.Client) error {
+	before, changed := s.deployment.DeepCopy(), s.deployment.DeepCopy()
+	before.Spec.Replicas, changed.Spec.Replicas = nil, s.unset // the snapshot has a default
+	if err := patch.WithLock(ctx, c, changed, before); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("set spec.replicas of MachineDeployment %s: %w", s.deployment.Name, err)
+	}
+	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
@@ -30,6 +31,8 @@ type clusterSetSnapshot struct {
 	target   *clusterv1.MachineSet // to which surplus machines are moved; nil if there is none
 	// deployment is the MachineDeployment of the set. It is read only if machines are marked as unhealthy.
 	deployment *clusterv1.MachineDeployment
+	// unset is what spec.replicas has to become if it is not set; nil if it is.
+	unset *int32
 	// invalid is the reason why the set is invalid, so that no machine is changed; empty if it is valid.
 	invalid string
 }
@@ -60,6 +63,9 @@ func readSnapshot(ctx context.Context, reader client.Reader, key types.Namespace
 			seen.replicas = append(seen.replicas, m)
 		}
 	}
+	if seen.set.Spec.Replicas == nil && seen.invalid == "" {
+		seen.unset, seen.invalid = rolloutrules.UnsetReplicas(seen.set.Annotations, len(seen.counted()))
+	}
 	return seen, errors.Join(seen.readTarget(ctx, reader), seen.readDeployment(ctx, reader))
 }
 
@@ -80,7 +86,7 @@ func (s *clusterSetSnapshot) isIncomplete(now time.Time) bool {
 	if s.set.DeletionTimestamp != nil {
 		return len(s.owned()) == 0 // before the finalizer is removed
 	}
-	return !s.plan(now).IsEmpty() || s.invalid == "" && len(s.arrivals()) > 0 || len(s.remedies(now, "")) > 0
+	return s.unset != nil || !s.plan(now).IsEmpty() || s.invalid == "" && len(s.arrivals()) > 0 || len(s.remedies(now, "")) > 0
 }
 
 // owned returns the machines that the set controls.
@@ -128,4 +134,14 @@ func (s *clusterSetSnapshot) wanted() int {
 		return 0
 	}
 	return int(ptr.Deref(s.set.Spec.Replicas, 1))
+}
+
+// setReplicas sets spec.replicas of a set that does not have it: the scale subresource, and autoscalers, read it from there.
+func (s *clusterSetSnapshot) setReplicas(ctx context.Context, c client.Client) error {
+	changed := s.set.DeepCopy()
+	changed.Spec.Replicas = s.unset
+	if err := patch.WithLock(ctx, c, changed, s.set); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("set spec.replicas of MachineSet %s: %w", s.set.Name, err)
+	}
+	return nil
 }

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/runlevel/runlevel/internal/machines/remediation"
 )
 
 var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -82,25 +84,10 @@ func phase(phase string) func(*machinev1beta1.Machine) {
 
 func deleted(m *machinev1beta1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: now} }
 
-func TestMaxUnhealthy(t *testing.T) {
-	for limit, want := range map[string]int{"0": 0, "3": 3, "0%": 0, "39%": 1, "50%": 2, "100%": 5} {
-		parsed := intstr.Parse(limit)
-		if got, err := maxUnhealthy(&parsed, 5); err != nil || got != want {
-			t.Errorf("%s of 5 machines: %d, %v; want %d", limit, got, err, want)
-		}
-	}
-	if got, err := maxUnhealthy(nil, 5); err != nil || got != 5 {
-		t.Errorf("without a limit: %d, %v", got, err)
-	}
-	if _, err := maxUnhealthy(&intstr.IntOrString{Type: intstr.String, StrVal: "many"}, 5); err == nil {
-		t.Error("\"many\" is a number of machines")
-	}
-}
-
 func TestStatusOfAStorm(t *testing.T) {
 	limit := intstr.FromString("40%")
 	check := &machinev1beta1.MachineHealthCheck{Spec: machinev1beta1.MachineHealthCheckSpec{MaxUnhealthy: &limit}}
-	check.Status = nextStatus(check, census{machines: 40, healthy: 20, limit: 16}, now)
+	check.Status = nextStatus(check, remediation.Census{Machines: 40, Healthy: 20, Most: 16}, now)
 	want := []machinev1beta1.Condition{{
 		Type: "RemediationAllowed", Status: "False", Severity: "Warning", Reason: "TooManyUnhealthy", LastTransitionTime: metav1.NewTime(now),
 		Message: "Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy " +
@@ -109,10 +96,10 @@ func TestStatusOfAStorm(t *testing.T) {
 	if diff := cmp.Diff(want, check.Status.Conditions); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
-	if again := nextStatus(check, census{machines: 40, healthy: 20, limit: 16}, now.Add(time.Hour)); !cmp.Equal(again, check.Status) {
+	if again := nextStatus(check, remediation.Census{Machines: 40, Healthy: 20, Most: 16}, now.Add(time.Hour)); !cmp.Equal(again, check.Status) {
 		t.Errorf("the same once more:\n%s", cmp.Diff(check.Status, again))
 	}
-	check.Status = nextStatus(check, census{machines: 40, healthy: 25, limit: 16}, now.Add(time.Hour))
+	check.Status = nextStatus(check, remediation.Census{Machines: 40, Healthy: 25, Most: 16}, now.Add(time.Hour))
 	if got := check.Status; got.RemediationsAllowed != 1 || got.Conditions[0].Status != "True" || got.Conditions[0].Reason != "" {
 		t.Errorf("after the storm: %+v", got)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/conditions"
+	"github.com/runlevel/runlevel/internal/machines/remediation"
 )
 
 // The conditions of a MachineHealthCheck with external remediation.
@@ -33,37 +33,24 @@ type externalProblem struct {
 
 func (p *externalProblem) Unwrap() error { return p.error }
 
-// remediationsByName are objects that request external remediation, by the names of their machines.
-type remediationsByName map[string]*unstructured.Unstructured
-
-// remediations returns the remediation objects of the namespace. They are read once for all machines.
-func (r *MachineHealthCheckReconciler) remediations(ctx context.Context, check *machinev1beta1.MachineHealthCheck) (remediationsByName, error) {
+// remediations returns the requests of the namespace; none if the health check has no template.
+func (r *MachineHealthCheckReconciler) remediations(ctx context.Context, check *machinev1beta1.MachineHealthCheck) (remediation.Requests, error) {
 	ref := check.Spec.RemediationTemplate
 	if ref == nil {
 		return nil, nil
 	}
-	var existing unstructured.UnstructuredList
-	existing.SetAPIVersion(ref.APIVersion)
-	existing.SetKind(strings.TrimSuffix(ref.Kind, "Template") + "List")
-	if err := r.client.List(ctx, &existing, client.InNamespace(check.Namespace)); err != nil {
-		return nil, &externalProblem{requests, machinev1beta1.ExternalRemediationRequestCreationFailed, fmt.Errorf("list the objects that ask for remediation: %w", err)}
+	requested, err := remediation.ListRequests(ctx, r.client, ref.GroupVersionKind(), check.Namespace)
+	if err != nil {
+		return nil, &externalProblem{requests, machinev1beta1.ExternalRemediationRequestCreationFailed, err}
 	}
-	byName := remediationsByName{}
-	for i := range existing.Items {
-		byName[existing.Items[i].GetName()] = &existing.Items[i]
-	}
-	return byName, nil
+	return requested, nil
 }
 
-// endRemediations deletes the remediation objects of healthy machines, also while too many others are unhealthy.
-func (r *MachineHealthCheckReconciler) endRemediations(ctx context.Context, requested remediationsByName, healthy []checkedMachine) error {
+// endRemediations deletes the requests of healthy machines, also while too many others are unhealthy.
+func (r *MachineHealthCheckReconciler) endRemediations(ctx context.Context, requested remediation.Requests, healthy []checkedMachine) error {
 	var problems []error
 	for _, t := range healthy {
-		made := requested[t.machine.Name]
-		isOwner := func(owner metav1.OwnerReference) bool { return owner.UID == t.machine.UID }
-		if made != nil && made.GetDeletionTimestamp() == nil && slices.ContainsFunc(made.GetOwnerReferences(), isOwner) {
-			problems = append(problems, client.IgnoreNotFound(r.client.Delete(ctx, made)))
-		}
+		problems = append(problems, requested.End(ctx, r.client, t.machine))
 	}
 	return errors.Join(problems...)
 }
@@ -88,8 +75,7 @@ func (r *MachineHealthCheckReconciler) createRemediation(
 	if content["spec"] != nil {
 		wanted.Object["spec"] = content["spec"]
 	}
-	wanted.SetAPIVersion(ref.APIVersion)
-	wanted.SetKind(strings.TrimSuffix(ref.Kind, "Template"))
+	wanted.SetGroupVersionKind(remediation.RequestKind(ref.GroupVersionKind()))
 	wanted.SetNamespace(machine.Namespace)
 	wanted.SetName(machine.Name)
 	wanted.SetAnnotations(map[string]string{

@@ -25,6 +25,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
+	"github.com/runlevel/runlevel/internal/machines/remediation"
 )
 
 // PausedAnnotation is the annotation of a paused MachineHealthCheck.
@@ -49,7 +50,7 @@ func (r *MachineHealthCheckReconciler) SetupWithManager(ctx context.Context, mgr
 	return ctrl.NewControllerManagedBy(mgr).Named("machinehealthcheck").
 		For(&machinev1beta1.MachineHealthCheck{}).
 		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.checksOfMachine), builder.WithPredicates(machineChanges)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.checksOfNode), builder.WithPredicates(nodeChanges)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.checksOfNode), builder.WithPredicates(remediation.NodeChanges)).
 		Complete(r)
 }
 
@@ -68,15 +69,15 @@ func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 		return ctrl.Result{}, err
 	}
 	now, limit := time.Now(), 0
-	if limit, err = maxUnhealthy(check.Spec.MaxUnhealthy, len(checked)); err != nil {
-		r.recorder.Eventf(check, nil, corev1.EventTypeWarning, "InvalidSpec", "Remediate", "%v: write a number, or a percentage such as 40%%", err)
+	if limit, err = remediation.MostUnhealthy(check.Spec.MaxUnhealthy, len(checked)); err != nil {
+		r.recorder.Eventf(check, nil, corev1.EventTypeWarning, "InvalidSpec", "Remediate", "read maxUnhealthy: %v; write a number, or a percentage such as 40%%", err)
 		return ctrl.Result{}, reconcile.TerminalError(err) // until the spec changes
 	}
-	counted, again := census{machines: len(checked), limit: limit}, time.Duration(0)
+	counted, again := remediation.Census{Machines: len(checked), Most: limit}, time.Duration(0)
 	var healthy, unhealthy []checkedMachine
 	for _, t := range checked {
 		found := examine(t, check.Spec, now)
-		again = earliest(again, found.again)
+		again = remediation.Earliest(again, found.again)
 		switch {
 		case found.isHealthy:
 			healthy = append(healthy, t)
@@ -84,11 +85,11 @@ func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 			unhealthy = append(unhealthy, t)
 		}
 	}
-	counted.healthy = len(healthy)
+	counted.Healthy = len(healthy)
 	if err := r.writeStatus(ctx, check, counted, now); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !counted.allowsRemediation() {
+	if !counted.AllowsRemediation() {
 		unhealthy = nil // external remediation of healthy ones is ended nevertheless
 	}
 	if err := r.remediateAll(ctx, check, healthy, unhealthy); err != nil {
@@ -138,7 +139,7 @@ func newCheckedMachine(ctx context.Context, reader client.Reader, m *machinev1be
 }
 
 // writeStatus writes the status, if it changes, and records an event when remediation becomes restricted.
-func (r *MachineHealthCheckReconciler) writeStatus(ctx context.Context, check *machinev1beta1.MachineHealthCheck, c census, now time.Time) error {
+func (r *MachineHealthCheckReconciler) writeStatus(ctx context.Context, check *machinev1beta1.MachineHealthCheck, c remediation.Census, now time.Time) error {
 	next := nextStatus(check, c, now)
 	if equality.Semantic.DeepEqual(check.Status, next) {
 		return nil
@@ -152,7 +153,7 @@ func (r *MachineHealthCheckReconciler) writeStatus(ctx context.Context, check *m
 	if isRestricted(next) && !wasRestricted {
 		r.recorder.Eventf(check, nil, corev1.EventTypeWarning, "RemediationRestricted", "Remediate",
 			"Remediation restricted due to exceeded number of unhealthy machines (total: %d, unhealthy: %d, maxUnhealthy: %v)",
-			c.machines, c.unhealthy(), check.Spec.MaxUnhealthy)
+			c.Machines, c.Unhealthy(), check.Spec.MaxUnhealthy)
 	}
 	return nil
 }
@@ -183,7 +184,7 @@ func (r *MachineHealthCheckReconciler) remediateAll(
 
 // remediateEach remediates machines, each independently of the others, except for those with a remediation object.
 func (r *MachineHealthCheckReconciler) remediateEach(
-	ctx context.Context, check *machinev1beta1.MachineHealthCheck, requested remediationsByName, unhealthy []checkedMachine,
+	ctx context.Context, check *machinev1beta1.MachineHealthCheck, requested remediation.Requests, unhealthy []checkedMachine,
 ) error {
 	var problems []error
 	for _, t := range unhealthy {

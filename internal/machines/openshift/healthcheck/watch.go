@@ -5,7 +5,6 @@ import (
 	"maps"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
 )
 
@@ -31,27 +29,6 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 		!equality.Semantic.DeepEqual(before.Status.Phase, now.Status.Phase) ||
 		now.Status.NodeRef == nil && !before.Status.LastUpdated.Equal(now.Status.LastUpdated)
 }}
-
-// nodeChanges passes changes of conditions and of the fields that identify the owner of the node, but no heartbeats.
-var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, now := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-	return before.UID != now.UID || before.Spec.ProviderID != now.Spec.ProviderID ||
-		deletion.OwnerOfNode(before) != deletion.OwnerOfNode(now) || !maps.Equal(statesOf(before), statesOf(now))
-}}
-
-// A state is the status of a condition, and since when it has it.
-type state struct {
-	status corev1.ConditionStatus
-	since  int64
-}
-
-func statesOf(node *corev1.Node) map[corev1.NodeConditionType]state {
-	all := map[corev1.NodeConditionType]state{}
-	for _, c := range node.Status.Conditions {
-		all[c.Type] = state{c.Status, c.LastTransitionTime.Unix()}
-	}
-	return all
-}
 
 // checksOfMachine returns the health checks that select a Machine.
 func (r *MachineHealthCheckReconciler) checksOfMachine(ctx context.Context, m client.Object) []reconcile.Request {

@@ -1,0 +1,117 @@
+package healthcheck_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/healthcheck"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+var stage = machinetest.New(sandbox.Options{})
+
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+
+// A ward is the namespace of one test, with a Cluster.
+type ward struct{ *machinetest.Fixture }
+
+func newWard(t testing.TB) *ward {
+	w := &ward{stage.NewFixture(t)}
+	w.MustCreate(w.NewCluster())
+	return w
+}
+
+// manage runs the controller, which sees this namespace only, until the test ends or stop is called.
+func (w *ward) manage() (stop func()) {
+	w.Helper()
+	return stage.ManageIn(w, w.Namespace, stage.Sandbox(w).Config, func(m ctrl.Manager) error {
+		return healthcheck.SetupWithManager(w.Context(), m)
+	})
+}
+
+// newCheck returns a health check of machines whose node has been broken for a second.
+func (w *ward) newCheck() *clusterv1.MachineHealthCheck {
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: w.Meta("web")}
+	check.Spec.ClusterName = "c"
+	check.Spec.Selector.MatchLabels = map[string]string{"role": "web"}
+	check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
+		{Type: "Broken", Status: corev1.ConditionTrue, TimeoutSeconds: ptr.To[int32](1)},
+	}
+	return check
+}
+
+// addMachine makes a Machine with a Node, and labels that the health check selects.
+func (w *ward) addMachine(name string) *clusterv1.Machine {
+	w.Helper()
+	w.AddNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.nodeOf(name)}})
+	m := w.addMachineWithoutNode(name)
+	w.MustPatchStatus(m, `{"status":{"nodeRef":{"name":%q}}}`, w.nodeOf(name))
+	return m
+}
+
+func (w *ward) addMachineWithoutNode(name string) *clusterv1.Machine {
+	w.Helper()
+	m := &clusterv1.Machine{ObjectMeta: w.Meta(name), Spec: machinetest.MachineSpec()}
+	m.Labels = map[string]string{"role": "web"}
+	m.Spec.InfrastructureRef.Kind, m.Spec.InfrastructureRef.Name = "KwokMachine", name
+	m.Spec.Bootstrap = clusterv1.Bootstrap{DataSecretName: ptr.To("data")}
+	w.MustCreate(m)
+	return m
+}
+
+func (w *ward) nodeOf(machine string) string { return w.Namespace + "-" + machine }
+
+// setBroken sets the condition Broken of a Node, since a minute.
+func (w *ward) setBroken(node string, status corev1.ConditionStatus) {
+	w.Helper()
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	object.Status.Conditions = []corev1.NodeCondition{{
+		Type: "Broken", Status: status, Reason: "Tested", LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
+	}}
+	w.Must(w.Status().Patch(w.Context(), object, client.StrategicMergeFrom(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})))
+}
+
+// awaitCheck waits until the status of a health check is as wanted for its newest generation.
+func (w *ward) awaitCheck(check *clusterv1.MachineHealthCheck, isWanted func(clusterv1.MachineHealthCheckStatus) bool) *clusterv1.MachineHealthCheck {
+	w.Helper()
+	return machinetest.Await(w, w, &clusterv1.MachineHealthCheck{}, client.ObjectKeyFromObject(check), func(check *clusterv1.MachineHealthCheck) bool {
+		return check.Status.ObservedGeneration == check.Generation && isWanted(check.Status)
+	})
+}
+
+// awaitHealthy waits until so many of so many machines are healthy.
+func (w *ward) awaitHealthy(check *clusterv1.MachineHealthCheck, healthy, all int32) {
+	w.Helper()
+	w.awaitCheck(check, func(s clusterv1.MachineHealthCheckStatus) bool {
+		return ptr.Deref(s.CurrentHealthy, -1) == healthy && ptr.Deref(s.ExpectedMachines, -1) == all
+	})
+}
+
+// awaitCondition waits until a condition of a machine has a reason, and returns it.
+func (w *ward) awaitCondition(machine, kind, reason string) metav1.Condition {
+	w.Helper()
+	m := machinetest.Await(w, w, &clusterv1.Machine{}, w.Key(machine), func(m *clusterv1.Machine) bool { return conditionOf(m, kind).Reason == reason })
+	return conditionOf(m, kind)
+}
+
+func conditionOf(m *clusterv1.Machine, kind string) metav1.Condition {
+	return ptr.Deref(meta.FindStatusCondition(m.Status.Conditions, kind), metav1.Condition{})
+}
+
+// condition returns a condition of a machine as it is now.
+func (w *ward) condition(machine, kind string) metav1.Condition {
+	w.Helper()
+	m := &clusterv1.Machine{ObjectMeta: w.Meta(machine)}
+	w.MustGet(m)
+	return conditionOf(m, kind)
+}

@@ -1,0 +1,184 @@
+// Package healthcheck marks unhealthy Machines by the MachineHealthChecks of Cluster API: by the condition OwnerRemediated, for
+// their MachineSet to replace them, or by an object that another controller remediates them by. It does so only while as many
+// are unhealthy as the health check allows. It deletes no Machine: package machineset does, within the limits of a rollout.
+//
+// examine decides whether a machine is unhealthy, and when to check again. It is pure: nothing is polled.
+//
+// SetupWithManager is the call to start from.
+package healthcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/machines/patch"
+	"github.com/runlevel/runlevel/internal/machines/queue"
+	"github.com/runlevel/runlevel/internal/machines/remediation"
+)
+
+// concurrency is how many health checks are worked on at a time.
+const concurrency = 10
+
+// A ClusterHealthCheckReconciler marks the unhealthy machines of Cluster API's MachineHealthChecks.
+type ClusterHealthCheckReconciler struct {
+	client   client.Client
+	server   client.Reader // reads past the cache
+	recorder events.EventRecorder
+}
+
+// SetupWithManager adds the controller of MachineHealthChecks, and the index that it needs, to a manager.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	if err := addIndex(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	r := &ClusterHealthCheckReconciler{
+		client: mgr.GetClient(), server: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("machinehealthcheck-controller"),
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("cluster-api-machinehealthcheck").
+		WithOptions(queue.Backoff(concurrency, queue.RetrySoon)).
+		For(&clusterv1.MachineHealthCheck{}).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.checksOfMachine), builder.WithPredicates(machineChanges)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.checksOfCluster), builder.WithPredicates(clusterChanges)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.checksOfNode), builder.WithPredicates(remediation.NodeChanges)).
+		Complete(r)
+}
+
+// A healthPass is one pass over the machines of a health check.
+type healthPass struct {
+	check     *clusterv1.MachineHealthCheck
+	cluster   *clusterv1.Cluster
+	isAllowed bool                 // to remediate machines
+	requested remediation.Requests // of the namespace; none without a template
+	now       time.Time
+}
+
+// Reconcile examines the machines of a health check, marks the unhealthy ones, and reconciles again when the next timeout
+// ends.
+func (r *ClusterHealthCheckReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	check := &clusterv1.MachineHealthCheck{}
+	if err := r.client.Get(ctx, request.NamespacedName, check); err != nil || check.DeletionTimestamp != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	cluster, err := contract.FindCluster(ctx, r.client, check.Namespace, check.Spec.ClusterName)
+	switch {
+	case err != nil:
+		return ctrl.Result{}, err
+	case cluster == nil:
+		r.recorder.Eventf(check, nil, corev1.EventTypeWarning, "ClusterNotFound", "Remediate",
+			"Cluster %s does not exist: machines are checked once it does", check.Spec.ClusterName)
+		return ctrl.Result{}, nil
+	case contract.IsPaused(check, cluster):
+		return ctrl.Result{}, r.writeStatus(ctx, check, pausedStatus(check))
+	}
+	if err := r.own(ctx, check, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	return r.examineAll(ctx, &healthPass{check: check, cluster: cluster, now: time.Now()})
+}
+
+// own has a health check belong to its Cluster, and makes it selectable by the name of that.
+func (r *ClusterHealthCheckReconciler) own(ctx context.Context, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) error {
+	owner := contract.ClusterOwner(cluster)
+	if check.Labels[clusterv1.ClusterNameLabel] == cluster.Name && slices.Contains(check.OwnerReferences, owner) {
+		return nil
+	}
+	before := check.DeepCopy()
+	metav1.SetMetaDataLabel(&check.ObjectMeta, clusterv1.ClusterNameLabel, cluster.Name)
+	check.OwnerReferences = slices.DeleteFunc(check.OwnerReferences, func(other metav1.OwnerReference) bool {
+		return other.Kind == owner.Kind && other.APIVersion == owner.APIVersion && other.Name == owner.Name
+	})
+	check.OwnerReferences = append(check.OwnerReferences, owner)
+	if err := patch.WithLock(ctx, r.client, check, before); err != nil {
+		return fmt.Errorf("make Cluster %s the owner: %w", cluster.Name, err)
+	}
+	return nil
+}
+
+// examineAll examines all machines, writes the status of the health check, and then marks the machines.
+func (r *ClusterHealthCheckReconciler) examineAll(ctx context.Context, p *healthPass) (ctrl.Result, error) {
+	targets, err := r.targets(ctx, p)
+	if err == nil {
+		err = validate(p.check)
+	}
+	if errors.As(err, new(*invalidCheck)) { // until the spec changes
+		r.recorder.Eventf(p.check, nil, corev1.EventTypeWarning, reasonInvalidSpec, "Remediate", "%v", err)
+		return ctrl.Result{}, r.writeStatus(ctx, p.check, invalidStatus(p.check, err))
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	verdicts, again := make([]healthVerdict, len(targets)), time.Duration(0)
+	census := newCensus(p.check, len(targets))
+	for i, t := range targets {
+		verdicts[i] = examine(t, p)
+		again = remediation.Earliest(again, verdicts[i].again)
+		if verdicts[i].isHealthy {
+			census.Healthy++
+		}
+	}
+	p.isAllowed = census.AllowsRemediation()
+	if err := r.writeStatus(ctx, p.check, newCheckStatus(p.check, census, targets)); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.markAll(ctx, p, targets, verdicts); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// targets returns the machines that a health check selects, with their nodes: neither paused ones, nor those that are not to be
+// remediated.
+func (r *ClusterHealthCheckReconciler) targets(ctx context.Context, p *healthPass) ([]healthTarget, error) {
+	selector, err := selectorOf(p.check)
+	if err != nil {
+		return nil, err
+	}
+	var list clusterv1.MachineList
+	err = r.client.List(ctx, &list, client.InNamespace(p.check.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list machines: %w", err)
+	}
+	var targets []healthTarget
+	for i := range list.Items {
+		m := &list.Items[i]
+		if m.Spec.ClusterName != p.check.Spec.ClusterName || contract.IsPaused(m, nil) || metav1.HasAnnotation(m.ObjectMeta, clusterv1.MachineSkipRemediationAnnotation) {
+			continue
+		}
+		t, err := newTarget(ctx, r.client, m)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+// newTarget reads the Node of a Machine. If the reader is a cache, the Node belongs to it. A Node of that name that belongs to
+// another Machine is ignored; one whose owner is not known is assumed to be the Machine's.
+func newTarget(ctx context.Context, reader client.Reader, m *clusterv1.Machine) (healthTarget, error) {
+	t, node := healthTarget{machine: m}, &corev1.Node{}
+	if !m.Status.NodeRef.IsDefined() {
+		return t, nil
+	}
+	switch err := reader.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node, client.UnsafeDisableDeepCopy); {
+	case err == nil && deletion.OwnershipClusterAPI(node, m) != deletion.OthersNode:
+		t.node = node
+	case client.IgnoreNotFound(err) != nil:
+		return t, fmt.Errorf("get node %s: %w", m.Status.NodeRef.Name, err)
+	}
+	return t, nil
+}

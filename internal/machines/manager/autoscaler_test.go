@@ -1,0 +1,105 @@
+package manager_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/manager"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+// TestClusterAutoscaler has the node groups of both APIs scaled by the requests of the cluster autoscaler's provider.
+func TestClusterAutoscaler(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.manage(manager.OpenShift, manager.ClusterAPI)
+	s.makeCluster()
+	meta := func(name, group string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, Annotations: map[string]string{
+			group + "/cluster-api-autoscaler-node-group-min-size": "1", group + "/cluster-api-autoscaler-node-group-max-size": "3",
+		}}
+	}
+	openshift, clusterAPI := machinev1beta1.GroupName, clusterv1.GroupVersion.Group
+	for _, template := range []client.Object{
+		&v1alpha1.KwokMachineTemplate{ObjectMeta: s.metaOf("small")}, &v1alpha1.KwokConfigTemplate{ObjectMeta: s.metaOf("plain")},
+	} {
+		s.must(s.Create(t.Context(), template))
+	}
+	set := &machinev1beta1.MachineSet{ObjectMeta: meta("rack", openshift)}
+	set.Spec.Selector.MatchLabels = map[string]string{"group": "rack"}
+	set.Spec.Template.Labels, set.Spec.Template.Spec.ProviderSpec = set.Spec.Selector.MatchLabels, simulated(0)
+	clusterSet := &clusterv1.MachineSet{ObjectMeta: meta("pool", clusterAPI)}
+	clusterSet.Spec.Selector.MatchLabels = map[string]string{"group": "pool"}
+	clusterSet.Spec.Template.Labels, clusterSet.Spec.Template.Spec = clusterSet.Spec.Selector.MatchLabels, machinetest.MachineSpec()
+	deployment := &clusterv1.MachineDeployment{ObjectMeta: meta("web", clusterAPI)}
+	deployment.Spec.Selector.MatchLabels = map[string]string{"group": "web"}
+	deployment.Spec.Template.Labels, deployment.Spec.Template.Spec = deployment.Spec.Selector.MatchLabels, machinetest.MachineSpec()
+	clusterSet.Spec.ClusterName, clusterSet.Spec.Template.Spec.ClusterName = clusterName, clusterName
+	deployment.Spec.ClusterName, deployment.Spec.Template.Spec.ClusterName = clusterName, clusterName
+	for _, c := range []struct {
+		object        client.Object
+		group, plural string
+	}{{set, openshift, "machinesets"}, {clusterSet, clusterAPI, "machinesets"}, {deployment, clusterAPI, "machinedeployments"}} {
+		s.must(s.Create(t.Context(), c.object))
+		t.Run(c.plural+"."+c.group, func(t *testing.T) {
+			g := &nodeGroup{s.newScalingClient(t, c.group), c.plural, c.object.GetName()}
+			g.scaleByProvider()
+		})
+	}
+}
+
+func (s *scene) metaOf(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}
+}
+
+// scaleByProvider scales a group without spec.replicas from its least size up, has one node of it deleted, and scales it to none.
+func (g *nodeGroup) scaleByProvider() {
+	g.t.Helper()
+	g.awaitNodes(1)
+	if size, err := g.targetSize(); size != 1 || err != nil {
+		g.t.Errorf("the target size is %d (%v), want the least size, 1", size, err)
+	}
+	if least, most := g.limits(); least != 1 || most != 3 {
+		g.t.Errorf("the size is from %d to %d, want 1 to 3", least, most)
+	}
+	g.setSize(3)
+	before := g.awaitNodes(3)
+	for _, node := range before {
+		if plural, name := g.groupOf(&node); plural != g.plural || name != g.name {
+			g.t.Errorf("node %s is of %s %s, want %s %s", node.Name, plural, name, g.plural, g.name)
+		}
+	}
+	g.await(func() string {
+		wanted, current, selector := g.scaleOf()
+		return unless(wanted == 3 && current == 3 && selector == "group="+g.name, "the scale is %d of %d, of %q", current, wanted, selector)
+	})
+	gone := lastByName(before)
+	g.deleteNode(gone)
+	after := g.awaitNodes(2)
+	for _, node := range before {
+		isLeft := slices.ContainsFunc(after, func(n corev1.Node) bool { return n.UID == node.UID })
+		if isLeft != (node.Name != gone.Name) {
+			g.t.Errorf("node %s is left: %t; %s was to be deleted", node.Name, isLeft, gone.Name)
+		}
+	}
+	g.setSize(0)
+	g.awaitNodes(0)
+	if left := g.list("machines", labels.SelectorFromSet(labels.Set{"group": g.name})); len(left) > 0 {
+		g.t.Errorf("%d machines are left", len(left))
+	}
+}
+
+// lastByName returns a node that would not be deleted without the annotation: of machines of one rank, the first by name is.
+func lastByName(nodes []corev1.Node) *corev1.Node {
+	last := slices.MaxFunc(nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	return &last
+}
