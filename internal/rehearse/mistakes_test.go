@@ -50,22 +50,13 @@ func TestMistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var table strings.Builder
-	counts := map[mistakes.Group]map[string]int{}
+	var table mistakes.Table
 	for i, m := range all {
-		outcome := outcomeOf(t, m, findingsOf(report, i))
-		if counts[m.Group] == nil {
-			counts[m.Group] = map[string]int{}
+		found := findingsOf(report, i)
+		for _, line := range found {
+			t.Logf("%s %s: %s", m.Group, m.Name, line)
 		}
-		counts[m.Group][outcome]++
-		fmt.Fprintf(&table, "%-6s %-10s %s\n", m.Group, outcome, m.Name)
-	}
-	for _, group := range slices.Sorted(maps.Keys(counts)) {
-		fmt.Fprintf(&table, "%s:", group)
-		for _, outcome := range slices.Sorted(maps.Keys(counts[group])) {
-			fmt.Fprintf(&table, " %s %d", outcome, counts[group][outcome])
-		}
-		table.WriteString("\n")
+		table.Add(m, m.Outcome(found))
 	}
 	const golden = "testdata/mistakes.txt"
 	if *update {
@@ -111,26 +102,6 @@ func findingsOf(report *rehearse.RehearsalReport, i int) (found []string) {
 		}
 	}
 	return found
-}
-
-// outcomeOf compares what was found of a mistake with what a user needs to know.
-func outcomeOf(t *testing.T, m mistakes.Mistake, found []string) string {
-	t.Helper()
-	for _, line := range found {
-		t.Logf("%s %s: %s", m.Group, m.Name, line)
-	}
-	switch {
-	case m.Group == mistakes.Fine && len(found) > 0:
-		return "false"
-	case m.Group == mistakes.Fine:
-		return "quiet"
-	case len(found) == 0:
-		return "missed"
-	case slices.ContainsFunc(found, func(text string) bool { return strings.Contains(text, m.Mentions) }):
-		return "found"
-	default:
-		return "misleading"
-	}
 }
 
 // parse reads a release, of which some files may be wrong.

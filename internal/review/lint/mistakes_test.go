@@ -1,11 +1,7 @@
 package lint_test
 
 import (
-	"fmt"
-	"maps"
 	"os"
-	"slices"
-	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -30,22 +26,9 @@ func TestMistakes(t *testing.T) {
 	if found := lintFiles(t, shop, nil); len(found) > 0 {
 		t.Fatalf("the release has mistakes of its own: %q", found)
 	}
-	var table strings.Builder
-	counts := map[mistakes.Group]map[string]int{}
+	var table mistakes.Table
 	for _, m := range all {
-		outcome := outcomeOf(t, m, shop)
-		if counts[m.Group] == nil {
-			counts[m.Group] = map[string]int{}
-		}
-		counts[m.Group][outcome]++
-		fmt.Fprintf(&table, "%-6s %-10s %s\n", m.Group, outcome, m.Name)
-	}
-	for _, group := range slices.Sorted(maps.Keys(counts)) {
-		fmt.Fprintf(&table, "%s:", group)
-		for _, outcome := range slices.Sorted(maps.Keys(counts[group])) {
-			fmt.Fprintf(&table, " %s %d", outcome, counts[group][outcome])
-		}
-		table.WriteString("\n")
+		table.Add(m, outcomeOf(t, m, shop))
 	}
 	const golden = "testdata/mistakes.txt"
 	if *update {
@@ -73,19 +56,7 @@ func outcomeOf(t *testing.T, m mistakes.Mistake, shop fstest.MapFS) string {
 	if m.Group == mistakes.Create || m.Group == mistakes.Within {
 		previous = nil
 	}
-	found := lintFiles(t, release, previous)
-	switch {
-	case m.Group == mistakes.Fine && len(found) > 0:
-		return "false"
-	case m.Group == mistakes.Fine:
-		return "quiet"
-	case len(found) == 0:
-		return "missed"
-	case slices.ContainsFunc(found, func(text string) bool { return strings.Contains(text, m.Mentions) }):
-		return "found"
-	default:
-		return "misleading"
-	}
+	return m.Outcome(lintFiles(t, release, previous))
 }
 
 // lintFiles returns the errors and warnings of a release, compared with the one before if there is one.

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 	"testing/fstest"
 
@@ -108,4 +109,52 @@ func (e Edit) apply(release fstest.MapFS) (string, error) {
 		return name, nil
 	}
 	return "", fmt.Errorf("no file is called %q", e.In)
+}
+
+// Outcome compares what was found of the mistake with what a user needs to know: "found", "misleading" or "missed"; of an edit that is
+// none, "quiet" or "false".
+func (m Mistake) Outcome(found []string) string {
+	switch {
+	case m.Group == Fine && len(found) > 0:
+		return "false"
+	case m.Group == Fine:
+		return "quiet"
+	case len(found) == 0:
+		return "missed"
+	case slices.ContainsFunc(found, func(text string) bool { return strings.Contains(text, m.Mentions) }):
+		return "found"
+	default:
+		return "misleading"
+	}
+}
+
+// A Table lists mistakes with their outcomes, and counts them.
+type Table struct {
+	lines  strings.Builder
+	counts map[Group]map[string]int
+}
+
+// Add adds a mistake.
+func (t *Table) Add(m Mistake, outcome string) {
+	if t.counts == nil {
+		t.counts = map[Group]map[string]int{}
+	}
+	if t.counts[m.Group] == nil {
+		t.counts[m.Group] = map[string]int{}
+	}
+	t.counts[m.Group][outcome]++
+	fmt.Fprintf(&t.lines, "%-6s %-10s %s\n", m.Group, outcome, m.Name)
+}
+
+// String returns the table, with a line of counts for each group at its end.
+func (t *Table) String() string {
+	text := t.lines.String()
+	for _, group := range slices.Sorted(maps.Keys(t.counts)) {
+		text += string(group) + ":"
+		for _, outcome := range slices.Sorted(maps.Keys(t.counts[group])) {
+			text += fmt.Sprintf(" %s %d", outcome, t.counts[group][outcome])
+		}
+		text += "\n"
+	}
+	return text
 }
