@@ -127,9 +127,14 @@ func (r *rehearsal) uninstall(ctx context.Context, a *appliedStage) {
 		byID[m.ID().String()] = m
 	}
 	for _, left := range report.Left {
-		if m := byID[left.Object.String()]; m != nil {
-			r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalPending, Message: fmt.Sprintf("an uninstall does not delete it: %s", left.Message)})
+		seen := lint.RehearsalObservation{Rule: lint.RehearsalPending, Object: left.Object.String(), Message: "an uninstall does not delete it: " + left.Message}
+		if m := byID[seen.Object]; m != nil {
+			seen.Path, seen.Line = m.Path, m.Line
 		}
+		r.found.add(seen)
+	}
+	if report.Err != nil && len(report.Left) == 0 {
+		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalPending, Message: "the uninstall has failed: " + printable.Line(report.Err.Error())})
 	}
 	for _, kept := range report.Kept {
 		if m := byID[kept.Object.String()]; m != nil {

@@ -32,6 +32,11 @@ func (s *supplier) supply(ctx context.Context) error {
 	if err := s.labelNodes(ctx); err != nil {
 		return err
 	}
+	return s.makeAll(ctx)
+}
+
+// makeAll makes what the releases need and lack.
+func (s *supplier) makeAll(ctx context.Context) error {
 	for _, of := range []struct {
 		in      lint.Origin
 		release *payload.Payload
@@ -103,8 +108,8 @@ func (s *supplier) create(ctx context.Context, made *unstructured.Unstructured) 
 		return false, err
 	}
 	_, err = s.cluster.Create(ctx, found, made, 0)
-	if apierrors.IsAlreadyExists(err) {
-		return false, nil
+	if apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return false, nil // what needs it is refused, and reported, when it is applied
 	}
 	return err == nil, err
 }
@@ -139,20 +144,27 @@ func (s *supplier) missingKinds(ctx context.Context, release *payload.Payload) [
 		gvk := m.GroupVersionKind()
 		near := defined[printable.Nearest(gvk.Group, slices.Collect(maps.Keys(defined)), mostTypos)]
 		isKnown := printable.Nearest(gvk.Kind, defined[gvk.Group], mostTypos) != "" || slices.Contains(near, gvk.Kind)
-		if isKnown || !strings.Contains(gvk.Group, ".") || kinds.Scheme().IsGroupRegistered(gvk.Group) {
+		if isKnown || m.IsTombstone() || !strings.Contains(gvk.Group, ".") || kinds.Scheme().IsGroupRegistered(gvk.Group) {
 			continue
 		}
 		if _, err := s.cluster.FindKind(ctx, gvk.GroupKind()); err == nil {
 			continue
 		}
-		at := slices.IndexFunc(found, func(k missingKind) bool { return k.kind == gvk.GroupKind() })
-		if at < 0 {
-			found = append(found, missingKind{gvk.GroupKind(), []string{gvk.Version}, m})
-		} else if !slices.Contains(found[at].versions, gvk.Version) {
-			found[at].versions = append(found[at].versions, gvk.Version)
+		if !slices.ContainsFunc(found, func(k missingKind) bool { return k.kind == gvk.GroupKind() }) {
+			found = append(found, missingKind{gvk.GroupKind(), s.versionsOf(gvk.GroupKind()), m})
 		}
 	}
 	return found
+}
+
+// versionsOf returns the versions in which the releases have objects of a kind.
+func (s *supplier) versionsOf(kind schema.GroupKind) (versions []string) {
+	for _, m := range slices.Concat(manifestsOf(s.old), manifestsOf(s.new)) {
+		if gvk := m.GroupVersionKind(); gvk.GroupKind() == kind && !slices.Contains(versions, gvk.Version) {
+			versions = append(versions, gvk.Version)
+		}
+	}
+	return versions
 }
 
 // definitionOf returns a definition that accepts every object of a kind.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -66,7 +67,9 @@ func wantedLabels(releases ...*payload.Payload) map[string]map[string]bool {
 		}
 		for _, m := range release.Manifests {
 			for key, value := range nodeLabelsOf(m) {
-				add(key, value)
+				if len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0 {
+					add(key, value)
+				}
 			}
 		}
 	}
@@ -96,9 +99,11 @@ func nodeLabelsOf(m *payload.Manifest) map[string]string {
 		for _, expression := range term.MatchExpressions {
 			switch expression.Operator {
 			case corev1.NodeSelectorOpIn:
-				labels[expression.Key] = expression.Values[0]
+				if len(expression.Values) > 0 { // else the API server refuses it
+					labels[expression.Key] = expression.Values[0]
+				}
 			case corev1.NodeSelectorOpExists:
-				labels[expression.Key] = ""
+				labels[expression.Key] = labels[expression.Key]
 			}
 		}
 	}

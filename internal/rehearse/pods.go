@@ -25,6 +25,7 @@ import (
 type podWatch struct {
 	stop    func()
 	before  []corev1.Pod // when the update began
+	after   []corev1.Pod // when it had ended
 	budgets []*budget
 
 	mu   sync.Mutex
@@ -129,42 +130,56 @@ func (w *podWatch) report(ctx context.Context, r *rehearsal, before, after *payl
 	if err != nil {
 		return
 	}
-	isLeft := map[types.UID]bool{}
-	for _, pod := range now.Items {
-		isLeft[pod.UID] = pod.DeletionTimestamp == nil
-	}
+	w.after = now.Items
 	old := map[kinds.ID]*payload.Manifest{}
 	for _, m := range manifestsOf(before) {
 		old[m.ID()] = m
 	}
 	for _, m := range after.Manifests {
 		if !m.IsTombstone() && m.ID().GroupKind() != kinds.Job {
-			w.reportReplaced(r, old[m.ID()], m, isLeft)
+			w.reportReplaced(r, old[m.ID()], m)
 		}
-		for _, b := range w.budgets {
-			if m.ID() == (kinds.ID{Group: policyv1.GroupName, Kind: "PodDisruptionBudget", Namespace: b.Namespace, Name: b.Name}) && b.least < int(b.Status.DesiredHealthy) {
-				r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalBudget, Field: []string{"spec"}, Message: fmt.Sprintf("it demands %s, and during the update there were %d", printable.Count(int(b.Status.DesiredHealthy), "healthy pod"), b.least)})
-			}
+	}
+	for _, b := range w.budgets {
+		if b.least < int(b.Status.DesiredHealthy) {
+			b.report(r, after)
 		}
 	}
 }
 
+// report reports that a budget was not met, at its manifest if the release has it.
+func (b *budget) report(r *rehearsal, release *payload.Payload) {
+	id := kinds.ID{Group: policyv1.GroupName, Kind: "PodDisruptionBudget", Namespace: b.Namespace, Name: b.Name}
+	seen := lint.RehearsalObservation{Rule: lint.RehearsalBudget, Object: id.String(), Message: fmt.Sprintf(
+		"it demands %s, and during the update there were %d", printable.Count(int(b.Status.DesiredHealthy), "healthy pod"), b.least)}
+	for _, m := range release.Manifests {
+		if m.ID() == id {
+			seen.Path, seen.Line, seen.Field = m.Path, m.Line, []string{"spec"}
+		}
+	}
+	r.found.add(seen)
+}
+
 // reportReplaced reports a workload whose pods from before the update are gone.
-func (w *podWatch) reportReplaced(r *rehearsal, before, after *payload.Manifest, isLeft map[types.UID]bool) {
+func (w *podWatch) reportReplaced(r *rehearsal, before, after *payload.Manifest) {
 	path := references.PodSpec(after.ID().GroupKind())
 	selected, found, _ := unstructured.NestedMap(after.Object().Object, "spec", "selector", "matchLabels")
 	if len(path) < 2 || !found {
 		return
 	}
-	total, replaced := 0, 0
-	for _, pod := range w.before {
-		if pod.Namespace == after.ID().Namespace && matches(selected, pod.Labels) {
-			total++
-			if !isLeft[pod.UID] {
-				replaced++
-			}
+	was, is := podsOf(w.before, after.ID().Namespace, selected), podsOf(w.after, after.ID().Namespace, selected)
+	total, gone, made := len(was), 0, 0
+	for uid := range was {
+		if !is[uid] {
+			gone++
 		}
 	}
+	for uid := range is {
+		if !was[uid] {
+			made++
+		}
+	}
+	replaced := min(gone, made) // others were only scaled down or up
 	if replaced == 0 {
 		return
 	}
@@ -175,6 +190,17 @@ func (w *podWatch) reportReplaced(r *rehearsal, before, after *payload.Manifest,
 		why = "changed: " + strings.Join(changed, ", ")
 	}
 	r.found.about(after, lint.RehearsalObservation{Rule: lint.RehearsalRestarted, Message: fmt.Sprintf("the update replaces %d of its %s: %s", replaced, printable.Count(total, "pod"), why)})
+}
+
+// podsOf returns the pods that a workload selects, without those that are being deleted.
+func podsOf(pods []corev1.Pod, namespace string, selected map[string]any) map[types.UID]bool {
+	found := map[types.UID]bool{}
+	for _, pod := range pods {
+		if pod.Namespace == namespace && pod.DeletionTimestamp == nil && matches(selected, pod.Labels) {
+			found[pod.UID] = true
+		}
+	}
+	return found
 }
 
 // matches reports whether labels have all that a selector demands.

@@ -3,7 +3,7 @@
 //
 // It has no second way to apply: each stage is a session. A failure holds nothing up (apply.Options.Patience), so that the first
 // one hides no other. No container runs: pods are simulated, and what only a running program could do is done in its place
-// (standin.go), left out, or made ready by rules of the user (ready.go). What a release expects from elsewhere is made
+// (standin.go), left out, or made ready by rules of the user (readyrules.go). What a release expects from elsewhere is made
 // (missing.go), and each of these is reported.
 //
 // Run is the call to start from: it starts a sandbox. On rehearses on a control plane that runs already. The result is for
@@ -147,6 +147,7 @@ func (r *rehearsal) run(ctx context.Context) error {
 	if version.EmulationMinor != "" && version.EmulationMinor != version.Minor {
 		r.report.Kubernetes += ", which behaves as " + version.EmulationMajor + "." + version.EmulationMinor
 	}
+	defer r.standIn(ctx)()
 	for i, with := range r.With {
 		if err := r.give(ctx, fmt.Sprintf("with-%d", i+1), with); err != nil {
 			return err
@@ -162,7 +163,6 @@ func (r *rehearsal) run(ctx context.Context) error {
 	}
 	a := &adapter{ready: r.Ready, found: r.found}
 	before, after := a.adapt(r.Old, lint.InPrevious), a.adapt(r.New, lint.InPayload)
-	defer r.standIn(ctx)()
 	if r.From == nil && before != nil {
 		r.programs.runs(before)
 		r.stage(ctx, lint.InPrevious, before, r.options(graph.Install))
@@ -179,7 +179,10 @@ func (r *rehearsal) run(ctx context.Context) error {
 
 // give applies what the release expects from elsewhere, under a name of its own.
 func (r *rehearsal) give(ctx context.Context, name string, with *payload.Payload) error {
-	given := *with
+	if err := (&supplier{r.cluster, nil, with, &findings{}}).makeAll(ctx); err != nil {
+		return err
+	}
+	given := *(&adapter{ready: r.Ready, found: &findings{}}).adapt(with, lint.InPrevious)
 	given.Name = name
 	options := r.options(graph.Install)
 	options.Apply.NoWait = true

@@ -53,7 +53,7 @@ func TestControlPlaneEnds(t *testing.T) {
 	report, err := rehearse.Run(t.Context(), rehearse.Options{
 		New: parse(t, small, "1.0.0"), Sandbox: sandbox.Options{Name: "rehearse-ends"}, Progress: func(string) {
 			for _, component := range running(t, "rehearse-ends").Components {
-				if component.Name == sandbox.APIServer {
+				if component.Name == sandbox.APIServer && component.PID > 0 {
 					_ = syscall.Kill(component.PID, syscall.SIGKILL)
 				}
 			}

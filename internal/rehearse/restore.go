@@ -3,6 +3,7 @@ package rehearse
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,13 +16,15 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/session/snapshot"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// restore makes the objects of a snapshot, with the managers that their fields had. What could not be made, and the webhooks of the
-// cluster, which do not run here, are reported at the first manifest of the new release.
+// restore makes the objects of a snapshot, with the managers that their fields had. What could not be made is reported, and so are the
+// webhooks of the cluster, which do not run here.
 func (r *rehearsal) restore(ctx context.Context, from *snapshot.ReleaseSnapshot) error {
 	r.Progress(fmt.Sprintf("restore %s: %s", strings.TrimSpace(from.Release+" "+from.Version), printable.Count(len(from.Objects), "object")))
 	for _, object := range from.Objects {
@@ -37,6 +40,7 @@ func (r *rehearsal) restore(ctx context.Context, from *snapshot.ReleaseSnapshot)
 			return err
 		}
 	}
+	r.awaitRestored(ctx, from)
 	for _, webhook := range from.Webhooks {
 		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalNotTried, Object: webhook.Configuration, Message: fmt.Sprintf(
 			"webhook %s of the cluster can't run here, and is called for %s: \"runlevel gate\" asks it", webhook.Name, strings.Join(webhook.Resources, ", "))})
@@ -76,19 +80,46 @@ func (r *rehearsal) atObject(object *unstructured.Unstructured, message string) 
 	return seen
 }
 
+// awaitRestored waits until the pods of restored workloads are there, and budgets count them.
+func (r *rehearsal) awaitRestored(ctx context.Context, from *snapshot.ReleaseSnapshot) {
+	waiting := slices.Clone(from.Objects)
+	_ = wait.PollUntilContextTimeout(ctx, standInEvery, r.Patience, true, func(ctx context.Context) (bool, error) {
+		waiting = slices.DeleteFunc(waiting, func(object *unstructured.Unstructured) bool { return r.isSettled(ctx, object) })
+		return len(waiting) == 0, nil
+	})
+}
+
+// isSettled reports whether controllers have done their part for a restored object.
+func (r *rehearsal) isSettled(ctx context.Context, object *unstructured.Unstructured) bool {
+	gvk := object.GroupVersionKind()
+	isBudget := gvk.Kind == "PodDisruptionBudget"
+	if path := references.PodSpec(gvk.GroupKind()); !isBudget && (len(path) < 2 || gvk.Group == "batch") {
+		return true
+	}
+	live, err := r.cluster.Get(ctx, kinds.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+	if err != nil {
+		return apierrors.IsNotFound(err) // it could not be restored
+	}
+	observed, _, _ := unstructured.NestedInt64(live.Object, "status", "observedGeneration")
+	verdict := ready.Check(live, ready.Full, ready.Related{})
+	return observed >= live.GetGeneration() && (isBudget || verdict.State == ready.Ready)
+}
+
 // restoreObject makes an object, and then sets its managers, whom a create does not keep, and its status.
 func (r *rehearsal) restoreObject(ctx context.Context, object *unstructured.Unstructured) error {
 	if !adaptObject(object) {
 		return nil
 	}
+	held := slices.DeleteFunc(object.GetFinalizers(), func(name string) bool { return strings.HasPrefix(name, "kubernetes.io/") })
+	object.SetFinalizers(nil) // Kubernetes sets its own again
+	if len(held) > 0 {
+		r.found.add(r.atObject(object, "its finalizers are left out, since their controllers do not run here: "+strings.Join(held, ", ")))
+	}
 	managers, status := object.GetManagedFields(), object.Object["status"]
 	object.SetManagedFields(nil)
 	unstructured.RemoveNestedField(object.Object, "status")
 	in, err := r.create(ctx, object)
-	if apierrors.IsAlreadyExists(err) {
-		return nil // a Namespace that every cluster has
-	}
-	if err != nil {
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	api := r.cluster.In(in, object.GetNamespace())
@@ -97,15 +128,31 @@ func (r *rehearsal) restoreObject(ctx context.Context, object *unstructured.Unst
 		if err != nil {
 			return err
 		}
+		restoreFields(made, object)
 		made.SetManagedFields(managers)
 		if made, err = api.Update(ctx, made, metav1.UpdateOptions{}); err != nil || !restoreStatus(made, status) {
 			return err
 		}
 		if _, err = api.UpdateStatus(ctx, made, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
-			return nil // it has no status of its own
+			_, err = api.Update(ctx, made, metav1.UpdateOptions{}) // its status is a field like others
 		}
 		return err
 	})
+}
+
+// restoreFields gives an object that every cluster has, such as a Namespace, the labels and annotations of the snapshot.
+func restoreFields(made, object *unstructured.Unstructured) {
+	labels, annotations := made.GetLabels(), made.GetAnnotations()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	maps.Copy(labels, object.GetLabels())
+	maps.Copy(annotations, object.GetAnnotations())
+	made.SetLabels(labels)
+	made.SetAnnotations(annotations)
 }
 
 // restoreStatus sets the status of an object whose controller does not run here, and the versions in which a definition has stored
@@ -129,11 +176,12 @@ func restoreStatus(made *unstructured.Unstructured, status any) bool {
 // create creates an object, also one whose definition was created just now.
 func (r *rehearsal) create(ctx context.Context, object *unstructured.Unstructured) (in cluster.Resource, err error) {
 	_ = wait.PollUntilContextTimeout(ctx, standInEvery, r.Patience, true, func(ctx context.Context) (bool, error) {
-		r.cluster.Refresh()
-		if in, err = r.cluster.Find(ctx, object.GroupVersionKind()); err == nil {
+		if in, err = r.cluster.Find(ctx, object.GroupVersionKind()); err != nil {
+			r.cluster.Refresh()
+		} else {
 			_, err = r.cluster.In(in, object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldManager: "rehearsal"})
 		}
-		return err == nil || apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err), nil
+		return err == nil || apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err) || apierrors.IsBadRequest(err), nil
 	})
 	return in, err
 }

@@ -23,7 +23,7 @@ metadata: {name: shop}
 ---
 apiVersion: v1
 kind: Secret
-metadata: {name: password, namespace: shop}
+metadata: {name: password, namespace: shop, annotations: {kapp.k14s.io/original: '{"data":{"password":"c3dvcmRmaXNo"}}'}}
 stringData: {password: swordfish}
 ---
 apiVersion: apps/v1
@@ -35,6 +35,13 @@ spec:
   template:
     metadata: {labels: {app: web}}
     spec: {containers: [{name: web, image: registry.example/web:1}]}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: shop}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 1Gi}}
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -97,6 +104,9 @@ func TestRecordedCluster(t *testing.T) {
 	var found strings.Builder
 	for _, finding := range result.Findings {
 		found.WriteString(finding.String() + "\n")
+	}
+	if strings.Contains(found.String(), "PersistentVolumeClaim") || strings.Contains(found.String(), "Secret") {
+		t.Errorf("it finds what is all right:\n%s", found.String())
 	}
 	for _, want := range []string{
 		"0000_10_shop_01_all.yaml:11:1: error: Deployment shop/web: the API server refuses it: deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'pinned-images' with binding 'pinned-images' denied request: images have versions here [rehearsal-refused]",

@@ -46,7 +46,7 @@ func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.
 	began := time.Now()
 	options.Apply.OnEvent = func(e apply.Event) {
 		switch {
-		case e.Type == apply.Retrying && e.Reason != object.ResourceConflict:
+		case e.Type == apply.Retrying && e.Hook == "" && e.Reason != object.ResourceConflict:
 			a.retried[place{e.File, *e.Object}] = e.Failure
 		case e.Type == apply.Failing:
 			a.failing = append(a.failing, e)
@@ -97,10 +97,10 @@ func (r *rehearsal) before(m *payload.Manifest) *payload.Manifest {
 
 // reportFailures reports what a stage could not apply, and what it has waited for in vain.
 func (r *rehearsal) reportFailures(a *appliedStage) {
+	if a.Err != nil && (a.Report == nil || len(a.failing) == 0) {
+		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalRefused, In: a.in, Message: "the release could not be applied: " + printable.Line(a.Err.Error())})
+	}
 	if a.Report == nil {
-		if a.Err != nil {
-			r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalRefused, In: a.in, Message: "the release could not be applied at all: " + printable.Line(a.Err.Error())})
-		}
 		return
 	}
 	for _, change := range a.Report.Changes {

@@ -95,7 +95,7 @@ func (r *rehearsal) reportChanges(a *appliedStage) {
 			continue
 		}
 		why, wasRetried := a.retried[placeOf(m)]
-		if wasRetried && change.Err == nil && a.Mode == graph.Update && !isOurs(change) {
+		if wasRetried && change.Err == nil && a.Mode == graph.Update && !isDelete(change) {
 			r.found.about(m, lint.RehearsalObservation{Rule: lint.RehearsalRetried, In: a.in, Message: fmt.Sprintf("it was refused at first, and applied at a later try: %s", why)})
 		}
 		if len(change.Lost) > 0 {
@@ -104,8 +104,8 @@ func (r *rehearsal) reportChanges(a *appliedStage) {
 	}
 }
 
-// isOurs reports whether a change is of a tombstone, whose object is awaited.
-func isOurs(change object.Change) bool {
+// isDelete reports whether a change is of a tombstone, whose object is awaited.
+func isDelete(change object.Change) bool {
 	return change.Action == object.Deleted || change.Action == object.Absent || change.Action == object.Pending
 }
 

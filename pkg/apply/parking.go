@@ -37,7 +37,7 @@ func (w *walk) waits(step int, wait *object.StepWait) {
 	if isNew {
 		w.run.results.events.waiting(waiting)
 	}
-	if w.patience.isOver(waiting.Since) {
+	if waited := w.run.cluster.Now().Sub(waiting.Since); w.patience.isOver(time.Now().Add(-waited)) {
 		wait.Stop()
 		w.giveUp(step, object.TryResult{Change: object.Change{
 			StepID: waiting.StepID(), Action: object.Failed,

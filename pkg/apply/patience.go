@@ -24,8 +24,8 @@ func newPatience(ctx context.Context, limit time.Duration) *patience {
 	return &patience{ctx: ctx, limit: limit, isGivenUp: map[int]bool{}, isReady: map[kinds.ID]bool{}}
 }
 
-// hasProgressed notes that an object is ready. One that was ready before is no progress: it may break again and again.
-func (p *patience) hasProgressed(id kinds.ID) {
+// noteReady notes that an object is ready. One that was ready before is no progress: it may break again and again.
+func (p *patience) noteReady(id kinds.ID) {
 	if !p.isReady[id] {
 		p.isReady[id], p.progress = true, time.Now()
 	}

@@ -155,7 +155,7 @@ func (w *walk) observe(e await.Event) {
 		}
 	default:
 		if e.Type == await.Ready {
-			w.patience.hasProgressed(e.Object.Manifest.ID())
+			w.patience.noteReady(e.Object.Manifest.ID())
 		}
 		w.run.observe(e)
 	}
@@ -184,7 +184,9 @@ func (w *walk) handleTry(t *tried) {
 		w.waits(t.step, t.did.Wait)
 	default:
 		w.forgetFailure(t.step)
-		w.patience.progress = time.Now()
+		if !w.isAgain[t.step] { // else something deletes its object again and again
+			w.patience.progress = time.Now()
+		}
 		w.run.done(t.step, t.did.Change)
 		w.ended(t.step, true)
 	}

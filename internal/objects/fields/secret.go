@@ -106,7 +106,7 @@ func hideMetadata(metadata map[string]any) map[string]any {
 	}
 	left := make(map[string]any, len(annotations))
 	for key, value := range annotations {
-		if !isShown(key) {
+		if !IsShown(key) {
 			value = hideLeaves(value)
 		}
 		left[key] = value
@@ -115,8 +115,8 @@ func hideMetadata(metadata map[string]any) map[string]any {
 	return closed
 }
 
-// isShown reports whether an annotation of a Secret is one that Runlevel or OpenShift acts on.
-func isShown(annotation string) bool {
+// IsShown reports whether an annotation of a Secret is one that Runlevel or OpenShift acts on.
+func IsShown(annotation string) bool {
 	domain, _, _ := strings.Cut(annotation, "/")
 	return slices.Contains([]string{"release.openshift.io", "capability.openshift.io", "runlevel.dev"}, domain) ||
 		strings.HasSuffix(domain, ".release.openshift.io")

@@ -213,10 +213,10 @@ func run(ctx context.Context, input Input) (*Result, error) {
 		found = append(found, r.findings...)
 	}
 	locate(found)
-	found = withoutRepeats(found)
 	s.locateNear(found)
 	result.Unchecked = s.unchecked()
 	result.add(newIgnores(s, result.Ran), found)
+	result.Findings = withoutRepeats(result.Findings)
 	return result, nil
 }
 

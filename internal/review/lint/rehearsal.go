@@ -116,7 +116,8 @@ func withoutRepeats(found []Finding) []Finding {
 		rules := repeats[seen.Rule]
 		return rules != nil && slices.ContainsFunc(found, func(other Finding) bool {
 			isRule := slices.Contains(rules, other.Rule) || seen.Rule == RehearsalRefused && strings.HasPrefix(other.Rule, "invalid-")
-			return isRule && other.Object == seen.Object && (seen.Rule != RehearsalRefused || other.Line == seen.Line)
+			isPlace := other.Object == seen.Object && (seen.Rule == RehearsalLeft || other.Line == seen.Line)
+			return isRule && isPlace && other.Severity.AtLeast(seen.Severity)
 		})
 	})
 }

@@ -3,11 +3,14 @@ package snapshot
 import (
 	"cmp"
 	"encoding/base64"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
@@ -20,9 +23,10 @@ func clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "selfLink", "deletionTimestamp", "ownerReferences"} {
 		unstructured.RemoveNestedField(cleaned.Object, "metadata", field)
 	}
-	annotations := cleaned.GetAnnotations()
-	delete(annotations, corev1.LastAppliedConfigAnnotation) // it repeats the object, the values of Secrets among it
-	cleaned.SetAnnotations(annotations)
+	if cleaned.GetKind() != "Secret" {
+		cleaned.Object = fields.Mask(cleaned.Object) // an object may hold Secrets, and the hooks of a Deployment values
+	}
+	cleanAnnotations(cleaned)
 	switch cleaned.GetKind() {
 	case "Secret":
 		mask(cleaned)
@@ -40,9 +44,23 @@ func clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	return cleaned
 }
 
+// ofVolumes are the beginnings of the annotations by which a claim knows its volume.
+var ofVolumes = []string{"pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/storage-provisioner"}
+
+// cleanAnnotations removes copies that tools keep of an object, and what a claim knows of its volume. Of a Secret, tools may have copied
+// the values to any annotation.
+func cleanAnnotations(object *unstructured.Unstructured) {
+	annotations := object.GetAnnotations()
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		isOfVolume := slices.ContainsFunc(ofVolumes, func(begin string) bool { return strings.HasPrefix(key, begin) })
+		return key == corev1.LastAppliedConfigAnnotation || object.GetKind() == "Secret" && !fields.IsShown(key) || object.GetKind() == "PersistentVolumeClaim" && isOfVolume
+	})
+	object.SetAnnotations(annotations)
+}
+
 // remove removes fields below spec.
-func remove(object *unstructured.Unstructured, fields ...string) {
-	for _, field := range fields {
+func remove(object *unstructured.Unstructured, names ...string) {
+	for _, field := range names {
 		unstructured.RemoveNestedField(object.Object, "spec", field)
 	}
 }

@@ -2,7 +2,7 @@
 // quotas, budgets and admission policies. A rehearsal begins with it, so that the update of this cluster is tried, and not that
 // of the files.
 //
-// A snapshot is a stream of YAML: a head, and then objects in the order in which they can be created (order.go). Values of Secrets
+// A snapshot is a stream of YAML: a head, and then objects in the order in which they can be created (clean.go). Values of Secrets
 // are not in it. It is written for people to read before they pass it on.
 //
 // Take is the call to start from. Write writes a snapshot, and Read reads it.
