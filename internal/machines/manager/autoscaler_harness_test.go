@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,14 +24,15 @@ import (
 // reads. Its module is not built in: it requires those of all clouds.
 type scalingClient struct {
 	*scene
-	group, version string // CAPI_GROUP, and the preferred version of that
+	group, version string // CAPI_GROUP and CAPI_VERSION
 	objects        dynamic.Interface
 	scales         scale.ScalesGetter
 	// marks are the annotation of a machine that is to be deleted first, and the beginning of those of bounds.
 	deleteMark, bounds string
 }
 
-// newScalingClient finds the API as the provider does with an environment variable CAPI_GROUP.
+// newScalingClient finds the API as the provider does with the environment variables CAPI_GROUP and, for a group whose preferred version has
+// no sets, CAPI_VERSION.
 func (s *scene) newScalingClient(t *testing.T, group string) *scalingClient {
 	t.Helper()
 	discover, err := apidiscovery.NewDiscoveryClientForConfig(s.control.Config)
@@ -45,8 +47,12 @@ func (s *scene) newScalingClient(t *testing.T, group string) *scalingClient {
 	s.must(err)
 	scales, err := scale.NewForConfig(s.control.Config, s.RESTMapper(), dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(discover))
 	s.must(err)
+	version := groups.Groups[i].PreferredVersion.Version
+	if group == machinev1beta1.GroupName {
+		version = machinev1beta1.GroupVersion.Version // v1 has ControlPlaneMachineSets
+	}
 	return &scalingClient{
-		scene: s.in(t), group: group, version: groups.Groups[i].PreferredVersion.Version, objects: objects, scales: scales,
+		scene: s.in(t), group: group, version: version, objects: objects, scales: scales,
 		deleteMark: group + "/delete-machine", bounds: group + "/cluster-api-autoscaler-node-group-",
 	}
 }
@@ -156,7 +162,9 @@ func (g *nodeGroup) awaitNodes(count int) []corev1.Node {
 	var found []corev1.Node
 	g.await(func() string {
 		var nodes corev1.NodeList
-		g.must(g.List(g.t.Context(), &nodes))
+		if err := g.List(g.t.Context(), &nodes); err != nil {
+			return err.Error() // the client looks the kind up when the first definitions are being served
+		}
 		ids := g.instances()
 		found = slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return !slices.Contains(ids, n.Spec.ProviderID) })
 		return unless(len(ids) == count && len(found) == count, "%s %s has %d nodes, and the instances %v", g.plural, g.name, len(found), ids)

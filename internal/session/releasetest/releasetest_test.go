@@ -215,7 +215,7 @@ func TestTestsDoNotRunDuringAnApply(t *testing.T) {
 		if err := held.Release(nil); err != nil {
 			t.Fatal(err)
 		}
-		if keeps && got != "<nil>" || !keeps && !strings.Contains(got, "is being applied by ana@host:7 since ") {
+		if keeps && got != "<nil>" || !keeps && !strings.Contains(got, "is locked by ana@host:7 since ") {
 			t.Errorf("keeps %t: %s", keeps, got)
 		}
 	}
