@@ -103,7 +103,9 @@ func nodeLabelsOf(m *payload.Manifest) map[string]string {
 					labels[expression.Key] = expression.Values[0]
 				}
 			case corev1.NodeSelectorOpExists:
-				labels[expression.Key] = labels[expression.Key]
+				if _, isSet := labels[expression.Key]; !isSet {
+					labels[expression.Key] = ""
+				}
 			}
 		}
 	}
