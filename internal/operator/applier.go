@@ -37,7 +37,7 @@ type applier struct {
 	monitor  *monitor
 	updates  *updates
 	health   *health
-	sender   *notify.Sender          // of notifications; nil if nobody is notified
+	sender   *notify.Sender          // of notifications; nil without receivers
 	changes  chan event.GenericEvent // receives an element when the observed state has changed
 
 	settingsChanged atomic.Bool   // settings of the cluster are to be read again

@@ -16,7 +16,7 @@ import (
 )
 
 // This file is about Machines of Cluster API that a MachineHealthCheck has found unhealthy, and what holds their remediation. Two
-// conditions of the Machine name who has to remediate it; without either, the health check reports why nobody has.
+// conditions of the Machine name who has to remediate it; without either, the health check reports why it is not remediated.
 
 var healthCheckKind = schema.GroupKind{Group: ClusterAPIKind.Group, Kind: "MachineHealthCheck"}
 
@@ -98,7 +98,7 @@ func problemsOf(failed metav1.Condition) string {
 	return cmp.Or(strings.Join(problems, ", "), failed.Reason)
 }
 
-// remediationState is who remediates an unhealthy machine, or why nobody does.
+// remediationState is who remediates an unhealthy machine, or why it is not remediated.
 func (f *clusterAPIFacts) remediationState() string {
 	owned, external := f.condition(clusterv1.MachineOwnerRemediatedCondition), f.condition(clusterv1.MachineExternallyRemediatedCondition)
 	for _, annotation := range []string{clusterv1.MachineSkipRemediationAnnotation, clusterv1.PausedAnnotation} {

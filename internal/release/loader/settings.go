@@ -96,7 +96,7 @@ func Named(ref string, err error) error {
 func isLocal(release *source.Release) bool { return release.Kind == source.Directory }
 
 // KeptBy returns the settings on what is kept of a version that is applied, and a warning if the release is no folder on this
-// machine: whoever has written an archive or image does not decide what a cluster keeps of it.
+// machine: an archive or image does not decide what a cluster keeps of it.
 func KeptBy(release *source.Release) (files string, historyMax int, warning string, err error) {
 	s, err := Settings(release)
 	if err != nil || isLocal(release) || s.KeepFiles == "" && s.HistoryMax == 0 {

@@ -224,7 +224,7 @@ func TestTheReceiversOfAFolder(t *testing.T) {
 	t.Parallel()
 	r, folder, proof := newReceiver(t, 200), t.TempDir(), filepath.Join(t.TempDir(), "ran")
 	s := notify.NewSender(t.Context(), notify.Options{Folder: folder})
-	send(s, notify.Begun) // to nobody yet
+	send(s, notify.Begun) // there is no receiver yet
 	for name, text := range map[string]string{"slack": "slack+" + r.URL + secret + "\n", "..data": "nothing", "command": "touch " + proof} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ var tries = wait.Backoff{Duration: time.Second, Factor: 3, Steps: 3}
 // requestTimeout bounds one of the tries.
 const requestTimeout = 5 * time.Second
 
-// mostRead is how much of a response is read, which nobody looks at, so that the connection can be used again.
+// mostRead is how much of a response is read, so that the connection can be used again.
 const mostRead = 64 << 10
 
 // newClient returns the client of all requests. Its proxy is that of the environment. It follows no redirects: the target may be
