@@ -311,9 +311,14 @@ func (s *stage) lease() *coordinationv1.Lease {
 // has left: long before that expires.
 func (s *stage) killOperator() {
 	s.t.Helper()
+	var processes []int
+	s.eventually("the operator before has ended", func(context.Context) bool {
+		processes = s.operatorProcesses()
+		return len(processes) == 1
+	})
+	s.repairs("by the only operator")
 	before := s.lease()
-	processes := s.operatorProcesses()
-	s.must(syscall.Kill(processes[len(processes)-1], syscall.SIGKILL))
+	s.must(syscall.Kill(processes[0], syscall.SIGKILL))
 	s.repairs("after kill -9 of the operator")
 	after := s.lease()
 	if *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions+1 {
