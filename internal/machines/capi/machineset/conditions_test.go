@@ -147,13 +147,3 @@ func TestPriorities(t *testing.T) {
 		t.Errorf("after ten days: %v", got)
 	}
 }
-
-func TestLongNamesBecomeLabels(t *testing.T) {
-	t.Parallel()
-	if got := labelValue("web"); got != "web" {
-		t.Errorf("%q", got)
-	}
-	if got := labelValue(strings.Repeat("web-", 30) + "a"); !strings.HasPrefix(got, "hash_") || !strings.HasSuffix(got, "_z") || len(got) > 63 {
-		t.Errorf("%q", got)
-	}
-}
