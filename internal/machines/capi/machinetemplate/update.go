@@ -95,9 +95,13 @@ func (w MachineWriter) updateReferenced(ctx context.Context, t MachineTemplate, 
 	if err != nil {
 		return err
 	}
-	wanted := t.clone(ref.Name, w.Manager)
-	wanted.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
-	return w.References.Update(ctx, object, template, wanted)
+	return w.References.Update(ctx, object, template, t.updated(ref.Name, w.Manager))
+}
+
+// IsTriggered reports whether the whole desired state of an update in place was written, so that it can run. While a Machine is moved
+// to another set, a pending hook belongs to an earlier update.
+func IsTriggered(m *clusterv1.Machine) bool {
+	return !rolloutrules.IsArriving(m) && slices.Contains(rolloutrules.Names(m.Annotations[runtimev1.PendingHooksAnnotation]), runtimehook.UpdateMachine)
 }
 
 // withHook adds a hook to the pending ones.
@@ -108,4 +112,18 @@ func withHook(pending, hook string) string {
 	}
 	slices.Sort(hooks)
 	return strings.Join(hooks, ",")
+}
+
+// Preview returns the infrastructure or the bootstrap config of a machine as an update in place would make it.
+func (w MachineWriter) Preview(ctx context.Context, t MachineTemplate, object *contract.ReferencedObject,
+	template clusterv1.ContractVersionedObjectReference,
+) (*unstructured.Unstructured, error) {
+	return w.References.Preview(ctx, object, template, t.updated(object.GetName(), w.Manager))
+}
+
+// updated describes an object of a machine that is updated in place.
+func (t MachineTemplate) updated(name string, manager client.FieldOwner) contract.TemplateClone {
+	wanted := t.clone(name, manager)
+	wanted.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
+	return wanted
 }
