@@ -128,7 +128,7 @@ func (s *scene) atFirst(request string, do func()) (await func(*testing.T)) {
 // awaitUpdateAllowed asks for an update, again and again like a control plane, until it is permitted.
 func (s *scene) awaitUpdateAllowed(t *testing.T, number int) {
 	t.Helper()
-	s.awaitAnswer(t, number, func(m *clusterv1.Machine) bool {
+	s.awaitAnswer(t, number, "is permitted", func(m *clusterv1.Machine) bool {
 		_, isHeld := m.Annotations[held]
 		return m.Annotations[allowed] == m.Annotations[requested] && !isHeld
 	})
@@ -137,15 +137,15 @@ func (s *scene) awaitUpdateAllowed(t *testing.T, number int) {
 // awaitUpdateHeld asks for an update until the guard says why it is not permitted.
 func (s *scene) awaitUpdateHeld(t *testing.T, number int, why string) {
 	t.Helper()
-	m := s.awaitAnswer(t, number, func(m *clusterv1.Machine) bool { return strings.HasPrefix(m.Annotations[held], why) })
+	m := s.awaitAnswer(t, number, "is held: "+why, func(m *clusterv1.Machine) bool { return strings.HasPrefix(m.Annotations[held], why) })
 	if m.Annotations[allowed] == m.Annotations[requested] {
 		t.Errorf("the update is permitted: %q", m.Annotations)
 	}
 }
 
-func (s *scene) awaitAnswer(t *testing.T, number int, isMeant func(*clusterv1.Machine) bool) (m *clusterv1.Machine) {
+func (s *scene) awaitAnswer(t *testing.T, number int, answer string, isMeant func(*clusterv1.Machine) bool) (m *clusterv1.Machine) {
 	t.Helper()
-	s.eventually(fmt.Sprintf("the request for machine %d is answered", number), func(context.Context) error {
+	s.eventually(fmt.Sprintf("the update of machine %d %s", number, answer), func(context.Context) error {
 		if m = s.clusterAPIMachine(t, number); !rolloutrules.IsRequested(m, time.Now()) {
 			m = s.annotate(t, number, requested, time.Now().UTC().Format(time.RFC3339))
 		}
