@@ -50,6 +50,7 @@ func (r *ControlPlaneReconciler) update(ctx context.Context, seen *planeSnapshot
 	if !rolloutrules.IsUpdating(m) {
 		marked := m.DeepCopy()
 		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
+		delete(marked.Annotations, replacedAnnotation)
 		rolloutrules.DropRequest(marked)
 		if err := patch.WithLock(ctx, r.cached, marked, m); err != nil {
 			return fmt.Errorf("begin the update in place of Machine %s: %w", m.Name, err)
@@ -77,7 +78,7 @@ func (r *ControlPlaneReconciler) awaitPermission(ctx context.Context, seen *plan
 	if why := m.Annotations[rolloutrules.UpdateHeldAnnotation]; why != "" {
 		seen.step.Waits[0] += ": " + printable.Line(why)
 	}
-	seen.after = permissionPause
+	seen.lookAgain(permissionPause)
 	if rolloutrules.IsRequested(m, seen.time) {
 		return true, nil
 	}
@@ -124,8 +125,8 @@ func (r *ControlPlaneReconciler) replacementReason(ctx context.Context, seen *pl
 	return strings.Join(decision.Reasons, "; "), nil
 }
 
-// preview returns an object as an update in place would make it, or why the API server does not allow that. Its defaults are in it,
-// so that they are no changes.
+// preview returns an object as an update in place would make it, without the mark of one, or why the API server does not allow that.
+// Its defaults are in it, so that they are no changes.
 func (r *ControlPlaneReconciler) preview(ctx context.Context, object *contract.ReferencedObject, t machinetemplate.MachineTemplate,
 	template clusterv1.ContractVersionedObjectReference,
 ) (*unstructured.Unstructured, string, error) {
@@ -139,7 +140,11 @@ func (r *ControlPlaneReconciler) preview(ctx context.Context, object *contract.R
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 		return nil, printable.Line(err.Error()), nil
 	}
-	return desired, "", err
+	if err != nil {
+		return nil, "", err
+	}
+	unstructured.RemoveNestedField(desired.Object, "metadata", "annotations", clusterv1.UpdateInProgressAnnotation)
+	return desired, "", nil
 }
 
 func unstructuredOf(object *contract.ReferencedObject) *unstructured.Unstructured {
