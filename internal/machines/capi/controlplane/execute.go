@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -23,10 +24,8 @@ func (r *ControlPlaneReconciler) claim(ctx context.Context, seen *planeSnapshot)
 	claimed := seen.plane.DeepCopy()
 	controllerutil.AddFinalizer(claimed, planeFinalizer)
 	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, seen.cluster.Name)
-	owner := contract.ClusterOwner(seen.cluster)
-	if !metav1.IsControlledBy(claimed, seen.cluster) {
-		owner.Controller = new(true)
-		claimed.OwnerReferences = append(claimed.OwnerReferences, owner)
+	if owner := contract.ClusterOwner(seen.cluster); !slices.ContainsFunc(claimed.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
+		claimed.OwnerReferences = append(claimed.OwnerReferences, owner) // Cluster API's core decides whether it is the controller
 	}
 	if seen.isRemediationOver() {
 		delete(claimed.Annotations, remediationInProgressAnnotation)
