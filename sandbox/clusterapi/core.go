@@ -27,7 +27,7 @@ const userAgent = "cluster-api-controller-manager"
 // What Cluster API's core has as defaults of its flags.
 const (
 	resyncPeriod                = 10 * time.Minute
-	remoteConnectionGracePeriod = 5 * time.Minute
+	remoteConnectionGracePeriod = 50 * time.Second
 	remoteQPS, remoteBurst      = 20, 30
 )
 

@@ -24,7 +24,7 @@ import (
 )
 
 // patience is far longer than anything takes that is to happen.
-const patience = 40 * time.Second
+const patience = 5 * time.Minute
 
 // newFixture returns a namespace with a client that knows control planes.
 func newFixture(t *testing.T) *machinetest.Fixture {

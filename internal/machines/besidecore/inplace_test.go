@@ -13,6 +13,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/manager"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
@@ -65,12 +66,18 @@ func rollOut(f *machinetest.Fixture, plane *v1alpha1.RunlevelControlPlane, versi
 	})
 }
 
-// TestTestExtension updates a control plane in place by Cluster API's test extension. That takes changes of a Machine's version, of
+// TestClusterAPIsTestExtension updates a control plane in place by Cluster API's test extension. That takes changes of a Machine's version, of
 // the timeout of a DevMachine, and of files and the image of etcd of a KubeadmConfig; no other kinds, and no other fields.
-func TestTestExtension(t *testing.T) {
+func TestClusterAPIsTestExtension(t *testing.T) {
 	runCore(t)
 	applyDefinitions(t)
-	runControllers(t)
+	runControllers(t, manager.ClusterAPI)
+	updateByTestExtension(t)
+}
+
+// updateByTestExtension has an update of a control plane, and then a change that the extension can't make.
+func updateByTestExtension(t *testing.T) {
+	t.Helper()
 	f := newFixture(t)
 	registerExtension(f, t)
 	provide(f)
@@ -78,6 +85,7 @@ func TestTestExtension(t *testing.T) {
 	plane.Spec.MachineTemplate.Spec.InfrastructureRef = refer(devInfrastructure, "DevMachineTemplate", "first")
 	plane.Spec.MachineTemplate.Spec.Bootstrap.ConfigRef = refer(kubeadmBootstrap, "KubeadmConfigTemplate", "first")
 	addTemplates(f, "first", "{backend: {docker: {customImage: one, bootstrapTimeout: 3m0s}}}", "{clusterConfiguration: {etcd: {local: {imageTag: 3.6.4}}}}")
+	addAuthority(f, plane)
 	f.MustCreate(cluster, plane)
 	awaitCounts(f, "3 3 3 3 3")
 	before := machinesOf(f)

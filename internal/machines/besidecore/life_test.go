@@ -24,14 +24,14 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// runControllers runs the machine controller for Cluster API until the test ends.
-func runControllers(t *testing.T) {
+// runControllers runs the machine controller for a part of Cluster API until the test ends.
+func runControllers(t *testing.T, dialect manager.MachineDialect) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
 		ended <- manager.Run(ctx, stage.Sandbox(t).Config, manager.Options{
-			Options: leader.Options{Namespace: metav1.NamespaceDefault}, Dialects: []manager.MachineDialect{manager.ClusterAPI},
+			Options: leader.Options{Namespace: metav1.NamespaceDefault}, Dialects: []manager.MachineDialect{dialect},
 		})
 	}()
 	t.Cleanup(func() {
@@ -78,12 +78,12 @@ func awaitCounts(f *machinetest.Fixture, wanted string) {
 	}
 }
 
-// TestLife has the machine controller make the control plane of a Cluster, and core decide by it whether the Cluster is available,
+// TestBesideCore has the machine controller make the control plane of a Cluster, and core decide by it whether the Cluster is available,
 // and delete it with the Cluster.
-func TestLife(t *testing.T) {
+func TestBesideCore(t *testing.T) {
 	runCore(t)
 	applyDefinitions(t)
-	runControllers(t)
+	runControllers(t, manager.ClusterAPI)
 	f := newFixture(t)
 	cluster, plane := newControlPlane(f)
 	addAuthority(f, plane)

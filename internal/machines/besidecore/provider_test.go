@@ -27,10 +27,11 @@ var (
 	kubeadmBootstrap  = schema.GroupVersion{Group: "bootstrap.cluster.x-k8s.io", Version: "v1beta2"}
 )
 
-// definitions are where Cluster API's modules have the definitions of these kinds.
+// definitions are where Cluster API's modules have the definitions of these kinds, and of those that only the whole core needs.
 var definitions = map[string]string{
-	"sigs.k8s.io/cluster-api":      "bootstrap/kubeadm/config/crd/bases/*_kubeadmconfig*.yaml",
-	"sigs.k8s.io/cluster-api/test": "infrastructure/docker/config/crd/bases/*_dev*.yaml",
+	"core/config/crd/bases/addons*.yaml":                       "sigs.k8s.io/cluster-api",
+	"bootstrap/kubeadm/config/crd/bases/*_kubeadmconfig*.yaml": "sigs.k8s.io/cluster-api",
+	"infrastructure/docker/config/crd/bases/*_dev*.yaml":       "sigs.k8s.io/cluster-api/test",
 }
 
 // applyDefinitions applies the definitions, with the label that says which version keeps Cluster API's contract: it is added to
@@ -38,7 +39,7 @@ var definitions = map[string]string{
 func applyDefinitions(t *testing.T) {
 	t.Helper()
 	c := stage.Connect(t)
-	for path, pattern := range definitions {
+	for pattern, path := range definitions {
 		folder, err := exec.Command("go", "list", "-C", module, "-m", "-f", "{{.Dir}}", path).Output()
 		if err != nil {
 			t.Fatal(err)
