@@ -182,9 +182,9 @@ func TestSetsInFilesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	valid := fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate", threeDomains, "small")
 	for text, want := range map[string]string{
-		"":               "new.yaml has no ControlPlaneMachineSet cluster of machine.openshift.io/v1: write it as it is to be",
-		valid + "---\n{": "new.yaml, document 2: ",
-		valid + "---\n" + valid:                                 "new.yaml, document 2: it is the ControlPlaneMachineSet once more: leave one",
+		"":                      "new.yaml has no ControlPlaneMachineSet cluster of machine.openshift.io/v1: write it as it is to be",
+		valid + "---\n{":        "new.yaml, document 2: ",
+		valid + "---\n" + valid: "new.yaml, document 2: it is the ControlPlaneMachineSet once more: leave one",
 		strings.Replace(valid, "replicas: 3", "replicsa: 3", 1): `new.yaml, document 1: ControlPlaneMachineSet cluster: unknown field "spec.replicsa"`,
 	} {
 		if _, err := rolloutpreview.ReadControlPlaneMachineSet("new.yaml", []byte(text), "cluster"); err == nil || !strings.HasPrefix(err.Error(), want) {
