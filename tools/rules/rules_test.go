@@ -41,10 +41,13 @@ type scenario struct {
 }
 
 const (
-	leads = "runlevel_leader 1x600"
-	nodes = `kube_node_info{node="node-4"} 1x600`
-	made  = "mapi_machine_created_timestamp_seconds"
-	web4  = `{namespace="shop",name="web-4",node="node-4",phase="Running"} 1700000000x600`
+	leads   = "runlevel_leader 1x600"
+	nodes   = `kube_node_info{node="node-4"} 1x600`
+	made    = "mapi_machine_created_timestamp_seconds"
+	set     = "runlevel_controlplanemachineset_"
+	cluster = `{namespace="shop",name="cluster"}`
+	active  = set + `progressing{namespace="shop",name="cluster",state="Active",strategy="RollingUpdate"} 1x400`
+	web4    = `{namespace="shop",name="web-4",node="node-4",phase="Running"} 1700000000x600`
 )
 
 var scenarios = []scenario{
@@ -88,6 +91,18 @@ var scenarios = []scenario{
 	{"MachineWithoutValidNode", []string{made + `{namespace="shop",name="web-5",node="",phase="Provisioned"} 1700000000x600`}, 590 * time.Minute, 0, ""}, // which nodes there are is not known
 	{"MachineHealthCheckUnterminatedShortCircuit", []string{`mapi_machinehealthcheck_short_circuit{namespace="shop",name="web"} 1x60`}, 29 * time.Minute, 31 * time.Minute, "MachineHealthCheck shop/web has replaced no machine for 30 minutes, since too many are unhealthy."},
 	{"MachineHealthCheckUnterminatedShortCircuit", []string{`mapi_machinehealthcheck_short_circuit{namespace="shop",name="web"} 0x60`}, 59 * time.Minute, 0, ""},
+	{"MachineHealthCheckRemediationStopped", []string{`runlevel_machinehealthcheck_remediation_stopped{api="cluster.x-k8s.io",namespace="shop",name="web"} 1x60`}, 29 * time.Minute, 31 * time.Minute, "MachineHealthCheck shop/web of Cluster API has remediated no machine for 30 minutes, since too many are unhealthy."},
+	{"MachineHealthCheckRemediationStopped", []string{`runlevel_machinehealthcheck_remediation_stopped{api="machine.openshift.io",namespace="shop",name="web"} 1x60`}, 59 * time.Minute, 0, ""}, // which has an alert of its own
+	{"MachinesNotHealthy", []string{`runlevel_machinehealthcheck_not_healthy{api="cluster.x-k8s.io",namespace="shop",name="web"} 2x150`}, 119 * time.Minute, 121 * time.Minute, "2 machines of MachineHealthCheck shop/web are not healthy."},
+	{"MachinesNotHealthy", []string{`runlevel_machinehealthcheck_not_healthy{api="cluster.x-k8s.io",namespace="shop",name="web"} 2x60 0x5 2x90`}, 150 * time.Minute, 0, ""},
+
+	{"ControlPlaneMachineSetDegraded", []string{set + `degraded{namespace="shop",name="cluster",state="Active",reason="UnmanagedNodes"} 1x60`}, 14 * time.Minute, 16 * time.Minute, "ControlPlaneMachineSet shop/cluster replaces no machine, because of UnmanagedNodes."},
+	{"ControlPlaneMachineSetDegraded", []string{set + `degraded{namespace="shop",name="cluster",state="Inactive",reason="UnmanagedNodes"} 1x60`}, 59 * time.Minute, 0, ""},
+	{"ControlPlaneMachineSetStuck", []string{active, set + "replicas" + cluster + ` 3x10 4x400`, set + "replicas_updated" + cluster + ` 1x400`}, 129 * time.Minute, 132 * time.Minute, "ControlPlaneMachineSet shop/cluster has replaced no machine for more than an hour, though some are outdated."},
+	{"ControlPlaneMachineSetStuck", []string{active, set + "replicas" + cluster + ` 3x50 4x50 3x50 4x50`, set + "replicas_updated" + cluster + ` 0x50 1x100 2x50`}, 190 * time.Minute, 0, ""},
+	{"ControlPlaneMachineSetStuck", []string{strings.Replace(active, "RollingUpdate", "OnDelete", 1), set + "replicas" + cluster + ` 3x400`, set + "replicas_updated" + cluster + ` 1x400`}, 390 * time.Minute, 0, ""}, // an administrator deletes them
+	{"ControlPlaneMachineSetUnavailableReplicas", []string{set + "replicas_unavailable" + cluster + ` 1x60`}, 29 * time.Minute, 31 * time.Minute, "1 machines of the control plane that ControlPlaneMachineSet shop/cluster wants are not ready."},
+	{"ControlPlaneMachineSetUnavailableReplicas", []string{set + "replicas_unavailable" + cluster + ` 1x20 0x40`}, 59 * time.Minute, 0, ""},
 }
 
 func TestAlertsFireWhenTheyShould(t *testing.T) {

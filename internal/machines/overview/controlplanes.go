@@ -131,7 +131,7 @@ func (f *setFacts) overview() *ControlPlaneOverview {
 		State: string(f.set.Spec.State), Strategy: string(f.set.Spec.Strategy.Type), Desired: int(ptr.Deref(f.set.Spec.Replicas, 3)),
 		Updated: int(f.set.Status.UpdatedReplicas), Ready: int(f.set.Status.ReadyReplicas), Waits: f.waits(),
 	}
-	if degraded := f.condition("Degraded"); degraded.Status == metav1.ConditionTrue {
+	if degraded := f.condition(controlplane.Degraded); degraded.Status == metav1.ConditionTrue {
 		o.Degraded = degraded.Reason
 	}
 	for _, m := range f.judged.Machines {
@@ -150,7 +150,7 @@ func (f *setFacts) condition(kind string) metav1.Condition {
 
 // waits returns what the set waits for, or what stops it, as its conditions report it.
 func (f *setFacts) waits() string {
-	switch degraded, failed, progressing := f.condition("Degraded"), f.condition("Error"), f.condition("Progressing"); {
+	switch degraded, failed, progressing := f.condition(controlplane.Degraded), f.condition(controlplane.Error), f.condition(controlplane.Progressing); {
 	case f.set.DeletionTimestamp != nil:
 		return "it is being deleted, and releases its machines"
 	case f.set.Status.ObservedGeneration < f.set.Generation:
@@ -162,7 +162,7 @@ func (f *setFacts) waits() string {
 	case progressing.Status == metav1.ConditionTrue:
 		return cmp.Or(progressing.Message, progressing.Reason)
 	}
-	if available := f.condition("Available"); available.Status == metav1.ConditionFalse {
+	if available := f.condition(controlplane.Available); available.Status == metav1.ConditionFalse {
 		return cmp.Or(available.Message, available.Reason)
 	}
 	return ""

@@ -59,7 +59,7 @@ func (f *setFacts) explain(ctx context.Context, g *machineGatherer) *ControlPlan
 	e := &ControlPlaneExplanation{IsDone: o.Waits == ""}
 	e.add(fmt.Sprintf("it is %s (%s): %d machines are desired, %d are up to date, %d are ready", f.set.Spec.State, o.Strategy, o.Desired, o.Updated, o.Ready))
 	if f.isInactive() && o.Degraded == "" {
-		e.IsDone = f.condition("Available").Status != metav1.ConditionFalse
+		e.IsDone = f.condition(controlplane.Available).Status != metav1.ConditionFalse
 		e.add("it changes nothing while it is Inactive", f.activation()...)
 	}
 	if o.Waits != "" {
@@ -163,12 +163,12 @@ func (f *setFacts) activation() []string {
 
 // remedy returns what to do about what the set waits for, beside what holds its machines.
 func (f *setFacts) remedy() []string {
-	switch degraded := f.condition("Degraded"); {
+	switch degraded := f.condition(controlplane.Degraded); {
 	case f.set.DeletionTimestamp != nil, f.isInactive() && degraded.Status != metav1.ConditionTrue:
 		return nil
 	case degraded.Status == metav1.ConditionTrue:
 		return []string{"it creates and deletes no machine until an administrator has solved that; docs/control-plane.md has each reason (" + degraded.Reason + ")"}
-	case f.condition("Error").Status == metav1.ConditionTrue:
+	case f.condition(controlplane.Error).Status == metav1.ConditionTrue:
 		return []string{"it is tried again, with growing pauses; if a right is missing, the ClusterOperator machine-controller names it"}
 	}
 	if f.set.Spec.Strategy.Type == machinev1.OnDelete {
@@ -195,27 +195,27 @@ func (g *machineGatherer) askControlPlane(ctx context.Context, f *machineFacts) 
 	}
 }
 
-// replacement returns a statement on what becomes of a machine of a control plane.
-func (f *machineFacts) replacement() []MachineStatement {
-	if f.set == nil || f.set.judged.IsOfPlatform {
+// replacing returns a statement on what becomes of a machine of the set. A nil set returns none.
+func (f *setFacts) replacing(name string) []MachineStatement {
+	if f == nil || f.judged.IsOfPlatform {
 		return nil
 	}
-	m, _ := f.set.judgedMachine(f.machine.Name)
-	set := fmt.Sprintf("ControlPlaneMachineSet %s (index %d)", f.set.set.Name, m.Index)
-	why := []string{fmt.Sprintf("runlevel why controlplanemachineset/%s -n %s", f.set.set.Name, f.set.set.Namespace)}
+	m, _ := f.judgedMachine(name)
+	set := fmt.Sprintf("ControlPlaneMachineSet %s (index %d)", f.set.Name, m.Index)
+	why := []string{fmt.Sprintf("runlevel why controlplanemachineset/%s -n %s", f.set.Name, f.set.Namespace)}
 	switch {
-	case f.set.isInactive() && m.IsOutdated:
+	case f.isInactive() && m.IsOutdated:
 		return []MachineStatement{{set + " would replace it once it is Active", m.Changes}}
-	case f.set.isInactive():
+	case f.isInactive():
 		return nil
-	case f.set.judged.Reason != "":
-		return []MachineStatement{{set + " is stopped, and replaces no machine: " + f.set.judged.Message, why}}
+	case f.judged.Reason != "":
+		return []MachineStatement{{set + " is stopped, and replaces no machine: " + f.judged.Message, why}}
 	case m.IsDeleting:
-		return []MachineStatement{{set + " replaces it: " + f.set.successor(m), why}}
-	case m.IsOutdated && f.set.set.Spec.Strategy.Type == machinev1.OnDelete:
+		return []MachineStatement{{set + " replaces it: " + f.successor(m), why}}
+	case m.IsOutdated && f.set.Spec.Strategy.Type == machinev1.OnDelete:
 		return []MachineStatement{{set + " replaces it once it is deleted", m.Changes}}
 	case m.IsOutdated:
-		return []MachineStatement{{set + " replaces it, as it is outdated: " + f.set.successor(m), append(m.Changes, why...)}}
+		return []MachineStatement{{set + " replaces it, as it is outdated: " + f.successor(m), append(m.Changes, why...)}}
 	}
 	return []MachineStatement{{set + " has it, and it is up to date", nil}}
 }
