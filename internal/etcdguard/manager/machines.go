@@ -48,6 +48,7 @@ type hostFacts struct {
 	addresses []string
 	node      string
 	isHeld    bool // before the drain
+	hasHook   bool // of the guard, at its stage
 	// ownership returns whether the Node of that name is the machine's.
 	ownership func(*corev1.Node) deletion.NodeOwnership
 }
@@ -72,6 +73,7 @@ func viewOpenShift(o client.Object) hostFacts {
 	facts := hostFacts{isHeld: slices.ContainsFunc(m.Spec.LifecycleHooks.PreDrain, func(h machinev1beta1.LifecycleHook) bool {
 		return h.Name == HookName
 	}), ownership: func(node *corev1.Node) deletion.NodeOwnership { return deletion.OwnershipOpenShift(node, m) }}
+	facts.hasHook = facts.isHeld
 	for _, address := range m.Status.Addresses {
 		facts.addresses = append(facts.addresses, members.Host(address.Address))
 	}
@@ -85,6 +87,7 @@ func viewClusterAPI(o client.Object) hostFacts {
 	m := o.(*clusterv1.Machine)
 	facts := hostFacts{
 		node:      m.Status.NodeRef.Name,
+		hasHook:   slices.Contains(deletion.HooksClusterAPI(m, clusterv1.PreTerminateDeleteHookAnnotationPrefix), clusterv1.PreTerminateDeleteHookAnnotationPrefix+"/"+HookName),
 		ownership: func(node *corev1.Node) deletion.NodeOwnership { return deletion.OwnershipClusterAPI(node, m) },
 	}
 	for _, address := range m.Status.Addresses {
@@ -114,6 +117,9 @@ func (g *guard) readMachine(ctx context.Context, o client.Object) (etcdguard.Con
 	facts := g.api.view(o)
 	m := etcdguard.ControlPlaneMachine{
 		Name: key(o), IsDeleting: !o.GetDeletionTimestamp().IsZero(), IsHeld: facts.isHeld, Addresses: facts.addresses,
+	}
+	if m.IsDeleting && facts.hasHook {
+		m.HeldSince = o.GetDeletionTimestamp().Time
 	}
 	if facts.node == "" {
 		return m, nil
