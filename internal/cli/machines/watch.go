@@ -84,7 +84,11 @@ func (w *machinesWatch) show(list *overview.MachineList, outage error) error {
 // append prints the machines that have changed since they were printed, and those that are gone.
 func (w *machinesWatch) append(list *overview.MachineList) error {
 	content := func(m overview.MachineOverview) string { // without ages
-		return m.UID + m.Phase + m.Node + m.HeldBy() + upToDate(&m) + strings.Join(m.Unknown, "\n")
+		text := m.UID + m.Phase + m.Node + m.HeldBy() + upToDate(&m) + strings.Join(m.Unknown, "\n")
+		if m.ControlPlane != nil && (w.flags.format == core.JSON || w.flags.format == core.YAML) {
+			text += setLine(m.ControlPlane.Set)
+		}
+		return text
 	}
 	left := map[kinds.ID]bool{}
 	var changed []overview.MachineOverview
