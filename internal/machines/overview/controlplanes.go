@@ -84,6 +84,8 @@ type setFacts struct {
 	set      *machinev1.ControlPlaneMachineSet
 	machines []machinev1beta1.Machine // of its namespace
 	judged   *controlplane.SetJudgement
+	// unknown is why it is not known which machines are ready: the nodes can't be listed.
+	unknown string
 }
 
 // controlPlaneSets returns the sets of a namespace, or of all, with the machines of their namespaces.
@@ -117,6 +119,7 @@ func (g *machineGatherer) controlPlaneSets(ctx context.Context, namespace string
 		for _, node := range g.nodes.byName {
 			nodes = append(nodes, *node)
 		}
+		f.unknown = g.nodes.unknown
 		f.judged = controlplane.Judge(f.set, f.machines, nodes, g.cluster.Now())
 		sets = append(sets, f)
 	}
@@ -143,6 +146,9 @@ func (f *setFacts) overview() *ControlPlaneOverview {
 	}
 	return o
 }
+
+// isNotReady reports whether a machine is known not to be ready.
+func (f *setFacts) isNotReady(m controlplane.JudgedMachine) bool { return f.unknown == "" && !m.IsReady }
 
 func (f *setFacts) condition(kind string) metav1.Condition {
 	return ptr.Deref(meta.FindStatusCondition(f.set.Status.Conditions, kind), metav1.Condition{})

@@ -57,6 +57,9 @@ func ExplainControlPlane(ctx context.Context, c *cluster.Cluster, id kinds.ID) (
 func (f *setFacts) explain(ctx context.Context, g *machineGatherer) *ControlPlaneExplanation {
 	o, now := f.overview(), g.cluster.Now()
 	e := &ControlPlaneExplanation{IsDone: o.Waits == ""}
+	if f.unknown != "" {
+		e.Unknown = append(e.Unknown, f.unknown)
+	}
 	e.add(fmt.Sprintf("it is %s (%s): %d machines are desired, %d are up to date, %d are ready", f.set.Spec.State, o.Strategy, o.Desired, o.Updated, o.Ready))
 	if f.isInactive() && o.Degraded == "" {
 		e.IsDone = f.condition(controlplane.Available).Status != metav1.ConditionFalse
@@ -68,7 +71,7 @@ func (f *setFacts) explain(ctx context.Context, g *machineGatherer) *ControlPlan
 	var awaited []*machinev1beta1.Machine
 	for i := range f.machines {
 		m := &f.machines[i]
-		if judged, ok := f.judgedMachine(m.Name); ok && (judged.IsDeleting || !judged.IsReady) {
+		if judged, ok := f.judgedMachine(m.Name); ok && (judged.IsDeleting || f.isNotReady(judged)) {
 			awaited = append(awaited, m)
 		}
 	}
@@ -130,7 +133,7 @@ func (f *setFacts) standing(m controlplane.JudgedMachine) string {
 	switch changes := strings.Join(m.Changes, ", "); {
 	case m.IsDeleting:
 		return "being deleted"
-	case !m.IsOutdated && !m.IsReady:
+	case !m.IsOutdated && f.isNotReady(m):
 		return "up to date, and not ready"
 	case !m.IsOutdated:
 		return "up to date"
@@ -208,8 +211,8 @@ func (f *setFacts) replacing(name string) []MachineStatement {
 		return []MachineStatement{{set + " would replace it once it is Active", m.Changes}}
 	case f.isInactive():
 		return nil
-	case f.judged.Reason != "":
-		return []MachineStatement{{set + " is stopped, and replaces no machine: " + f.judged.Message, why}}
+	case f.condition(controlplane.Degraded).Status == metav1.ConditionTrue:
+		return []MachineStatement{{set + " is stopped, and replaces no machine: " + f.condition(controlplane.Degraded).Message, why}}
 	case m.IsDeleting:
 		return []MachineStatement{{set + " replaces it: " + f.successor(m), why}}
 	case m.IsOutdated && f.set.Spec.Strategy.Type == machinev1.OnDelete:
@@ -225,10 +228,10 @@ func (f *setFacts) successor(of controlplane.JudgedMachine) string {
 	for _, m := range f.judged.Machines {
 		switch {
 		case m.Index != of.Index || m.Name == of.Name || m.IsDeleting || m.IsOutdated:
-		case m.IsReady:
-			return "machine " + m.Name + " takes its place"
-		default:
+		case f.isNotReady(m):
 			return "machine " + m.Name + " takes its place once it is ready"
+		default:
+			return "machine " + m.Name + " takes its place"
 		}
 	}
 	return "a new machine is to take its place"
