@@ -148,7 +148,9 @@ func (f *setFacts) overview() *ControlPlaneOverview {
 }
 
 // isNotReady reports whether a machine is known not to be ready.
-func (f *setFacts) isNotReady(m controlplane.JudgedMachine) bool { return f.unknown == "" && !m.IsReady }
+func (f *setFacts) isNotReady(m controlplane.JudgedMachine) bool {
+	return f.unknown == "" && !m.IsReady
+}
 
 func (f *setFacts) condition(kind string) metav1.Condition {
 	return ptr.Deref(meta.FindStatusCondition(f.set.Status.Conditions, kind), metav1.Condition{})
