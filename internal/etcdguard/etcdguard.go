@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // An EtcdSnapshot is the state of the machines of the control plane and of the members of etcd at one time.
@@ -30,7 +31,9 @@ type EtcdSnapshot struct {
 type ControlPlaneMachine struct {
 	Name       string // with its namespace
 	IsDeleting bool
-	IsHeld     bool     // a hook of the guard holds the drain of its node
+	IsHeld     bool // a hook of the guard holds the drain of its node
+	// HeldSince is since when it is being deleted, if a hook of the guard holds that; zero for others.
+	HeldSince  time.Time
 	Addresses  []string // its hosts, to find the members on it
 	Zone       string   // the topology zone of its node; empty if that is not known
 	IsCordoned bool     // its node is unschedulable

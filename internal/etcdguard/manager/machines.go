@@ -50,6 +50,7 @@ type hostFacts struct {
 	addresses []string
 	node      string
 	isHeld    bool // before the drain
+	hasHook   bool // of the guard, at its stage
 	// ownership returns whether the Node of that name is the machine's.
 	ownership func(*corev1.Node) deletion.NodeOwnership
 	// Of updates in place, which only Cluster API has.
@@ -76,6 +77,7 @@ func viewOpenShift(o client.Object) hostFacts {
 	facts := hostFacts{isHeld: slices.ContainsFunc(m.Spec.LifecycleHooks.PreDrain, func(h machinev1beta1.LifecycleHook) bool {
 		return h.Name == HookName
 	}), ownership: func(node *corev1.Node) deletion.NodeOwnership { return deletion.OwnershipOpenShift(node, m) }}
+	facts.hasHook = facts.isHeld
 	for _, address := range m.Status.Addresses {
 		facts.addresses = append(facts.addresses, members.Host(address.Address))
 	}
@@ -89,6 +91,7 @@ func viewClusterAPI(o client.Object) hostFacts {
 	m, now := o.(*clusterv1.Machine), time.Now()
 	facts := hostFacts{
 		node:          m.Status.NodeRef.Name,
+		hasHook:       slices.Contains(deletion.HooksClusterAPI(m, clusterv1.PreTerminateDeleteHookAnnotationPrefix), clusterv1.PreTerminateDeleteHookAnnotationPrefix+"/"+HookName),
 		ownership:     func(node *corev1.Node) deletion.NodeOwnership { return deletion.OwnershipClusterAPI(node, m) },
 		asksForUpdate: rolloutrules.AwaitsPermission(m, now), mayUpdate: rolloutrules.MayBegin(m, now), isUpdating: rolloutrules.IsUpdating(m),
 	}
@@ -120,6 +123,9 @@ func (g *guard) readMachine(ctx context.Context, o client.Object) (etcdguard.Con
 	m := etcdguard.ControlPlaneMachine{
 		Name: key(o), IsDeleting: !o.GetDeletionTimestamp().IsZero(), IsHeld: facts.isHeld, Addresses: facts.addresses,
 		AsksForUpdate: facts.asksForUpdate, MayUpdate: facts.mayUpdate, IsUpdating: facts.isUpdating,
+	}
+	if m.IsDeleting && facts.hasHook {
+		m.HeldSince = o.GetDeletionTimestamp().Time
 	}
 	if facts.node == "" {
 		return m, nil
