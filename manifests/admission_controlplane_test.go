@@ -79,3 +79,29 @@ func TestAdmissionOfControlPlanes(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDeletionsOfControlPlanes refuses the deletion that would end with the machines of a control plane.
+func TestDeletionsOfControlPlanes(t *testing.T) {
+	t.Parallel()
+	c, namespace := admission(t)
+	const external = `{apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine}`
+	set := newControlPlane(t, namespace, "master", "", external)
+	if err := c.Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Eventually(t, "the policy is in force", func(ctx context.Context) bool {
+		err := c.Delete(ctx, set, client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		return err != nil && strings.Contains(err.Error(), "would delete the machines of the control plane: delete with --cascade=background")
+	})
+	all := []client.DeleteAllOfOption{client.InNamespace(namespace), client.PropagationPolicy(metav1.DeletePropagationForeground)}
+	if err := c.DeleteAllOf(t.Context(), set.DeepCopy(), all...); err == nil {
+		t.Error("all sets of a namespace are deleted in the foreground")
+	}
+	for _, option := range []client.DeleteOption{
+		&client.DeleteOptions{}, client.PropagationPolicy(metav1.DeletePropagationBackground), client.PropagationPolicy(metav1.DeletePropagationOrphan),
+	} {
+		if err := c.Delete(t.Context(), set, client.DryRunAll, option); err != nil {
+			t.Errorf("%v: %v", option, err)
+		}
+	}
+}

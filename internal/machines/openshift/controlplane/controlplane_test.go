@@ -30,6 +30,9 @@ func TestControlPlanes(t *testing.T) {
 	t.Run("a machine too few", testMissingMachine)
 	t.Run("no machine", testNoMachine)
 	t.Run("a template whose machines fail", testFailingTemplate)
+	t.Run("a machine that never joins", testMachineThatNeverJoins)
+	t.Run("five machines in three failure domains", testFiveMachines)
+	t.Run("a failure domain is removed", testRemovedFailureDomain)
 }
 
 // testThreeMachines is the job of an administrator: the machines of a cluster get another size.
@@ -74,8 +77,11 @@ func testThreeMachines(t *testing.T) {
 		t.Errorf("the preview is not what was done (-preview +done):\n%s", diff)
 	}
 	s.AwaitEvent("cluster", "Deleted", "deleted machine: "+s.name("b"))
-	if err := s.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"state":"Inactive"}}`))); err == nil {
-		t.Error("an active set was made inactive")
+	for _, state := range []string{`"Inactive"`, `null`} { // which is the default, Inactive
+		deactivate := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"state":`+state+`}}`))
+		if err := s.Patch(t.Context(), set, deactivate); err == nil || !strings.Contains(err.Error(), "state cannot be changed once Active") {
+			t.Errorf("an active set was made %s: %v", state, err)
+		}
 	}
 	s.testRelease(set)
 }
@@ -176,20 +182,6 @@ func testDeletedMachines(t *testing.T) {
 	s.MustPatch(s.machine("a"), `{"spec":{"lifecycleHooks":null}}`)
 	s.Eventually("three machines", func() bool { return s.racks() == "a:small b:small c:small" })
 	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
-}
-
-// testOnDelete replaces only machines that are deleted by hand.
-func testOnDelete(t *testing.T) {
-	s := newSite(t)
-	s.addThree()
-	s.MustCreate(s.newSet("Active", "OnDelete", "large"))
-	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas", "machine "+s.name("b")+" needs an update: delete it, and it is replaced")
-	s.deleteMachine("b")
-	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas", "Observed 2 replica(s) in need of update")
-	s.Eventually("one is replaced", func() bool { return s.racks() == "a:small b:large c:small" })
-	if owned := s.owned(); len(owned) != 3 {
-		t.Errorf("the set owns %q", owned)
-	}
 }
 
 // testAnotherOwner is for a machine of another controller.

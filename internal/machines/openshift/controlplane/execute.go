@@ -36,7 +36,7 @@ func (r *ControlPlaneMachineSetReconciler) execute(ctx context.Context, c *contr
 		if err := r.cached.Delete(ctx, c.machines[name], isAsSeen); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete machine %s: %w", name, err)
 		}
-		r.recorder.Eventf(c.set, nil, corev1.EventTypeNormal, "Deleted", "Delete", "deleted machine: %s", name)
+		r.recorder.Eventf(c.set, c.machines[name], corev1.EventTypeNormal, "Deleted", "Delete", "deleted machine: %s", name)
 	}
 	for _, index := range c.plan.Create {
 		machine, err := c.newMachine(index, rand.String(5))
@@ -46,7 +46,8 @@ func (r *ControlPlaneMachineSetReconciler) execute(ctx context.Context, c *contr
 		if err != nil {
 			return fmt.Errorf("create a machine for index %d: %w", index, err)
 		}
-		r.recorder.Eventf(c.set, nil, corev1.EventTypeNormal, "Created", "Create", "created machine: %s", machine.Name)
+		// The machine is named twice: of two events of the same objects, only the first is kept, with a count.
+		r.recorder.Eventf(c.set, machine, corev1.EventTypeNormal, "Created", "Create", "created machine: %s", machine.Name)
 	}
 	return nil
 }

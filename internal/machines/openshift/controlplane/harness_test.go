@@ -39,16 +39,23 @@ func newSite(t *testing.T) *site {
 	return &site{stage.NewFixture(t)}
 }
 
-// manage runs all controllers of machines until the test ends. One process handles the machines of all namespaces: two would
-// give the same address to machines.
-func manage(t *testing.T) {
+// manageMachines runs the controllers of Machines and infrastructure until the test ends. One process handles the machines of all
+// namespaces: two would give the same address to machines.
+func manageMachines(t *testing.T) {
 	t.Helper()
 	stage.ManageAs(t, stage.Sandbox(t).Config, func(m ctrl.Manager) error {
 		return errors.Join(
 			kwok.SetupWithManager(m), external.SetupWithManager(m), (&nodelink.NodeLinkReconciler{}).SetupWithManager(t.Context(), m),
-			openshift.SetupWithManager(t.Context(), m, openshift.MachineOptions{}), controlplane.SetupWithManager(m),
+			openshift.SetupWithManager(t.Context(), m, openshift.MachineOptions{}),
 		)
 	})
+}
+
+// manage runs all controllers until the test ends.
+func manage(t *testing.T) {
+	t.Helper()
+	manageMachines(t)
+	stage.ManageAs(t, stage.Sandbox(t).Config, controlplane.SetupWithManager)
 }
 
 // labelsOf are the labels that a set's definition asks for.

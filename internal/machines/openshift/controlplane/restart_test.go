@@ -1,0 +1,193 @@
+package controlplane_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	machinev1 "github.com/openshift/api/machine/v1"
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+)
+
+// TestKilledAtEachWrite kills the controller at each of its writes: the next life begins with what the last one has left. In the end
+// the set has its machines, and no other.
+func TestKilledAtEachWrite(t *testing.T) {
+	manageMachines(t)
+	for name, c := range map[string]struct {
+		size       string // of the template
+		isLost     bool   // the infrastructure of a machine is gone
+		isDeleted  bool   // two machines are deleted by hand, after their adoption
+		wantedKept int
+		wantedCuts int // one for each write besides the first
+	}{
+		"adopted":                {size: "small", wantedKept: 3, wantedCuts: 3}, // the finalizer, and three machines
+		"adopted and replaced":   {size: "large", wantedCuts: 9},                // besides, three are created, and three deleted
+		"replaced beside a loss": {size: "large", isLost: true, wantedCuts: 9},
+		"two are deleted":        {size: "small", isDeleted: true, wantedKept: 1, wantedCuts: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.addThree()
+			old := s.uids()
+			if c.isLost {
+				s.loseMachine("b")
+			}
+			s.MustCreate(s.newSet("Active", "RollingUpdate", c.size))
+			if c.isDeleted {
+				stop := s.runSet(stage.Sandbox(t).Config)
+				s.Eventually("the machines are adopted", func() bool { return s.isSettled(c.size) })
+				stop()
+				s.deleteMachine("a")
+				s.deleteMachine("b")
+			}
+			if cuts := s.liveAndDie(func() bool { return s.isSettled(c.size) }); cuts < c.wantedCuts {
+				t.Errorf("it was killed %d times, want %d", cuts, c.wantedCuts)
+			}
+			after := s.uids()
+			kept := slices.DeleteFunc(old, func(uid types.UID) bool { return !slices.Contains(after, uid) })
+			if len(kept) != c.wantedKept {
+				t.Errorf("%d machines were kept, want %d", len(kept), c.wantedKept)
+			}
+		})
+	}
+	t.Run("released", testKilledRelease)
+}
+
+// testKilledRelease deletes a set: its machines stay, also if the controller is killed before it has released all of them.
+func testKilledRelease(t *testing.T) {
+	s := newSite(t)
+	s.addThree()
+	old := s.uids()
+	set := s.newSet("Active", "RollingUpdate", "small")
+	s.MustCreate(set)
+	stop := s.runSet(stage.Sandbox(t).Config)
+	s.Eventually("the machines are adopted", func() bool { return s.isSettled("small") })
+	stop()
+	s.MustDelete(set)
+	cuts := s.liveAndDie(func() bool { return apierrors.IsNotFound(s.Get(s.Context(), s.Key("cluster"), set)) })
+	if cuts != 3 { // two machines, and the finalizer
+		t.Errorf("it was killed %d times", cuts)
+	}
+	s.expectReleased(old)
+}
+
+// expectReleased expects that the machines with some UIDs are there, and nobody's.
+func (s *site) expectReleased(wanted []types.UID) {
+	s.Helper()
+	if after := s.uids(); !slices.Equal(after, wanted) {
+		s.Errorf("the machines are %v, want %v", after, wanted)
+	}
+	for _, m := range s.machines() {
+		if m.DeletionTimestamp != nil || len(m.OwnerReferences) > 0 {
+			s.Errorf("machine %s is being deleted since %v, and owned by %v", m.Name, m.DeletionTimestamp, m.OwnerReferences)
+		}
+	}
+}
+
+// uids returns the UIDs of the machines, in the order of their names.
+func (s *site) uids() []types.UID {
+	s.Helper()
+	var uids []types.UID
+	for _, m := range s.machines() {
+		uids = append(uids, m.UID)
+	}
+	return uids
+}
+
+// loseMachine has the infrastructure of a machine be gone.
+func (s *site) loseMachine(short string) {
+	s.Helper()
+	s.MustDelete(&v1alpha1.KwokMachine{ObjectMeta: s.Meta(s.name(short))})
+	stage.AwaitMachine(s, s.Namespace, s.name(short), func(m *machinev1beta1.Machine) bool {
+		return ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseFailed
+	})
+}
+
+// runSet runs the controller of sets, for this namespace only, until the test ends or stop is called.
+func (s *site) runSet(reach *rest.Config) (stop func()) {
+	s.Helper()
+	return stage.ManageIn(s, s.Namespace, reach, controlplane.SetupWithManager)
+}
+
+// liveAndDie runs the controller, and kills it before its second write, until the work is done without one. It returns how often it was
+// killed.
+func (s *site) liveAndDie(isDone func() bool) (cuts int) {
+	s.Helper()
+	for {
+		cut := sandboxtest.NewCut(2)
+		stop := s.runSet(sandboxtest.Before(sandboxtest.Before(stage.Sandbox(s).Config, s.checkWrite), cut.Check))
+		s.Eventually("the controller is killed, or done", func() bool { return cut.Missed() != "" || isDone() })
+		stop()
+		if cut.Missed() == "" {
+			return cuts
+		}
+		cuts++
+		s.Logf("life %d ended before %s", cuts, cut.Missed())
+	}
+}
+
+// checkWrite looks at the machines before the controller creates or deletes one: no fourth one is created beside four, and one that
+// runs is deleted only while three others do, any other one while two do.
+func (s *site) checkWrite(r *http.Request) error {
+	request, ok := sandboxtest.ParseRequest(r)
+	if !ok || request.Resource != "machines" || r.Method != http.MethodPost && r.Method != http.MethodDelete {
+		return nil
+	}
+	var list machinev1beta1.MachineList
+	if err := s.List(r.Context(), &list, client.InNamespace(s.Namespace)); err != nil {
+		return err
+	}
+	others, least := 0, 2
+	for i := range list.Items {
+		switch m := &list.Items[i]; {
+		case !isServing(m):
+		case m.Name == request.Name:
+			least = 3
+		default:
+			others++
+		}
+	}
+	if r.Method == http.MethodPost && len(list.Items) > 3 {
+		s.Errorf("a machine is created beside %s", describe(list.Items))
+	}
+	if r.Method == http.MethodDelete && others < least {
+		s.Errorf("machine %s is deleted, of %s", request.Name, describe(list.Items))
+	}
+	return nil
+}
+
+// isServing reports whether a machine runs, and is not being deleted.
+func isServing(m *machinev1beta1.Machine) bool {
+	return m.DeletionTimestamp == nil && ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseRunning
+}
+
+func describe(machines []machinev1beta1.Machine) []string {
+	var texts []string
+	for i := range machines {
+		m := &machines[i]
+		texts = append(texts, fmt.Sprintf("%s (%s, deleted: %t)", m.Name, ptr.Deref(m.Status.Phase, ""), m.DeletionTimestamp != nil))
+	}
+	return texts
+}
+
+// isSettled reports whether the set has three machines of a size, one in each rack, and nothing to do.
+func (s *site) isSettled(size string) bool {
+	s.Helper()
+	set := &machinev1.ControlPlaneMachineSet{}
+	s.Must(s.Get(s.Context(), s.Key("cluster"), set))
+	machines := s.machines()
+	areServing := !slices.ContainsFunc(machines, func(m machinev1beta1.Machine) bool { return !isServing(&m) })
+	return areServing && len(s.owned()) == 3 && s.racks() == fmt.Sprintf("a:%[1]s b:%[1]s c:%[1]s", size) &&
+		meta.IsStatusConditionFalse(set.Status.Conditions, "Progressing")
+}

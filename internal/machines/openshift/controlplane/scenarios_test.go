@@ -1,0 +1,162 @@
+package controlplane_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	machinev1 "github.com/openshift/api/machine/v1"
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+)
+
+// changeValue changes fields of the template's infrastructure object, by a JSON merge patch.
+func (s *site) changeValue(set *machinev1.ControlPlaneMachineSet, fields string) {
+	s.Helper()
+	s.MustPatch(set, `{"spec":{"template":{"machines_v1beta1_machine_openshift_io":{"spec":{"providerSpec":{"value":%s}}}}}}`, fields)
+}
+
+// settle creates an active set, waits until it has adopted its machines, and returns it with their names.
+func (s *site) settle(set *machinev1.ControlPlaneMachineSet) []string {
+	s.Helper()
+	s.MustCreate(set)
+	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
+	return s.owned()
+}
+
+// kept returns how many machines with some names are there.
+func (s *site) kept(names []string) int {
+	s.Helper()
+	return len(slices.DeleteFunc(s.owned(), func(name string) bool { return !slices.Contains(names, name) }))
+}
+
+// testOnDelete replaces only machines that are deleted by hand: one, and then two at once.
+func testOnDelete(t *testing.T) {
+	s := newSite(t)
+	s.addThree()
+	set := s.newSet("Active", "OnDelete", "large")
+	s.MustCreate(set)
+	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas", "machine "+s.name("b")+" needs an update: delete it, and it is replaced")
+	s.deleteMachine("b")
+	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas", "Observed 2 replica(s) in need of update")
+	s.Eventually("one is replaced", func() bool { return s.racks() == "a:small b:large c:small" })
+	if owned := s.owned(); len(owned) != 3 {
+		t.Errorf("the set owns %q", owned)
+	}
+	s.deleteMachine("a")
+	s.deleteMachine("c")
+	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
+	if racks := s.racks(); racks != "a:large b:large c:large" {
+		t.Errorf("the machines are in %s", racks)
+	}
+	for _, owned := range s.owned() {
+		s.AwaitEvent("cluster", "Created", "created machine: "+owned)
+	}
+	if deleted := s.Events("cluster", "Deleted"); len(deleted) > 0 {
+		t.Errorf("the set has deleted %v", deleted)
+	}
+	before := s.uids()
+	s.MustDelete(set, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	s.AwaitGone(set)
+	s.expectReleased(before)
+}
+
+// testMachineThatNeverJoins has machines whose start fails, without an end. The first is deleted, and the start of the one in its place
+// succeeds after a while; then the template is corrected.
+func testMachineThatNeverJoins(t *testing.T) {
+	s := newSite(t)
+	s.addThree()
+	set := s.newSet("Active", "RollingUpdate", "small")
+	old := s.settle(set)
+	watched := s.watchReady()
+	s.changeValue(set, `{"spec":{"startFailure":{"message":"no address is left"}}}`)
+	first := s.awaitNeverJoined(old, "0")
+	s.MustDelete(&machinev1beta1.Machine{ObjectMeta: s.Meta(first)})
+	second := s.awaitNeverJoined(append(old, first), "0")
+
+	s.MustPatch(&v1alpha1.KwokMachine{ObjectMeta: s.Meta(second)}, `{"spec":{"startFailure":null}}`)
+	s.AwaitGone(s.machine("a"))
+	third := s.awaitNeverJoined(append(old, second), "1")
+	if kept := s.kept(append(old, second)); kept != 3 {
+		t.Errorf("%d of the machines that have joined are left: %v", kept, s.owned())
+	}
+
+	s.changeValue(set, `{"spec":{"startFailure":null,"node":{"labels":{"size":"large"}}}}`)
+	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
+	if fewest, most := watched(); fewest < 3 || most > 4 {
+		t.Errorf("there were %d to %d machines that run", fewest, most)
+	}
+	if racks := s.racks(); racks != "a:large b:large c:large" || s.kept(append(old, second, third)) != 0 {
+		t.Errorf("the machines are in %s: %v", racks, s.owned())
+	}
+}
+
+// awaitNeverJoined waits until there is one machine besides others, which has an index and is named by the condition. Nothing else is
+// done then.
+func (s *site) awaitNeverJoined(others []string, index string) (name string) {
+	s.Helper()
+	s.Eventually("another machine", func() bool {
+		fresh := slices.DeleteFunc(s.owned(), func(name string) bool { return slices.Contains(others, name) })
+		if len(fresh) != 1 {
+			return false
+		}
+		name = fresh[0]
+		return true
+	})
+	if !strings.HasSuffix(name, "-"+index) {
+		s.Errorf("%s is to have the index %s", name, index)
+	}
+	s.awaitCondition("Progressing", metav1.ConditionTrue, "NeedsUpdateReplicas", "machine "+name+" is not ready (Provisioning)")
+	s.awaitCondition("Available", metav1.ConditionTrue, "AllReplicasAvailable", "")
+	return name
+}
+
+// newFive makes five machines in three racks, and a set that has adopted them.
+func (s *site) newFive() (set *machinev1.ControlPlaneMachineSet, names []string) {
+	s.Helper()
+	s.addMachines(map[string]string{
+		"a": kwokValue("a", "small"), "b": kwokValue("b", "small"), "c": kwokValue("c", "small"), "d": kwokValue("a", "small"), "e": kwokValue("b", "small"),
+	})
+	set = s.newSet("Active", "RollingUpdate", "small")
+	set.Spec.Replicas = new(int32(5))
+	return set, s.settle(set)
+}
+
+// testFiveMachines are replaced, each in its failure domain.
+func testFiveMachines(t *testing.T) {
+	s := newSite(t)
+	set, old := s.newFive()
+	if racks := s.racks(); racks != "a:small a:small b:small b:small c:small" || s.kept(old) != 5 {
+		t.Errorf("before: the machines are in %s: %v", racks, s.owned())
+	}
+	watched := s.watchReady()
+	s.changeValue(set, `{"spec":{"node":{"labels":{"size":"large"}}}}`)
+	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
+	if fewest, most := watched(); fewest < 5 || most > 6 {
+		t.Errorf("there were %d to %d machines that run", fewest, most)
+	}
+	if racks := s.racks(); racks != "a:large a:large b:large b:large c:large" || s.kept(old) != 0 {
+		t.Errorf("after: the machines are in %s: %v", racks, s.owned())
+	}
+}
+
+// testRemovedFailureDomain has the two machines of a rack move to the others, and no other machine.
+func testRemovedFailureDomain(t *testing.T) {
+	s := newSite(t)
+	set, old := s.newFive()
+	watched := s.watchReady()
+	s.changeValue(set, `{"failureDomains":[{"node":{"labels":{"rack":"b"}}},{"node":{"labels":{"rack":"c"}}}]}`)
+	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
+	if fewest, most := watched(); fewest < 5 || most > 6 {
+		t.Errorf("there were %d to %d machines that run", fewest, most)
+	}
+	if racks := s.racks(); racks != "b:small b:small b:small c:small c:small" && racks != "b:small b:small c:small c:small c:small" {
+		t.Errorf("the machines are in %s", racks)
+	}
+	if kept := s.kept(old); kept != 3 {
+		t.Errorf("%d machines were kept of %v: %v", kept, old, s.owned())
+	}
+}
