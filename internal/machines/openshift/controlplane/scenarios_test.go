@@ -118,7 +118,7 @@ func (s *site) awaitNeverJoined(others []string, index string) (name string) {
 func (s *site) newFive() (set *machinev1.ControlPlaneMachineSet, names []string) {
 	s.Helper()
 	s.addMachines(map[string]string{
-		"a": kwokValue("a", "small"), "b": kwokValue("b", "small"), "c": kwokValue("c", "small"), "d": kwokValue("a", "small"), "e": kwokValue("b", "small"),
+		"a": kwokValue("a", "small"), "b": kwokValue("b", "small"), "c": kwokValue("c", "small"), "d": kwokValue("b", "small"), "e": kwokValue("a", "small"),
 	})
 	set = s.newSet("Active", "RollingUpdate", "small")
 	set.Spec.Replicas = new(int32(5))
