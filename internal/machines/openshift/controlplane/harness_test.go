@@ -85,9 +85,9 @@ func (s *site) addMachines(values map[string]string) {
 	}
 }
 
-// kwokValue returns the providerSpec.value of a simulated machine, in a rack of a size.
+// kwokValue returns the providerSpec.value of a simulated machine, in a rack of a size. Its end takes a while, in which it is counted.
 func kwokValue(rack, size string) string {
-	return fmt.Sprintf(`{apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine, spec: {node: {labels: {rack: %s, size: %s}}}}`, rack, size)
+	return fmt.Sprintf(`{apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine, spec: {deleteAfter: 1s, node: {labels: {rack: %s, size: %s}}}}`, rack, size)
 }
 
 // addThree adds three machines of size small in racks a, b and c.
@@ -112,7 +112,7 @@ template:
     spec: {providerSpec: {value: {
       apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine,
       failureDomains: [{node: {labels: {rack: a}}}, {node: {labels: {rack: b}}}, {node: {labels: {rack: c}}}],
-      spec: {node: {labels: {size: %s}}}}}}
+      spec: {deleteAfter: 1s, node: {labels: {size: %s}}}}}}
 `, state, strategy, labelsOf, size)), &set.Spec))
 	return set
 }
