@@ -64,7 +64,7 @@ image: ## write an OCI image of the programs for linux/amd64 and linux/arm64 to 
 
 generate: ## regenerate what is made from other files
 	$(GO) test ./install ./manifests -run TestDefinitionsAreThoseOfTheModule -update
-	$(GO) test ./internal/machines/infra/v1alpha1 -run TestGeneratedFilesAreCurrent -update
+	$(GO) test ./internal/machines/infra/v1alpha1 ./internal/machines/capi/controlplane/v1alpha1 -run TestGeneratedFilesAreCurrent -update
 	$(GO) test ./internal/sandbox/binaries -run TestPackedModule -update
 	$(GO) test ./internal/cli -run "TestPicturesOfTheDocumentation|TestJSONDocuments" -update
 	$(GO) test ./internal/review/lint -run TestDocumentation -update

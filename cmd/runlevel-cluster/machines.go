@@ -42,7 +42,8 @@ controller; KUBECONFIG names a cluster other than the one it runs in.`,
 	startup.AddServingFlags(flags, &o.Listen, &o.Metrics)
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "of the Lease (default runlevel-machines)")
 	flags.DurationVar(&o.LeaseDuration, "lease-duration", 0, "how long the Lease outlives a leader that died (default 15s)")
-	flags.StringSliceVar(&dialects, "dialects", nil, "the APIs whose Machines are worked on: openshift (the default), cluster-api, or both with a comma between them")
+	flags.StringSliceVar(&dialects, "dialects", nil, "the APIs whose Machines are worked on: openshift (the default), cluster-api, or both with a comma between them; "+
+		"cluster-api-control-planes is for RunlevelControlPlanes beside Cluster API's own controllers")
 	flags.IntVar(&o.Concurrency, "concurrency", 0, "how many Machines are worked on at once (default 20)")
 	return command
 }

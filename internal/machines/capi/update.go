@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
@@ -51,7 +52,7 @@ func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
 		return u.cleanUp(ctx)
 	}
 	u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, updateMessage)
-	if !isTriggered(u.m) { // its owner has not written the whole desired state yet
+	if !machinetemplate.IsTriggered(u.m) { // its owner has not written the whole desired state yet
 		return 0, nil
 	}
 	if u.infrastructure.problem != nil || u.bootstrap.problem != nil { // returned as the error of the pass

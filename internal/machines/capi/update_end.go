@@ -16,6 +16,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/queue"
@@ -58,7 +59,7 @@ func (u *updatePass) endNewest(ctx context.Context) error {
 		return client.IgnoreNotFound(err)
 	}
 	isSame := newest.UID == u.m.UID && newest.Generation == u.m.Generation && newest.DeletionTimestamp.IsZero()
-	if !isSame || !rolloutrules.IsUpdating(newest) || !isTriggered(newest) {
+	if !isSame || !rolloutrules.IsUpdating(newest) || !machinetemplate.IsTriggered(newest) {
 		return nil
 	}
 	return u.end(ctx, newest)
@@ -96,12 +97,6 @@ func (u *updatePass) dropAnnotation(ctx context.Context, from referenced) error 
 		return fmt.Errorf("remove the annotation of the update in place from %s: %w", from.object, err)
 	}
 	return nil
-}
-
-// isTriggered reports whether the owner of the Machine has written the whole desired state. While a Machine is moved to another
-// set, a pending hook belongs to an earlier update.
-func isTriggered(m *clusterv1.Machine) bool {
-	return !rolloutrules.IsArriving(m) && slices.Contains(pendingHooks(m), runtimehook.UpdateMachine)
 }
 
 // pendingHooks returns the runtime hooks that have to be called for a Machine.

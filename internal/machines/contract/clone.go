@@ -54,20 +54,35 @@ func (r ObjectReferences) Clone(ctx context.Context, template clusterv1.Contract
 func (r ObjectReferences) Update(ctx context.Context, object *ReferencedObject, template clusterv1.ContractVersionedObjectReference,
 	wanted TemplateClone,
 ) error {
+	_, err := r.applyTemplate(ctx, object, template, wanted)
+	return err
+}
+
+// Preview returns the object that Update would write, with the defaults of the API server. It writes nothing but which fields the
+// manager owns.
+func (r ObjectReferences) Preview(ctx context.Context, object *ReferencedObject, template clusterv1.ContractVersionedObjectReference,
+	wanted TemplateClone,
+) (*unstructured.Unstructured, error) {
+	return r.applyTemplate(ctx, object, template, wanted, client.DryRunAll)
+}
+
+func (r ObjectReferences) applyTemplate(ctx context.Context, object *ReferencedObject, template clusterv1.ContractVersionedObjectReference,
+	wanted TemplateClone, options ...client.ApplyOption,
+) (*unstructured.Unstructured, error) {
 	from, err := r.Get(ctx, template, wanted.Namespace)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := r.ownFields(ctx, object, wanted.Manager); err != nil {
-		return fmt.Errorf("own the fields of %s: %w", object, printable.Error(err))
+		return nil, fmt.Errorf("own the fields of %s: %w", object, printable.Error(err))
 	}
 	desired := CloneOf(from.Unstructured, wanted)
 	desired.SetUID(object.GetUID()) // so that it is not created again if it was deleted
-	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), wanted.Manager, client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("apply %s to %s: %w", from, object, printable.Error(err))
+	options = append(options, wanted.Manager, client.ForceOwnership)
+	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), options...); err != nil {
+		return nil, fmt.Errorf("apply %s to %s: %w", from, object, printable.Error(err))
 	}
-	return nil
+	return desired, nil
 }
 
 // ownFields gives the fields that were set by the create of an object to the applies of the same field manager: an apply

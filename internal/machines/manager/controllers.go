@@ -9,6 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/internal/machines/capi"
+	clustercontrolplane "github.com/runlevel/runlevel/internal/machines/capi/controlplane"
 	clusterhealthcheck "github.com/runlevel/runlevel/internal/machines/capi/healthcheck"
 	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment"
 	clustermachineset "github.com/runlevel/runlevel/internal/machines/capi/machineset"
@@ -46,23 +47,28 @@ func addControllers(ctx context.Context, m ctrl.Manager, o Options) error {
 			extensionconfig.SetupWithManager(m, extensionconfig.DiscoveryOptions{}),
 		)
 	}
+	if slices.Contains(o.Dialects, ClusterAPI) || slices.Contains(o.Dialects, ControlPlanes) {
+		err = errors.Join(err, clustercontrolplane.SetupWithManager(m, runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader())))
+	}
 	return err
 }
 
-// A MachineDialect is an API that has Machines.
+// A MachineDialect is an API that has Machines, or a part of one.
 type MachineDialect string
 
 // The dialects. Cluster API's is not the default: if its own core controller runs, both would write the same Machines.
 const (
 	OpenShift  MachineDialect = "openshift"   // machine.openshift.io
 	ClusterAPI MachineDialect = "cluster-api" // cluster.x-k8s.io
+	// ControlPlanes is the part of Cluster API that its own core does not have: RunlevelControlPlanes, beside the core's controllers.
+	ControlPlanes MachineDialect = "cluster-api-control-planes"
 )
 
 // checkDialects returns an error if a dialect is unknown.
 func checkDialects(dialects []MachineDialect) error {
 	for _, dialect := range dialects {
-		if dialect != OpenShift && dialect != ClusterAPI {
-			return fmt.Errorf("there is no dialect %q: write %s, %s or both, with a comma between them", dialect, OpenShift, ClusterAPI)
+		if dialect != OpenShift && dialect != ClusterAPI && dialect != ControlPlanes {
+			return fmt.Errorf("there is no dialect %q: write %s, %s or %s, or several with commas between them", dialect, OpenShift, ClusterAPI, ControlPlanes)
 		}
 	}
 	return nil

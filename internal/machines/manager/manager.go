@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	controlplanev1alpha1 "github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 	"github.com/runlevel/runlevel/internal/program/clusteroperator"
 	"github.com/runlevel/runlevel/internal/program/leader"
@@ -84,7 +85,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, configv1.Install, machinev1.Install, machinev1beta1.Install, clusterv1.AddToScheme,
-		runtimev1.AddToScheme, v1alpha1.Install)
+		runtimev1.AddToScheme, v1alpha1.Install, controlplanev1alpha1.Install)
 	return scheme, kinds.AddToScheme(scheme)
 }
 

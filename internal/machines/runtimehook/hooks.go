@@ -58,19 +58,9 @@ type UpdateProgress struct {
 // with a handler for UpdateMachine as well. The answer is cached for ten minutes, or until the ExtensionConfig changes. After an error, call it again later.
 func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context, request *hooksv1.CanUpdateMachineSetRequest) (HookDecision, error) {
 	namespace := request.Current.MachineSet.Namespace
-	handler, err := h.Registry.Find(ctx, CanUpdateMachineSet, namespace)
-	if err != nil {
-		return HookDecision{}, err
-	}
-	if handler == nil {
-		return withoutHandler(CanUpdateMachineSet), nil
-	}
-	updater, err := h.Registry.Find(ctx, UpdateMachine, namespace)
-	if err != nil {
-		return HookDecision{}, err
-	}
-	if updater == nil {
-		return withoutHandler(UpdateMachine), nil
+	handler, reason, err := h.decider(ctx, CanUpdateMachineSet, namespace)
+	if handler == nil || err != nil {
+		return reason, err
 	}
 	q, err := questionOf(handler, request)
 	if err != nil {
@@ -92,14 +82,26 @@ func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context, request *hooksv1
 	return decision, err
 }
 
-// CanUpdateMachine returns whether one machine can be updated in place. The answer is not cached.
-func (h *InPlaceHooks) CanUpdateMachine(ctx context.Context, request *hooksv1.CanUpdateMachineRequest) (HookDecision, error) {
-	handler, err := h.Registry.Find(ctx, CanUpdateMachine, request.Current.Machine.Namespace)
-	if err != nil {
-		return HookDecision{}, err
+// decider returns the handler of a hook that decides about updates in place. Without it, or without one that updates machines,
+// the decision is not to update any.
+func (h *InPlaceHooks) decider(ctx context.Context, hook, namespace string) (*HookHandler, HookDecision, error) {
+	handler, err := h.Registry.Find(ctx, hook, namespace)
+	if err != nil || handler == nil {
+		return nil, withoutHandler(hook), err
 	}
-	if handler == nil {
-		return withoutHandler(CanUpdateMachine), nil
+	updater, err := h.Registry.Find(ctx, UpdateMachine, namespace)
+	if err != nil || updater == nil {
+		return nil, withoutHandler(UpdateMachine), err
+	}
+	return handler, HookDecision{}, nil
+}
+
+// CanUpdateMachine returns whether one machine can be updated in place, which requires an extension with a handler for UpdateMachine
+// as well. The answer is not cached.
+func (h *InPlaceHooks) CanUpdateMachine(ctx context.Context, request *hooksv1.CanUpdateMachineRequest) (HookDecision, error) {
+	handler, reason, err := h.decider(ctx, CanUpdateMachine, request.Current.Machine.Namespace)
+	if handler == nil || err != nil {
+		return reason, err
 	}
 	sent := request.DeepCopy()
 	sent.TypeMeta = typeMeta("CanUpdateMachineRequest")

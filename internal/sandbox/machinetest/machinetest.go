@@ -37,6 +37,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	controlplanev1alpha1 "github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
@@ -94,6 +95,7 @@ func NewScheme(t testing.TB) *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, machinev1.Install, machinev1beta1.Install, clusterv1.AddToScheme, runtimev1.AddToScheme, v1alpha1.Install,
+		controlplanev1alpha1.Install,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)

@@ -15,7 +15,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 )
 
 const (
@@ -81,10 +84,75 @@ func MachinesUpToDate(machines []*clusterv1.Machine, now time.Time) metav1.Condi
 	return aggregate(clusterv1.MachinesUpToDateCondition, clusterv1.MachineUpToDateCondition, judged)
 }
 
-// Remediating returns the condition Remediating of an owner that has to replace these machines, with their messages.
-func Remediating(marked []*clusterv1.Machine) metav1.Condition {
-	aggregated := aggregate(clusterv1.RemediatingCondition, clusterv1.MachineOwnerRemediatedCondition, marked)
-	return Condition(clusterv1.RemediatingCondition, true, aggregated.Message)
+// Remediated returns the condition Remediating of the owner of machines, with the messages of the machines that the owner has to
+// replace; or, if there is none, the names of machines that a health check has found unhealthy.
+func Remediated(machines []*clusterv1.Machine, owner string) metav1.Condition {
+	var names []string
+	var marked []*clusterv1.Machine
+	for _, m := range machines {
+		if rolloutrules.IsMarked(m) {
+			marked = append(marked, m)
+		}
+		if meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
+			names = append(names, m.Name)
+		}
+	}
+	if len(marked) > 0 {
+		aggregated := aggregate(clusterv1.RemediatingCondition, clusterv1.MachineOwnerRemediatedCondition, marked)
+		return Condition(clusterv1.RemediatingCondition, true, aggregated.Message)
+	}
+	message, verb := "", "is"
+	if len(names) > 1 {
+		verb = "are"
+	}
+	if len(names) > 0 {
+		message = fmt.Sprintf("%s %s not healthy (not to be remediated by %s)", MachineNames(names), verb, owner)
+	}
+	return Condition(clusterv1.RemediatingCondition, false, message)
+}
+
+// Count counts machines. One that is updated in place is not counted as ready, available or up to date.
+func Count(machines []*clusterv1.Machine) (all, ready, available, upToDate *int32) {
+	ready, available, upToDate = new(int32), new(int32), new(int32)
+	for _, m := range machines {
+		if rolloutrules.IsUpdating(m) {
+			continue
+		}
+		for condition, number := range map[string]*int32{
+			clusterv1.MachineReadyCondition: ready, clusterv1.MachineAvailableCondition: available, clusterv1.MachineUpToDateCondition: upToDate,
+		} {
+			if meta.IsStatusConditionTrue(m.Status.Conditions, condition) {
+				*number++
+			}
+		}
+	}
+	return new(int32(len(machines))), ready, available, upToDate
+}
+
+// UpToDate returns the condition UpToDate of a machine. It depends on what its owner's template requires of it, and then on whether
+// the update of the machine is complete.
+func UpToDate(machine *clusterv1.Machine, missing []string) metav1.Condition {
+	condition := metav1.Condition{
+		Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionFalse, ObservedGeneration: machine.Generation,
+	}
+	kubelet := ""
+	if machine.Status.NodeInfo != nil {
+		kubelet = machine.Status.NodeInfo.KubeletVersion
+	}
+	updating := ptr.Deref(meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineUpdatingCondition), metav1.Condition{})
+	switch version := machine.Spec.Version; {
+	case len(missing) > 0:
+		condition.Reason, condition.Message = clusterv1.MachineNotUpToDateReason, "* "+strings.Join(missing, "\n* ")
+	case rolloutrules.IsUpdating(machine) || updating.Status == metav1.ConditionTrue:
+		condition.Reason = clusterv1.MachineUpToDateUpdatingReason
+		condition.Message = "* " + cmp.Or(updating.Message, "In-place update in progress")
+	case version != "" && kubelet != "" && kubelet != version:
+		condition.Reason = clusterv1.MachineUpToDateUpdatingReason
+		condition.Message = fmt.Sprintf("* Node.status.nodeInfo.kubeletVersion %s, %s required", kubelet, version)
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, clusterv1.MachineUpToDateReason
+	}
+	return condition
 }
 
 // aggregate returns a condition of a set that is True if a condition of all its machines is, and False if that of one is.

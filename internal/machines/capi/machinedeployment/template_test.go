@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
 )
 
 func TestWhyAMachineIsNotUpToDate(t *testing.T) {
@@ -47,7 +49,7 @@ func TestWhyAMachineIsNotUpToDate(t *testing.T) {
 		set.Spec.Template.Spec, d.Spec.Template.Spec = small, small
 		m.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: "v1.36.0"}
 		c.change(d, m)
-		got := (&deploymentSnapshot{time: now, deployment: d}).upToDate(set, m)
+		got := aggregate.UpToDate(m, (&deploymentSnapshot{time: now, deployment: d}).missing(set))
 		if diff := cmp.Diff(c.want, string(got.Status)+" "+got.Reason+" "+got.Message); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -1,19 +1,16 @@
 package machinedeployment
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
@@ -27,7 +24,7 @@ func (r *ClusterMachineDeploymentReconciler) judge(ctx context.Context, seen *de
 	for _, set := range seen.sets {
 		for i, machine := range seen.machines[set.UID] {
 			judged := machine.DeepCopy()
-			meta.SetStatusCondition(&judged.Status.Conditions, seen.upToDate(set, machine))
+			meta.SetStatusCondition(&judged.Status.Conditions, aggregate.UpToDate(machine, seen.missing(set)))
 			if equality.Semantic.DeepEqual(machine.Status.Conditions, judged.Status.Conditions) {
 				continue
 			}
@@ -48,31 +45,4 @@ func (s *deploymentSnapshot) missing(set *clusterv1.MachineSet) []string {
 		missing = append(missing, "MachineDeployment spec.rolloutAfter expired")
 	}
 	return missing
-}
-
-// upToDate returns the condition UpToDate of a machine. It depends on the template of its set, as the rollout does, and
-// then on whether the update of the machine is complete.
-func (s *deploymentSnapshot) upToDate(set *clusterv1.MachineSet, machine *clusterv1.Machine) metav1.Condition {
-	condition := metav1.Condition{
-		Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionFalse, ObservedGeneration: machine.Generation,
-	}
-	missing := s.missing(set)
-	kubelet := ""
-	if machine.Status.NodeInfo != nil {
-		kubelet = machine.Status.NodeInfo.KubeletVersion
-	}
-	updating := ptr.Deref(meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineUpdatingCondition), metav1.Condition{})
-	switch version := machine.Spec.Version; {
-	case len(missing) > 0:
-		condition.Reason, condition.Message = clusterv1.MachineNotUpToDateReason, "* "+strings.Join(missing, "\n* ")
-	case rolloutrules.IsUpdating(machine) || updating.Status == metav1.ConditionTrue:
-		condition.Reason = clusterv1.MachineUpToDateUpdatingReason
-		condition.Message = "* " + cmp.Or(updating.Message, "In-place update in progress")
-	case version != "" && kubelet != "" && kubelet != version:
-		condition.Reason = clusterv1.MachineUpToDateUpdatingReason
-		condition.Message = fmt.Sprintf("* Node.status.nodeInfo.kubeletVersion %s, %s required", kubelet, version)
-	default:
-		condition.Status, condition.Reason = metav1.ConditionTrue, clusterv1.MachineUpToDateReason
-	}
-	return condition
 }

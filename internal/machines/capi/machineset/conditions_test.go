@@ -83,9 +83,8 @@ func TestConditionsOfMachinesAreSummedUp(t *testing.T) {
 
 func TestCounts(t *testing.T) {
 	t.Parallel()
-	var got clusterv1.MachineSetStatus
-	count(&got, newMachines("a", "b Ready", "c Ready Available UpToDate", "d Ready Available UpToDate updating", "e !Ready UpToDate"))
-	numbers := []int32{*got.Replicas, *got.ReadyReplicas, *got.AvailableReplicas, *got.UpToDateReplicas}
+	all, ready, available, upToDate := aggregate.Count(newMachines("a", "b Ready", "c Ready Available UpToDate", "d Ready Available UpToDate updating", "e !Ready UpToDate"))
+	numbers := []int32{*all, *ready, *available, *upToDate}
 	if diff := cmp.Diff([]int32{5, 2, 1, 2}, numbers); diff != "" {
 		t.Errorf("replicas, ready, available, up to date (-want +got):\n%s", diff)
 	}
@@ -109,12 +108,12 @@ func TestUnhealthyMachinesAreNamed(t *testing.T) {
 		"Machines a, b, c, ... (1 more) are not healthy (not to be remediated by MachineSet)": {
 			"a !HealthCheckSucceeded", "b !HealthCheckSucceeded", "c !HealthCheckSucceeded", "d !HealthCheckSucceeded"},
 	} {
-		got := remediating(newMachines(machines...))
+		got := aggregate.Remediated(newMachines(machines...), "MachineSet")
 		if got.Message != want || got.Status != metav1.ConditionFalse || got.Reason != "NotRemediating" || got.Type != "Remediating" {
 			t.Errorf("%q: %+v", machines, got)
 		}
 	}
-	got := remediating(newMachines("a !HealthCheckSucceeded !OwnerRemediated", "b !HealthCheckSucceeded", "c !OwnerRemediated"))
+	got := aggregate.Remediated(newMachines("a !HealthCheckSucceeded !OwnerRemediated", "b !HealthCheckSucceeded", "c !OwnerRemediated"), "MachineSet")
 	const want = "* Machine a:\n  * OwnerRemediated is not so"
 	if got.Message != want || got.Status != metav1.ConditionTrue || got.Reason != "Remediating" {
 		t.Errorf("%+v", got)
@@ -145,15 +144,5 @@ func TestPriorities(t *testing.T) {
 	old.CreationTimestamp = metav1.NewTime(noon.Add(-10 * 24 * time.Hour))
 	if got := rolloutrules.DeletionPriority(old, oldest, noon); got < 31.5 || got > 31.7 {
 		t.Errorf("after ten days: %v", got)
-	}
-}
-
-func TestLongNamesBecomeLabels(t *testing.T) {
-	t.Parallel()
-	if got := labelValue("web"); got != "web" {
-		t.Errorf("%q", got)
-	}
-	if got := labelValue(strings.Repeat("web-", 30) + "a"); !strings.HasPrefix(got, "hash_") || !strings.HasSuffix(got, "_z") || len(got) > 63 {
-		t.Errorf("%q", got)
 	}
 }

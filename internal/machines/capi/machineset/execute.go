@@ -69,7 +69,7 @@ func (r *ClusterMachineSetReconciler) prepare(ctx context.Context, seen *cluster
 	if err := r.preflight(ctx, seen); err != nil {
 		return err
 	}
-	return r.deleteLeftovers(ctx, seen)
+	return r.machines.DeleteLeftovers(ctx, templateOf(seen.set), seen.machines)
 }
 
 // end deletes the machines of a set that is being deleted, and removes the finalizer when they are gone. If dependents are

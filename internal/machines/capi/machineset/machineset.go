@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/infra"
 	"github.com/runlevel/runlevel/internal/machines/queue"
@@ -44,6 +45,7 @@ type ClusterMachineSetReconciler struct {
 	cached     client.Client
 	live       client.Reader // reads from the API server
 	references contract.ObjectReferences
+	machines   machinetemplate.MachineWriter
 	recorder   events.EventRecorder
 	now        func() time.Time
 	templates  *infra.Watcher // of templates that are missing
@@ -60,6 +62,9 @@ func SetupWithManager(manager ctrl.Manager, o ClusterMachineSetOptions) error {
 		references: contract.ObjectReferences{Client: manager.GetClient()},
 		recorder:   manager.GetEventRecorder("machineset-controller"),
 		now:        time.Now, templates: templates,
+	}
+	r.machines = machinetemplate.MachineWriter{
+		Client: r.cached, References: r.references, Manager: fieldManager, MetadataManager: metadataFieldManager,
 	}
 	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), &clusterv1.MachineSet{},
 		handler.OnlyControllerOwner())

@@ -12,12 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
-	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
@@ -45,26 +43,6 @@ func isReported(status *clusterv1.MachineSetStatus, message string) bool {
 	return message == "" || condition != nil && strings.HasSuffix(condition.Message, message)
 }
 
-// count sets the counts of a status. A machine that is updated in place is not counted as ready, available or up to date.
-func count(status *clusterv1.MachineSetStatus, machines []*clusterv1.Machine) {
-	var ready, available, upToDate int32
-	for _, m := range machines {
-		if rolloutrules.IsUpdating(m) {
-			continue
-		}
-		for condition, number := range map[string]*int32{
-			clusterv1.MachineReadyCondition: &ready, clusterv1.MachineAvailableCondition: &available,
-			clusterv1.MachineUpToDateCondition: &upToDate,
-		} {
-			if meta.IsStatusConditionTrue(m.Status.Conditions, condition) {
-				*number++
-			}
-		}
-	}
-	status.Replicas, status.ReadyReplicas = ptr.To(int32(len(machines))), &ready
-	status.AvailableReplicas, status.UpToDateReplicas = &available, &upToDate
-}
-
 // newStatus returns the status of a set. An invalid set keeps its counts, since its machines are not known. For a paused set
 // only the condition Paused changes.
 func newStatus(seen *clusterSetSnapshot, problem string, now time.Time) clusterv1.MachineSetStatus {
@@ -86,36 +64,10 @@ func newStatus(seen *clusterSetSnapshot, problem string, now time.Time) clusterv
 	}
 	machines := seen.counted()
 	status.Selector = seen.selector.String()
-	count(&status, machines)
+	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = aggregate.Count(machines)
 	setConditions(aggregate.Scaling(len(machines), seen.wanted(), problem, aggregate.Stuck(machines, now))...)
-	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, now), remediating(machines), deleting(seen, machines, now))
+	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, now), aggregate.Remediated(machines, "MachineSet"), deleting(seen, machines, now))
 	return status
-}
-
-// remediating returns the condition Remediating, with the messages of the machines that the set has to replace; or, if there
-// is none, the names of machines that a health check has found unhealthy.
-func remediating(machines []*clusterv1.Machine) metav1.Condition {
-	var names []string
-	var marked []*clusterv1.Machine
-	for _, m := range machines {
-		if rolloutrules.IsMarked(m) {
-			marked = append(marked, m)
-		}
-		if meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
-			names = append(names, m.Name)
-		}
-	}
-	if len(marked) > 0 {
-		return aggregate.Remediating(marked)
-	}
-	message, verb := "", "is"
-	if len(names) > 1 {
-		verb = "are"
-	}
-	if len(names) > 0 {
-		message = fmt.Sprintf("%s %s not healthy (not to be remediated by MachineSet)", aggregate.MachineNames(names), verb)
-	}
-	return aggregate.Condition(clusterv1.RemediatingCondition, false, message)
 }
 
 // deleting returns the condition Deleting.

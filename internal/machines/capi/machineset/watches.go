@@ -54,6 +54,9 @@ var creations = predicate.TypedFuncs[*metav1.PartialObjectMetadata]{
 // awaitTemplate reconciles the sets of a missing template when it is created. The templates of a kind are watched once one
 // of them is missing.
 func (r *ClusterMachineSetReconciler) awaitTemplate(ctx context.Context, template clusterv1.ContractVersionedObjectReference) error {
+	if !template.IsDefined() {
+		return nil
+	}
 	served, err := r.references.Served(ctx, template.GroupKind())
 	if err != nil {
 		return err

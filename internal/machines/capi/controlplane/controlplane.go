@@ -1,0 +1,98 @@
+// Package controlplane creates, replaces and updates the machines of a control plane of Cluster API, by a RunlevelControlPlane: one
+// after the other, and only while the others are available. It works with any provider of infrastructure and of bootstrap configs,
+// and keeps Cluster API's contract of control planes. Members of etcd are the quorum guard's: its hook holds a deletion until a
+// replacement votes, and it permits each update in place.
+//
+// Decisions are pure: step.go has the next step, uptodate.go why a machine is outdated, remediate.go which unhealthy machine is
+// replaced, and status.go the status. It does not drain, delete or update a machine: the controller of Machines does.
+//
+// SetupWithManager is the call to start from.
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
+	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/queue"
+	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+)
+
+// concurrency is how many control planes are reconciled at once: an extension that hangs holds up its own.
+const concurrency = 10
+
+const (
+	// planeFinalizer holds a control plane until its machines are gone.
+	planeFinalizer = "runlevelcontrolplane.controlplane.runlevel.dev"
+
+	fieldManager         = client.FieldOwner("runlevel-controlplane")
+	metadataFieldManager = client.FieldOwner("runlevel-controlplane-metadata")
+)
+
+// A ControlPlaneReconciler reconciles RunlevelControlPlanes.
+type ControlPlaneReconciler struct {
+	cached     client.Client
+	live       client.Reader // reads from the API server
+	references contract.ObjectReferences
+	machines   machinetemplate.MachineWriter
+	hooks      *runtimehook.InPlaceHooks
+	recorder   events.EventRecorder
+	now        func() time.Time
+}
+
+// SetupWithManager adds the controller of RunlevelControlPlanes to a manager.
+func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) error {
+	references := contract.ObjectReferences{Client: manager.GetClient()}
+	r := &ControlPlaneReconciler{
+		cached: manager.GetClient(), live: manager.GetAPIReader(), references: references, hooks: hooks,
+		machines: machinetemplate.MachineWriter{
+			Client: manager.GetClient(), References: references, Manager: fieldManager, MetadataManager: metadataFieldManager,
+		},
+		recorder: manager.GetEventRecorder("controlplane-controller"), now: time.Now,
+	}
+	return ctrl.NewControllerManagedBy(manager).
+		Named("runlevelcontrolplane").
+		WithOptions(queue.Backoff(concurrency, queue.RetrySoon)).
+		For(&v1alpha1.RunlevelControlPlane{}).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.planesOfMachine)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.planesOfCluster)).
+		Complete(r)
+}
+
+// Reconcile does the next step of a control plane, and writes its status.
+//
+// The cache may lag behind the last writes of this controller or another instance of it, so it only decides whether there may be
+// something to do; the step is made from a read of the API server.
+func (r *ControlPlaneReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	seen, err := r.read(ctx, r.cached, request.NamespacedName)
+	if err == nil && seen != nil && seen.hasWork() {
+		seen, err = r.read(ctx, r.live, request.NamespacedName)
+	}
+	switch {
+	case err != nil || seen == nil:
+		return ctrl.Result{}, err
+	case seen.isPaused():
+		return ctrl.Result{}, r.report(ctx, seen, nil)
+	case seen.plane.DeletionTimestamp != nil:
+		problem := r.end(ctx, seen)
+		return ctrl.Result{}, r.report(ctx, seen, problem)
+	case seen.cluster == nil:
+		return ctrl.Result{}, r.report(ctx, seen, nil)
+	}
+	if err := r.claim(ctx, seen); err != nil {
+		return ctrl.Result{}, err
+	}
+	problem := errors.Join(r.judge(ctx, seen), r.propagate(ctx, seen), r.execute(ctx, seen))
+	problem = cmp.Or(problem, r.writeKubeconfig(ctx, seen))
+	return ctrl.Result{RequeueAfter: seen.after}, r.report(ctx, seen, problem)
+}

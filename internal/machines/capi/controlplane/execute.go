@@ -1,0 +1,126 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
+	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/patch"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+)
+
+// claim adds the finalizer, and what connects the control plane with its Cluster.
+func (r *ControlPlaneReconciler) claim(ctx context.Context, seen *planeSnapshot) error {
+	claimed := seen.plane.DeepCopy()
+	controllerutil.AddFinalizer(claimed, planeFinalizer)
+	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, seen.cluster.Name)
+	if owner := contract.ClusterOwner(seen.cluster); metav1.GetControllerOfNoCopy(claimed) == nil {
+		owner.Controller = new(true)
+		claimed.OwnerReferences = append(slices.DeleteFunc(claimed.OwnerReferences, func(other metav1.OwnerReference) bool { return other.UID == owner.UID }), owner)
+	}
+	if seen.isRemediationOver() {
+		delete(claimed.Annotations, remediationInProgressAnnotation)
+	}
+	if equality.Semantic.DeepEqual(seen.plane.ObjectMeta, claimed.ObjectMeta) {
+		return nil
+	}
+	if err := patch.WithLock(ctx, r.cached, claimed, seen.plane); err != nil {
+		return fmt.Errorf("claim RunlevelControlPlane %s: %w", seen.plane.Name, err)
+	}
+	seen.plane = claimed
+	return nil
+}
+
+func (r *ControlPlaneReconciler) scaler(seen *planeSnapshot) replicas.Scaler {
+	return replicas.Scaler{Client: r.cached, Events: r.recorder, Set: seen.plane, Owner: ownerOf(seen.plane), Requests: 1}
+}
+
+// propagate updates the fields of machines that need no new machine.
+func (r *ControlPlaneReconciler) propagate(ctx context.Context, seen *planeSnapshot) error {
+	for name, m := range seen.machines {
+		template := seen.template(m)
+		if replicas.OwnerOf(m, seen.plane.UID) != replicas.Ours || template.IsCurrent(m) {
+			continue
+		}
+		if err := r.machines.Propagate(ctx, template, m); err != nil {
+			return fmt.Errorf("bring the template's changes to Machine %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// execute adopts machines, replaces an unhealthy one, or else does the next step. A change causes another pass.
+func (r *ControlPlaneReconciler) execute(ctx context.Context, seen *planeSnapshot) error {
+	scaler := r.scaler(seen)
+	if len(seen.adopt) > 0 {
+		return replicas.SettleOwnership(ctx, scaler, replicas.ReplicaPlan{Adopt: seen.adopt}, seen.machines)
+	}
+	if seen.remedy != nil {
+		return r.remediate(ctx, seen)
+	}
+	switch step := seen.step; step.Action {
+	case createMachine:
+		return r.create(ctx, seen)
+	case deleteMachine:
+		return replicas.Remove(ctx, scaler, []string{step.Machine}, seen.machines)
+	case updateMachine, continueMachine:
+		return r.update(ctx, seen, seen.machines[step.Machine])
+	}
+	return nil
+}
+
+// create creates a machine, in the failure domain with the fewest. It is the replacement of an unhealthy machine if one was deleted.
+func (r *ControlPlaneReconciler) create(ctx context.Context, seen *planeSnapshot) error {
+	blank := &clusterv1.Machine{}
+	blank.Spec.FailureDomain = failureDomainFor(seen.domains(), seen.facts())
+	if data, ok := seen.plane.Annotations[remediationInProgressAnnotation]; ok {
+		blank.Annotations = labels.Set{remediationForAnnotation: data}
+	}
+	template := seen.template(blank)
+	if err := r.machines.DeleteLeftovers(ctx, template, seen.machines); err != nil {
+		return err
+	}
+	return r.scaler(seen).Create(ctx, 1, func() (string, error) {
+		name, err := machinetemplate.NewName(seen.plane.Spec.MachineNaming.Template, seen.cluster.Name, "controlPlane", seen.plane.Name)
+		if err != nil {
+			return "", err
+		}
+		return name, r.machines.Create(ctx, template, name)
+	})
+}
+
+// end deletes the machines of a control plane that is being deleted, after the workers of the cluster are gone, and then lets the
+// control plane go.
+func (r *ControlPlaneReconciler) end(ctx context.Context, seen *planeSnapshot) error {
+	switch {
+	case seen.workers > 0:
+		return nil
+	case len(seen.machines) == 0:
+		return client.IgnoreNotFound(patch.RemoveFinalizer(ctx, r.cached, seen.plane, planeFinalizer))
+	}
+	var names []string
+	for name, m := range seen.machines {
+		if m.DeletionTimestamp == nil {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return replicas.Remove(ctx, r.scaler(seen), names, seen.machines)
+}
+
+// record records an event of a machine, and of its control plane.
+func (r *ControlPlaneReconciler) record(seen *planeSnapshot, m *clusterv1.Machine, reason, message string) {
+	r.recorder.Eventf(m, seen.plane, corev1.EventTypeNormal, reason, "UpdateInPlace", "%s", message)
+}

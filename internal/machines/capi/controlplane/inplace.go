@@ -1,0 +1,164 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/patch"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// replacedAnnotation is on a machine that is deleted although extensions are there, and has the reason why it is not updated in place.
+const replacedAnnotation = "machine.runlevel.dev/replaced-because"
+
+// permissionPause is when to look again whether the quorum guard has answered, if no change was observed before.
+const permissionPause = 30 * time.Second
+
+// update updates a machine in place, if the extension can make all of its changes; otherwise it deletes the machine, which is
+// replaced. After an error of the extension neither is done: a replaced machine could not be restored.
+//
+// The order of the writes is that of Cluster API: the mark on the Machine, then its objects, then the Machine with the pending hook.
+// If the controller stops in between, the next pass asks the extension again, since the template may have changed.
+func (r *ControlPlaneReconciler) update(ctx context.Context, seen *planeSnapshot, m *clusterv1.Machine) error {
+	template := seen.template(m)
+	reason, err := r.replacementReason(ctx, seen, template, m)
+	if err != nil {
+		return fmt.Errorf("decide whether Machine %s can be updated in place: %w", m.Name, err)
+	}
+	if reason != "" {
+		return r.replace(ctx, seen, m, reason)
+	}
+	if !rolloutrules.IsUpdating(m) {
+		if !rolloutrules.IsPermitted(m, seen.time) {
+			return r.awaitPermission(ctx, seen, m)
+		}
+		marked := m.DeepCopy()
+		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
+		delete(marked.Annotations, replacedAnnotation)
+		rolloutrules.DropRequest(marked)
+		if err := patch.WithLock(ctx, r.cached, marked, m); err != nil {
+			return fmt.Errorf("begin the update in place of Machine %s: %w", m.Name, err)
+		}
+		m = marked
+	}
+	begun, err := r.machines.BeginUpdate(ctx, template, m)
+	if err != nil {
+		return fmt.Errorf("begin the update in place: %w", err)
+	}
+	r.record(seen, begun, "SuccessfulStartInPlaceUpdate", "Machine starting in-place update")
+	return nil
+}
+
+// awaitPermission asks the quorum guard for permission, unless it was asked recently, and reports the answer that is missing.
+func (r *ControlPlaneReconciler) awaitPermission(ctx context.Context, seen *planeSnapshot, m *clusterv1.Machine) error {
+	seen.step.Waits = []string{fmt.Sprintf("Machine %s waits for the etcd quorum guard to permit its update in place", m.Name)}
+	if why := m.Annotations[rolloutrules.UpdateHeldAnnotation]; why != "" {
+		seen.step.Waits[0] += ": " + printable.Line(why)
+	}
+	seen.lookAgain(permissionPause)
+	if rolloutrules.IsRequested(m, seen.time) {
+		return nil
+	}
+	asked := m.DeepCopy()
+	rolloutrules.Request(asked, seen.time)
+	if err := patch.WithLock(ctx, r.cached, asked, m); err != nil {
+		return fmt.Errorf("ask the quorum guard about Machine %s: %w", m.Name, err)
+	}
+	return nil
+}
+
+func (r *ControlPlaneReconciler) hasExtensions(ctx context.Context) (bool, error) {
+	var extensions runtimev1.ExtensionConfigList
+	err := r.hooks.Registry.Configs.List(ctx, &extensions)
+	return len(extensions.Items) > 0, err
+}
+
+// replacementReason returns why a machine can't be updated in place; empty if the extension can make all of its changes.
+func (r *ControlPlaneReconciler) replacementReason(ctx context.Context, seen *planeSnapshot, t machinetemplate.MachineTemplate, m *clusterv1.Machine) (string, error) {
+	objects := seen.objects[m.Name]
+	switch {
+	case objects.infrastructure == nil:
+		return fmt.Sprintf("%s %s is gone", m.Spec.InfrastructureRef.Kind, m.Spec.InfrastructureRef.Name), nil
+	case m.Spec.Bootstrap.ConfigRef.IsDefined() != t.Spec.Bootstrap.ConfigRef.IsDefined():
+		return "spec.machineTemplate.spec.bootstrap.configRef is added or removed", nil
+	case m.Spec.Bootstrap.ConfigRef.IsDefined() && objects.bootstrap == nil:
+		return fmt.Sprintf("%s %s is gone", m.Spec.Bootstrap.ConfigRef.Kind, m.Spec.Bootstrap.ConfigRef.Name), nil
+	}
+	infrastructure, reason, err := r.preview(ctx, objects.infrastructure, t, t.Spec.InfrastructureRef)
+	if reason != "" || err != nil {
+		return reason, err
+	}
+	bootstrap, reason, err := r.preview(ctx, objects.bootstrap, t, t.Spec.Bootstrap.ConfigRef)
+	if reason != "" || err != nil {
+		return reason, err
+	}
+	decision, err := r.hooks.CanUpdateMachine(ctx, &hooksv1.CanUpdateMachineRequest{
+		Current: runtimehook.NewMachineObjects(m, unstructuredOf(objects.infrastructure), unstructuredOf(objects.bootstrap)),
+		Desired: runtimehook.NewMachineObjects(t.Updated(m), infrastructure, bootstrap),
+	})
+	if err != nil || decision.CanUpdate {
+		return "", err
+	}
+	return strings.Join(decision.Reasons, "; "), nil
+}
+
+// preview returns an object as an update in place would make it, without the mark of one, or why the API server does not allow that.
+// Its defaults are in it, so that they are no changes.
+func (r *ControlPlaneReconciler) preview(ctx context.Context, object *contract.ReferencedObject, t machinetemplate.MachineTemplate,
+	template clusterv1.ContractVersionedObjectReference,
+) (*unstructured.Unstructured, string, error) {
+	if object == nil {
+		return nil, "", nil
+	}
+	if kind := object.GetKind() + clusterv1.TemplateSuffix; kind != template.Kind || object.GroupVersionKind().Group != template.APIGroup {
+		return nil, fmt.Sprintf("%s %s is of another kind than %s", object.GetKind(), object.GetName(), template.Kind), nil
+	}
+	desired, err := r.machines.Preview(ctx, t, object, template)
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+		return nil, printable.Line(err.Error()), nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	unstructured.RemoveNestedField(desired.Object, "metadata", "annotations", clusterv1.UpdateInProgressAnnotation)
+	return desired, "", nil
+}
+
+func unstructuredOf(object *contract.ReferencedObject) *unstructured.Unstructured {
+	if object == nil {
+		return nil
+	}
+	return object.Unstructured
+}
+
+// replace deletes a machine that can't be updated in place. Where there are extensions, the reason is recorded.
+func (r *ControlPlaneReconciler) replace(ctx context.Context, seen *planeSnapshot, m *clusterv1.Machine, reason string) error {
+	hasExtensions, err := r.hasExtensions(ctx)
+	if err != nil {
+		return err
+	}
+	if hasExtensions {
+		noted := m.DeepCopy()
+		metav1.SetMetaDataAnnotation(&noted.ObjectMeta, replacedAnnotation, reason)
+		rolloutrules.DropRequest(noted)
+		if err := patch.WithLock(ctx, r.cached, noted, m); err != nil {
+			return fmt.Errorf("record why Machine %s is replaced: %w", m.Name, err)
+		}
+		r.record(seen, noted, "Replaced", "Replaced, not updated in place: "+reason)
+	}
+	return replicas.Remove(ctx, r.scaler(seen), []string{m.Name}, seen.machines)
+}

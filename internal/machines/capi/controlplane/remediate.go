@@ -1,0 +1,225 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/patch"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+)
+
+// The annotations of a remediation, with Cluster API's names: on the control plane until the replacement is created, and on the
+// replacement.
+const (
+	remediationInProgressAnnotation = "controlplane.cluster.x-k8s.io/remediation-in-progress"
+	remediationForAnnotation        = "controlplane.cluster.x-k8s.io/remediation-for"
+)
+
+// The reasons of the condition OwnerRemediated, which are Cluster API's.
+const (
+	remediationDeleting = "MachineDeleting"
+	remediationDeferred = "RemediationDeferred"
+	remediationRefused  = "CannotBeRemediated"
+)
+
+// defaultMinHealthy is Cluster API's.
+const defaultMinHealthy = time.Hour
+
+// remediationData is the value of the annotations.
+type remediationData struct {
+	Machine    string      `json:"machine"`
+	Timestamp  metav1.Time `json:"timestamp"`
+	RetryCount int32       `json:"retryCount"`
+}
+
+// readRemediation reads the annotation of an object; it returns nil if there is none, or if it can't be read.
+func readRemediation(object metav1.Object, key string) *remediationData {
+	value, ok := object.GetAnnotations()[key]
+	data := &remediationData{}
+	if !ok || json.Unmarshal([]byte(value), data) != nil {
+		return nil
+	}
+	return data
+}
+
+// A planeRemedy is what to do about an unhealthy machine.
+type planeRemedy struct {
+	machine *clusterv1.Machine
+	// changed is the machine with its new condition OwnerRemediated.
+	changed *clusterv1.Machine
+	data    *remediationData // of a machine that is to be deleted; nil otherwise
+}
+
+// nextRemedy returns the remedy that is due for one machine: the condition of one that has recovered, or is not to be replaced
+// now, or the replacement of the worst. It returns nil if there is nothing to write.
+func (s *planeSnapshot) nextRemedy() *planeRemedy {
+	var marked []*clusterv1.Machine
+	for _, m := range s.owned() {
+		switch {
+		case m.DeletionTimestamp != nil || !metav1.IsControlledBy(m, s.plane):
+		case rolloutrules.IsMarked(m):
+			marked = append(marked, m)
+		case meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) &&
+			meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition):
+			changed := m.DeepCopy()
+			meta.RemoveStatusCondition(&changed.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
+			return &planeRemedy{machine: m, changed: changed}
+		}
+	}
+	if len(marked) == 0 {
+		return nil
+	}
+	worst := slices.MinFunc(marked, worseFirst)
+	data, reason, message := s.remediation(worst)
+	remedy := &planeRemedy{machine: worst, changed: worst.DeepCopy(), data: data}
+	meta.SetStatusCondition(&remedy.changed.Status.Conditions, metav1.Condition{
+		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: worst.Generation,
+	})
+	if data == nil && equality.Semantic.DeepEqual(worst.Status.Conditions, remedy.changed.Status.Conditions) {
+		return nil
+	}
+	return remedy
+}
+
+// worseFirst orders unhealthy machines: those that a user has annotated first, then those that have not joined, then the oldest.
+func worseFirst(a, b *clusterv1.Machine) int {
+	rank := func(m *clusterv1.Machine) int {
+		_, isAnnotated := m.Annotations[clusterv1.RemediateMachineAnnotation]
+		switch {
+		case isAnnotated:
+			return 0
+		case !m.Status.NodeRef.IsDefined():
+			return 1
+		}
+		return 2
+	}
+	return cmp.Or(rank(a)-rank(b), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+}
+
+// remediation returns the data of the replacement of an unhealthy machine, or nil and why it is not replaced now: Cluster API's
+// limits, and no other machine that comes, goes, or would be missed.
+func (s *planeSnapshot) remediation(m *clusterv1.Machine) (data *remediationData, reason, message string) {
+	data, reason, message = s.withinLimits(m)
+	if data == nil {
+		return nil, reason, message
+	}
+	if begun := readRemediation(s.plane, remediationInProgressAnnotation); begun != nil && begun.Machine != m.Name {
+		return nil, remediationDeferred, "RunlevelControlPlane waiting for the replacement of another machine"
+	}
+	joined, healthy := 0, 0
+	for _, other := range s.facts() {
+		switch {
+		case other.IsDeleting:
+			return nil, remediationDeferred, "RunlevelControlPlane waiting for control plane Machine deletion to complete before triggering remediation"
+		case other.HasNode:
+			joined++
+		case other.Name != m.Name && s.isInitialized():
+			return nil, remediationDeferred, "RunlevelControlPlane waiting for control plane Machine provisioning to complete before triggering remediation"
+		}
+		if other.Name != m.Name && other.Problem == "" {
+			healthy++
+		}
+	}
+	hasJoined := m.Status.NodeRef.IsDefined()
+	switch {
+	case s.isInitialized() && len(s.machines) <= 1:
+		return nil, remediationRefused, "RunlevelControlPlane can't remediate if current replicas are less or equal to 1"
+	case hasJoined && healthy < (joined-1)/2+1:
+		return nil, remediationRefused, "RunlevelControlPlane can't remediate this Machine because this could cost etcd its quorum"
+	}
+	return data, remediationDeleting, "Machine is deleting"
+}
+
+// withinLimits returns the data of a remediation, or nil and why the limits do not allow one now.
+func (s *planeSnapshot) withinLimits(m *clusterv1.Machine) (data *remediationData, reason, message string) {
+	data = &remediationData{Machine: m.Name, Timestamp: metav1.NewTime(s.time.UTC().Truncate(time.Second))}
+	last := readRemediation(m, remediationForAnnotation)
+	if last == nil {
+		return data, "", ""
+	}
+	limits := s.plane.Spec.Remediation
+	period := time.Duration(ptr.Deref(limits.RetryPeriodSeconds, 0)) * time.Second
+	minHealthy := time.Duration(ptr.Deref(limits.MinHealthyPeriodSeconds, int32(defaultMinHealthy.Seconds()))) * time.Second
+	passed := s.time.Sub(last.Timestamp.Time)
+	switch {
+	case passed >= max(period, minHealthy): // the replacement was healthy for so long that this is no retry
+		return data, "", ""
+	case passed < period:
+		s.lookAgain(period - passed)
+		return nil, remediationDeferred, fmt.Sprintf("RunlevelControlPlane can't remediate this machine because the operation already failed in the latest %s (RetryPeriod)", period)
+	case limits.MaxRetry != nil && last.RetryCount >= *limits.MaxRetry:
+		return nil, remediationRefused, fmt.Sprintf("RunlevelControlPlane can't remediate this machine because the operation already failed %d times (MaxRetry)", *limits.MaxRetry)
+	}
+	data.RetryCount = last.RetryCount + 1
+	return data, "", ""
+}
+
+func (s *planeSnapshot) isInitialized() bool {
+	return ptr.Deref(s.plane.Status.Initialization.ControlPlaneInitialized, false)
+}
+
+// remediate writes the condition of an unhealthy machine, and deletes the machine if that is due. What is known about the
+// remediation is written first, for the replacement.
+func (r *ControlPlaneReconciler) remediate(ctx context.Context, seen *planeSnapshot) error {
+	remedy := seen.remedy
+	if remedy.data != nil {
+		value, err := json.Marshal(remedy.data)
+		if err != nil {
+			return err
+		}
+		noted := seen.plane.DeepCopy()
+		metav1.SetMetaDataAnnotation(&noted.ObjectMeta, remediationInProgressAnnotation, string(value))
+		if err := patch.WithLock(ctx, r.cached, noted, seen.plane); err != nil {
+			return fmt.Errorf("record the remediation of Machine %s: %w", remedy.machine.Name, err)
+		}
+		seen.plane = noted
+	}
+	if err := patch.StatusWithLock(ctx, r.cached, remedy.changed, remedy.machine); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write the condition %s of Machine %s: %w", clusterv1.MachineOwnerRemediatedCondition, remedy.machine.Name, err)
+	}
+	if remedy.data == nil {
+		return nil
+	}
+	return replicas.Remove(ctx, r.scaler(seen), []string{remedy.machine.Name}, seen.machines)
+}
+
+// isRemediationOver reports whether what is recorded on the control plane is of no use any more: the replacement exists, or the machine
+// has recovered before it was deleted, or none is needed since fewer machines are wanted.
+func (s *planeSnapshot) isRemediationOver() bool {
+	data := readRemediation(s.plane, remediationInProgressAnnotation)
+	if data == nil {
+		return metav1.HasAnnotation(s.plane.ObjectMeta, remediationInProgressAnnotation)
+	}
+	m := s.machines[data.Machine]
+	if m != nil && m.DeletionTimestamp == nil && !rolloutrules.IsMarked(m) || m == nil && s.isComplete() {
+		return true
+	}
+	return slices.ContainsFunc(s.owned(), func(m *clusterv1.Machine) bool {
+		replaced := readRemediation(m, remediationForAnnotation)
+		return replaced != nil && replaced.Machine == data.Machine
+	})
+}
+
+// isComplete reports whether no machine has to be created.
+func (s *planeSnapshot) isComplete() bool {
+	return len(s.machines) >= s.wanted() && !slices.ContainsFunc(s.facts(), planeMachine.isOutdated)
+}
+
+// lastRemediation returns the last remediation for the status.
+func lastRemediation(data *remediationData) v1alpha1.ControlPlaneLastRemediation {
+	return v1alpha1.ControlPlaneLastRemediation{Machine: data.Machine, Time: data.Timestamp, RetryCount: data.RetryCount}
+}

@@ -1,0 +1,247 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+)
+
+// A planeSnapshot is the observed state of a control plane, and what follows from it. The Machines may belong to the cache: they must
+// not be changed.
+type planeSnapshot struct {
+	plane    *v1alpha1.RunlevelControlPlane
+	cluster  *clusterv1.Cluster            // nil if none refers to the control plane
+	machines map[string]*clusterv1.Machine // of the control plane, by name
+	workers  int                           // other machines of the cluster
+	objects  map[string]machineObjects     // of the machines, by their names
+	outdated map[string][]string           // why machines are not up to date, by their names
+	adopt    []string
+	remedy   *planeRemedy // of an unhealthy machine; nil if there is none
+	step     planeStep
+	// kubeconfig is why there is no kubeconfig; empty if there is one.
+	kubeconfig kubeconfigProblem
+	time       time.Time
+	after      time.Duration // until the next pass; 0 if only a change causes it
+}
+
+// read reads a control plane after its machines. It returns nil if the control plane does not exist.
+func (r *ControlPlaneReconciler) read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*planeSnapshot, error) {
+	var list clusterv1.MachineList
+	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list machines: %w", err)
+	}
+	seen := &planeSnapshot{plane: &v1alpha1.RunlevelControlPlane{}, machines: map[string]*clusterv1.Machine{}, time: r.now()}
+	if err := reader.Get(ctx, key, seen.plane); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	var err error
+	if seen.cluster, err = clusterOf(ctx, reader, seen.plane); err != nil || seen.clusterName() == "" {
+		return seen, err
+	}
+	for i := range list.Items {
+		seen.add(&list.Items[i])
+	}
+	seen.objects, seen.outdated = map[string]machineObjects{}, map[string][]string{}
+	for name, m := range seen.machines {
+		if seen.objects[name], err = r.objectsOf(ctx, m); err != nil {
+			return nil, fmt.Errorf("read the objects of Machine %s: %w", name, err)
+		}
+		seen.outdated[name] = outdatedBy(seen.plane, m, seen.objects[name], seen.time)
+	}
+	seen.decide()
+	return seen, nil
+}
+
+// clusterName returns the name of the Cluster; that of the last one, for a control plane that outlives it to be deleted; or none.
+func (s *planeSnapshot) clusterName() string {
+	switch {
+	case s.cluster != nil:
+		return s.cluster.Name
+	case s.plane.DeletionTimestamp != nil:
+		return s.plane.Labels[clusterv1.ClusterNameLabel]
+	}
+	return ""
+}
+
+// clusterOf returns the Cluster that refers to a control plane; nil if there is none.
+func clusterOf(ctx context.Context, reader client.Reader, plane *v1alpha1.RunlevelControlPlane) (*clusterv1.Cluster, error) {
+	var clusters clusterv1.ClusterList
+	if err := reader.List(ctx, &clusters, client.InNamespace(plane.Namespace)); err != nil {
+		return nil, fmt.Errorf("list Clusters: %w", err)
+	}
+	for i := range clusters.Items {
+		if clusters.Items[i].Spec.ControlPlaneRef == refTo(plane.Name) {
+			return &clusters.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+func refTo(name string) clusterv1.ContractVersionedObjectReference {
+	return clusterv1.ContractVersionedObjectReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "RunlevelControlPlane", Name: name}
+}
+
+// add adds a machine of the cluster: one of the control plane, or a worker. An orphan of the control plane is adopted, unless it is
+// being deleted.
+func (s *planeSnapshot) add(m *clusterv1.Machine) {
+	if m.Spec.ClusterName != s.clusterName() {
+		return
+	}
+	_, isControlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+	switch owner := replicas.OwnerOf(m, s.plane.UID); {
+	case owner == replicas.Ours:
+		s.machines[m.Name] = m
+	case !isControlPlane:
+		s.workers++
+	case owner == replicas.Orphan && m.DeletionTimestamp == nil && s.plane.DeletionTimestamp == nil:
+		s.machines[m.Name] = m
+		s.adopt = append(s.adopt, m.Name)
+	}
+}
+
+// decide computes what is to be done.
+func (s *planeSnapshot) decide() {
+	if after := s.plane.Spec.Rollout.After; after.After(s.time) {
+		s.lookAgain(after.Sub(s.time))
+	}
+	if s.plane.DeletionTimestamp != nil || s.isPaused() {
+		return
+	}
+	s.remedy = s.nextRemedy()
+	switch infrastructure := s.cluster.Spec.InfrastructureRef; {
+	case infrastructure.IsDefined() && !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) && s.hasCore():
+		s.step = waitFor(fmt.Sprintf("Cluster %s waits for its infrastructure %s %s", s.cluster.Name, infrastructure.Kind, infrastructure.Name))
+	default:
+		s.step = nextStep(s.wanted(), s.surge(), s.facts())
+	}
+}
+
+// lookAgain has another pass done after a while, unless there is an earlier one.
+func (s *planeSnapshot) lookAgain(after time.Duration) {
+	if s.after == 0 || after < s.after {
+		s.after = after
+	}
+}
+
+// hasCore reports whether Cluster API's controller of Clusters works on the Cluster: only it adds this finalizer.
+func (s *planeSnapshot) hasCore() bool {
+	return slices.Contains(s.cluster.Finalizers, clusterv1.ClusterFinalizer)
+}
+
+func (s *planeSnapshot) wanted() int { return int(ptr.Deref(s.plane.Spec.Replicas, 1)) }
+
+func (s *planeSnapshot) surge() int {
+	return int(ptr.Deref(s.plane.Spec.Rollout.Strategy.RollingUpdate.MaxSurge, 1))
+}
+
+// isPaused reports whether nothing must be changed.
+func (s *planeSnapshot) isPaused() bool { return contract.IsPaused(s.plane, s.cluster) }
+
+// hasWork reports whether there is something to write that requires a read from the API server first.
+func (s *planeSnapshot) hasWork() bool {
+	return s.plane.DeletionTimestamp != nil || len(s.adopt) > 0 || s.step.Action != "" || s.remedy != nil || s.isRemediationOver()
+}
+
+// owned returns the machines, the oldest first.
+func (s *planeSnapshot) owned() []*clusterv1.Machine {
+	var owned []*clusterv1.Machine
+	for _, m := range s.machines {
+		owned = append(owned, m)
+	}
+	slices.SortFunc(owned, func(a, b *clusterv1.Machine) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	return owned
+}
+
+// facts returns what the next step depends on.
+func (s *planeSnapshot) facts() []planeMachine {
+	var all []planeMachine
+	for _, m := range s.owned() {
+		_, isChosen := m.Annotations[clusterv1.DeleteMachineAnnotation]
+		isMarked, problem := rolloutrules.IsUpdating(m), problemOf(m)
+		// An update is over once its end is in the status, too: until then its machine would seem broken.
+		isUpdating := isMarked || meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
+		all = append(all, planeMachine{
+			Name: m.Name, FailureDomain: m.Spec.FailureDomain, Created: m.CreationTimestamp.Time, Outdated: s.outdated[m.Name],
+			IsReplaced: isExpired(s.plane, m, s.time) || rolloutrules.IsMarked(m) || metav1.HasAnnotation(m.ObjectMeta, clusterv1.RemediateMachineAnnotation),
+			IsDeleting: m.DeletionTimestamp != nil, IsHeld: rolloutrules.IsHeld(m),
+			IsUpdating: isUpdating, IsTriggered: !isMarked || machinetemplate.IsTriggered(m), IsChosen: isChosen,
+			HasNode: m.Status.NodeRef.IsDefined(), Problem: problem,
+			IsBroken: problem != "" && !isUpdating && !meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineReadyCondition),
+		})
+	}
+	return all
+}
+
+// problemOf returns why a machine is not available, or the stage of its deletion or update; empty if it is available.
+func problemOf(m *clusterv1.Machine) string {
+	message := func(kind string) string {
+		found := ptr.Deref(meta.FindStatusCondition(m.Status.Conditions, kind), metav1.Condition{})
+		return strings.ReplaceAll(cmp.Or(found.Message, found.Reason), "\n", " ")
+	}
+	switch {
+	case m.DeletionTimestamp != nil:
+		return cmp.Or(message(clusterv1.MachineDeletingCondition), "Deletion started")
+	case rolloutrules.IsUpdating(m):
+		return cmp.Or(message(clusterv1.MachineUpdatingCondition), "In-place update in progress")
+	case !m.Status.NodeRef.IsDefined():
+		return cmp.Or(message(clusterv1.MachineReadyCondition), "it has no Node yet")
+	case rolloutrules.IsAvailable(m):
+		return ""
+	}
+	return cmp.Or(message(clusterv1.MachineReadyCondition), message(clusterv1.MachineAvailableCondition), "it is not available yet")
+}
+
+// template returns the template of the machines. Annotations of a machine that the control plane has set are kept.
+func (s *planeSnapshot) template(m *clusterv1.Machine) machinetemplate.MachineTemplate {
+	wanted := s.plane.Spec.MachineTemplate
+	annotations := wanted.ObjectMeta.Annotations
+	if value, ok := m.Annotations[remediationForAnnotation]; ok {
+		annotations = labels.Merge(annotations, labels.Set{remediationForAnnotation: value})
+	}
+	return machinetemplate.MachineTemplate{
+		Namespace: s.plane.Namespace, Owner: ownerOf(s.plane), Annotations: annotations,
+		Labels: labels.Merge(wanted.ObjectMeta.Labels, labels.Set{
+			// The label with the name of the control plane is left out: by it the quorum guard recognizes those who manage etcd themselves.
+			clusterv1.ClusterNameLabel: s.cluster.Name, clusterv1.MachineControlPlaneLabel: "",
+		}),
+		Spec: clusterv1.MachineSpec{
+			ClusterName: s.cluster.Name, Version: s.plane.Spec.Version, FailureDomain: m.Spec.FailureDomain,
+			InfrastructureRef: wanted.Spec.InfrastructureRef, Bootstrap: wanted.Spec.Bootstrap, MinReadySeconds: wanted.Spec.MinReadySeconds,
+			ReadinessGates: wanted.Spec.ReadinessGates, Deletion: wanted.Spec.Deletion, Taints: wanted.Spec.Taints,
+		},
+	}
+}
+
+func ownerOf(plane *v1alpha1.RunlevelControlPlane) metav1.OwnerReference {
+	return *metav1.NewControllerRef(plane, v1alpha1.GroupVersion.WithKind("RunlevelControlPlane"))
+}
+
+// domains returns the failure domains of the cluster for machines of the control plane.
+func (s *planeSnapshot) domains() []string {
+	var names []string
+	for _, domain := range s.cluster.Status.FailureDomains {
+		if ptr.Deref(domain.ControlPlane, false) {
+			names = append(names, domain.Name)
+		}
+	}
+	return names
+}

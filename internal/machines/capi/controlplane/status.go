@@ -1,0 +1,180 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/version"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
+	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+)
+
+// Conditions that other owners of machines do not have.
+const (
+	initializedCondition = "Initialized"
+	kubeconfigCondition  = "KubeconfigAvailable"
+)
+
+// report writes the status, and records an event of a problem that was not reported before. It returns the problem, for a retry.
+func (r *ControlPlaneReconciler) report(ctx context.Context, seen *planeSnapshot, problem error) error {
+	changed := seen.plane.DeepCopy()
+	message := replicas.MessageOf(problem)
+	changed.Status = newStatus(seen, message)
+	if equality.Semantic.DeepEqual(seen.plane.Status, changed.Status) {
+		return problem
+	}
+	reported := meta.FindStatusCondition(seen.plane.Status.Conditions, clusterv1.ScalingUpCondition)
+	if message != "" && (reported == nil || !strings.HasSuffix(reported.Message, message)) {
+		r.recorder.Eventf(seen.plane, nil, corev1.EventTypeWarning, "ReconcileError", "Reconcile", "%s", message)
+	}
+	// A control plane whose finalizer was removed is gone.
+	if err := r.cached.Status().Patch(ctx, changed, client.MergeFrom(seen.plane)); client.IgnoreNotFound(err) != nil {
+		return errors.Join(problem, fmt.Errorf("write the status of RunlevelControlPlane %s: %w", seen.plane.Name, err))
+	}
+	return problem
+}
+
+// newStatus returns the status of a control plane. For a paused one only the condition Paused changes.
+func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlaneStatus {
+	status := *seen.plane.Status.DeepCopy()
+	setConditions := func(conditions ...metav1.Condition) {
+		for _, condition := range conditions {
+			condition.ObservedGeneration = seen.plane.Generation
+			meta.SetStatusCondition(&status.Conditions, condition)
+		}
+	}
+	setConditions(aggregate.Condition(clusterv1.PausedCondition, seen.isPaused(), ""))
+	if seen.isPaused() {
+		return status
+	}
+	status.ObservedGeneration = seen.plane.Generation
+	if seen.clusterName() == "" {
+		setConditions(aggregate.Condition(clusterv1.AvailableCondition, false, fmt.Sprintf("no Cluster of namespace %s has this control plane: "+
+			"set spec.controlPlaneRef of one to {apiGroup: %s, kind: RunlevelControlPlane, name: %s}", seen.plane.Namespace, v1alpha1.GroupVersion.Group, seen.plane.Name)))
+		return status
+	}
+	machines := seen.owned()
+	wanted := seen.wanted()
+	if seen.plane.DeletionTimestamp != nil {
+		wanted = 0
+	}
+	status.Selector = labels.Set{clusterv1.ClusterNameLabel: seen.clusterName(), clusterv1.MachineControlPlaneLabel: ""}.String()
+	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = aggregate.Count(machines)
+	status.Version = cmp.Or(lowestVersion(machines), status.Version)
+	if data := readRemediation(seen.plane, remediationInProgressAnnotation); data != nil {
+		status.LastRemediation = lastRemediation(data)
+	}
+	setConditions(initialized(seen, &status, machines), seen.available(machines), seen.rollingOut(machines, problem), aggregate.Remediated(machines, "RunlevelControlPlane"), seen.deleting(machines))
+	setConditions(aggregate.Scaling(len(machines), wanted, problem, aggregate.Stuck(machines, seen.time))...)
+	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, seen.time))
+	if seen.plane.DeletionTimestamp == nil {
+		setConditions(aggregate.Condition(kubeconfigCondition, seen.kubeconfig == "", string(seen.kubeconfig)))
+	}
+	return status
+}
+
+// initialized returns the condition Initialized, and sets the field that Cluster API reads: once a machine has joined, and its node is
+// healthy, the API server was reached. It stays true.
+func initialized(seen *planeSnapshot, status *v1alpha1.RunlevelControlPlaneStatus, machines []*clusterv1.Machine) metav1.Condition {
+	isHealthy := func(m *clusterv1.Machine) bool {
+		return meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineNodeHealthyCondition)
+	}
+	if seen.isInitialized() || slices.ContainsFunc(machines, isHealthy) {
+		status.Initialization.ControlPlaneInitialized = new(true)
+		return aggregate.Condition(initializedCondition, true, "")
+	}
+	return aggregate.Condition(initializedCondition, false, "No machine of the control plane has joined yet")
+}
+
+// available returns the condition Available: a majority of the wanted machines is, and the control plane has begun to work.
+func (s *planeSnapshot) available(machines []*clusterv1.Machine) metav1.Condition {
+	_, _, count, _ := aggregate.Count(machines)
+	needed := s.wanted()/2 + 1
+	switch {
+	case s.plane.DeletionTimestamp != nil:
+		return aggregate.Condition(clusterv1.AvailableCondition, false, "Deletion in progress")
+	case int(*count) >= needed:
+		return aggregate.Condition(clusterv1.AvailableCondition, true, "")
+	}
+	message := fmt.Sprintf("%d of %d machines are available, and %d have to be", *count, s.wanted(), needed)
+	if problems := problemsOf(s.facts(), ""); len(problems) > 0 {
+		message += "\n" + reasons(problems)
+	}
+	return aggregate.Condition(clusterv1.AvailableCondition, false, message)
+}
+
+// rollingOut returns the condition RollingOut, with the reasons why machines are not up to date, why machines are replaced that could
+// have been updated in place, what the next step waits for, and the problem that keeps it from being done.
+func (s *planeSnapshot) rollingOut(machines []*clusterv1.Machine, problem string) metav1.Condition {
+	outdated, lines := 0, map[string]bool{}
+	var replaced []string
+	for _, m := range machines {
+		if why := m.Annotations[replacedAnnotation]; why != "" {
+			replaced = append(replaced, fmt.Sprintf("Machine %s is replaced, not updated in place: %s", m.Name, why))
+		}
+		if len(s.outdated[m.Name]) == 0 && !rolloutrules.IsUpdating(m) {
+			continue
+		}
+		outdated++
+		for _, reason := range s.outdated[m.Name] {
+			lines[reason] = true
+		}
+	}
+	if outdated == 0 {
+		return aggregate.Condition(clusterv1.RollingOutCondition, false, strings.Join(s.step.Waits, "\n"))
+	}
+	all := slices.Concat(slices.Sorted(maps.Keys(lines)), replaced, s.step.Waits)
+	if problem != "" {
+		all = append(all, problem)
+	}
+	message := fmt.Sprintf("Rolling out %d not up-to-date replicas", outdated)
+	if len(all) > 0 {
+		message += "\n" + reasons(all)
+	}
+	return aggregate.Condition(clusterv1.RollingOutCondition, true, message)
+}
+
+// deleting returns the condition Deleting.
+func (s *planeSnapshot) deleting(machines []*clusterv1.Machine) metav1.Condition {
+	switch {
+	case s.plane.DeletionTimestamp == nil:
+		return aggregate.Condition(clusterv1.DeletingCondition, false, "")
+	case s.workers > 0:
+		return aggregate.Condition(clusterv1.DeletingCondition, true, fmt.Sprintf("Waiting for %d other Machines of the cluster to be deleted", s.workers))
+	case len(machines) > 0:
+		return aggregate.Condition(clusterv1.DeletingCondition, true, fmt.Sprintf("Deleting %d Machines", len(machines))+aggregate.Stuck(machines, s.time))
+	}
+	return aggregate.Condition(clusterv1.DeletingCondition, true, "Deletion completed")
+}
+
+// lowestVersion returns the lowest version of the machines; empty if there is none.
+func lowestVersion(machines []*clusterv1.Machine) string {
+	lowest := ""
+	for _, m := range machines {
+		text := m.Spec.Version
+		if info := m.Status.NodeInfo; info != nil && info.KubeletVersion != "" {
+			text = info.KubeletVersion
+		}
+		parsed, err := version.ParseSemantic(text)
+		if err != nil || lowest != "" && !parsed.LessThan(version.MustParseSemantic(lowest)) {
+			continue
+		}
+		lowest = text
+	}
+	return lowest
+}

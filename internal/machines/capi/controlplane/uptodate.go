@@ -1,0 +1,103 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
+	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/patch"
+)
+
+// machineObjects are the objects to which a machine refers; nil if there is none.
+type machineObjects struct{ infrastructure, bootstrap *contract.ReferencedObject }
+
+// isExpired reports whether spec.rollout.after has passed, and a machine is older.
+func isExpired(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, now time.Time) bool {
+	after := plane.Spec.Rollout.After
+	return !after.IsZero() && !now.Before(after.Time) && m.CreationTimestamp.Before(&after)
+}
+
+// outdatedBy returns why a machine is not up to date, in the words of Cluster API. An object that was not made from a template can't
+// be compared, and counts as up to date.
+func outdatedBy(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, objects machineObjects, now time.Time) []string {
+	var found []string
+	template := plane.Spec.MachineTemplate.Spec
+	if m.Spec.Version != plane.Spec.Version {
+		found = append(found, fmt.Sprintf("Version %s, %s required", m.Spec.Version, plane.Spec.Version))
+	}
+	if isOfAnotherTemplate(objects.bootstrap, template.Bootstrap.ConfigRef) || !template.Bootstrap.ConfigRef.IsDefined() && m.Spec.Bootstrap.ConfigRef.IsDefined() {
+		found = append(found, m.Spec.Bootstrap.ConfigRef.Kind+" is not up-to-date")
+	}
+	if name := m.Spec.Bootstrap.DataSecretName; !m.Spec.Bootstrap.ConfigRef.IsDefined() && !equality.Semantic.DeepEqual(name, template.Bootstrap.DataSecretName) {
+		found = append(found, fmt.Sprintf("spec.bootstrap.dataSecretName %s, %s required", ptr.Deref(name, "nil"), ptr.Deref(template.Bootstrap.DataSecretName, "nil")))
+	}
+	if isOfAnotherTemplate(objects.infrastructure, template.InfrastructureRef) {
+		found = append(found, m.Spec.InfrastructureRef.Kind+" is not up-to-date")
+	}
+	if isExpired(plane, m, now) {
+		found = append(found, "RunlevelControlPlane spec.rollout.after expired")
+	}
+	return found
+}
+
+// isOfAnotherTemplate reports whether an object was made from another template than the wanted one.
+func isOfAnotherTemplate(object *contract.ReferencedObject, wanted clusterv1.ContractVersionedObjectReference) bool {
+	if object == nil {
+		return false
+	}
+	name, isClone := object.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation]
+	kind := object.GetAnnotations()[clusterv1.TemplateClonedFromGroupKindAnnotation]
+	return isClone && (name != wanted.Name || kind != wanted.GroupKind().String())
+}
+
+// objectsOf reads the objects of a machine. The controller of Machines reports missing ones.
+func (r *ControlPlaneReconciler) objectsOf(ctx context.Context, m *clusterv1.Machine) (machineObjects, error) {
+	var objects machineObjects
+	var err error
+	if objects.infrastructure, err = r.objectOf(ctx, m, m.Spec.InfrastructureRef); err != nil {
+		return objects, err
+	}
+	objects.bootstrap, err = r.objectOf(ctx, m, m.Spec.Bootstrap.ConfigRef)
+	return objects, err
+}
+
+func (r *ControlPlaneReconciler) objectOf(ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference) (*contract.ReferencedObject, error) {
+	if !ref.IsDefined() {
+		return nil, nil
+	}
+	object, err := r.references.Get(ctx, ref, m.Namespace)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return object, err
+}
+
+// judge sets the condition UpToDate of each machine, in the snapshot too, from which the status is computed.
+func (r *ControlPlaneReconciler) judge(ctx context.Context, seen *planeSnapshot) error {
+	for _, m := range seen.owned() {
+		judged := m.DeepCopy()
+		meta.SetStatusCondition(&judged.Status.Conditions, aggregate.UpToDate(m, seen.outdated[m.Name]))
+		if equality.Semantic.DeepEqual(m.Status.Conditions, judged.Status.Conditions) {
+			continue
+		}
+		seen.machines[m.Name] = judged
+		if err := patch.StatusWithLock(ctx, r.cached, judged, m); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("write the status of Machine %s: %w", m.Name, err)
+		}
+	}
+	return nil
+}
+
+// reasons returns reasons as the lines of a message.
+func reasons(all []string) string { return "* " + strings.Join(all, "\n* ") }

@@ -1,0 +1,120 @@
+// Package machinetemplate creates the Machines of Cluster API's owners of machines, a MachineSet or a control plane, from a
+// template, and keeps them like it: a Machine with its infrastructure and its bootstrap config, the fields of the template that
+// need no new machine, and the desired state of an update in place.
+//
+// It does not decide how many machines there are, nor which one is replaced or updated: their owners do.
+//
+// A MachineTemplate is what machines are made of, and a MachineWriter writes them. MachineWriter.Create is the call to start from.
+package machinetemplate
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/contract"
+)
+
+// appliedAnnotation is on each machine, and has a hash of the fields that were last applied to it and its objects. Fields
+// that the template no longer has are removed by an apply without them.
+const appliedAnnotation = "machine.runlevel.dev/applied-template"
+
+// A MachineTemplate is what the machines of an owner are made of.
+type MachineTemplate struct {
+	Namespace string
+	Owner     metav1.OwnerReference // the controller of the machines
+	// Labels and Annotations are those of the machines, and of their infrastructure and bootstrap configs.
+	Labels, Annotations map[string]string
+	// Spec has the fields of the machines. Its references name the templates of the objects to which the machines refer.
+	Spec clusterv1.MachineSpec
+}
+
+// A MachineWriter writes machines.
+type MachineWriter struct {
+	Client     client.Client
+	References contract.ObjectReferences
+	// Manager owns the fields of the machines, and MetadataManager the labels and annotations of the objects to which they refer.
+	Manager, MetadataManager client.FieldOwner
+}
+
+// IsCurrent reports whether a machine has all fields of the template that need no new machine.
+func (t MachineTemplate) IsCurrent(machine *clusterv1.Machine) bool {
+	changed := machine.DeepCopy()
+	setMutable(&changed.Spec, &t.Spec)
+	if !equality.Semantic.DeepEqual(changed.Spec, machine.Spec) {
+		return false
+	}
+	return machine.DeletionTimestamp != nil ||
+		labels.Set(t.Labels).AsSelectorPreValidated().Matches(labels.Set(machine.Labels)) &&
+			labels.Set(t.Annotations).AsSelectorPreValidated().Matches(labels.Set(machine.Annotations)) &&
+			machine.Annotations[appliedAnnotation] == t.hash()
+}
+
+// setMutable sets the fields that can change without a new machine. The timeout of the deletion of a Node has a default,
+// which other writers of Machines may have set.
+func setMutable(spec, template *clusterv1.MachineSpec) {
+	before := spec.Deletion.NodeDeletionTimeoutSeconds
+	rolloutrules.SetMutable(spec, template)
+	spec.Deletion.NodeDeletionTimeoutSeconds = cmp.Or(spec.Deletion.NodeDeletionTimeoutSeconds, before)
+}
+
+// desired returns the desired state of a machine. Fields that need a new machine are the machine's own.
+func (t MachineTemplate) desired(machine *clusterv1.Machine) *clusterv1.Machine {
+	desired := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: t.Namespace, Name: machine.Name, UID: machine.UID, ResourceVersion: machine.ResourceVersion,
+			Labels: t.Labels, Annotations: map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{t.Owner},
+			Finalizers:      []string{clusterv1.MachineFinalizer}, // a machine is never removed before its infrastructure
+		},
+		Spec: *t.Spec.DeepCopy(),
+	}
+	maps.Copy(desired.Annotations, t.Annotations)
+	desired.Annotations[appliedAnnotation] = t.hash()
+	desired.Spec.Bootstrap = machine.Spec.Bootstrap
+	desired.Spec.InfrastructureRef = machine.Spec.InfrastructureRef
+	desired.Spec.Version, desired.Spec.FailureDomain = machine.Spec.Version, machine.Spec.FailureDomain
+	return desired
+}
+
+// hash returns a hash of the fields that are applied to existing machines.
+func (t MachineTemplate) hash() string {
+	var mutable clusterv1.MachineSpec
+	setMutable(&mutable, &t.Spec)
+	hash := fnv.New64a()
+	// Maps are written with their keys in order.
+	_ = json.NewEncoder(hash).Encode([]any{t.Labels, t.Annotations, mutable})
+	return fmt.Sprintf("%016x", hash.Sum64())
+}
+
+// clone describes the objects of a machine that are made from templates.
+func (t MachineTemplate) clone(name string, manager client.FieldOwner) contract.TemplateClone {
+	return contract.TemplateClone{Namespace: t.Namespace, Name: name, ClusterName: t.Spec.ClusterName, Manager: manager}
+}
+
+// LabelValue returns a name as the value of a label: unchanged, or Cluster API's hash of it if it is too long.
+func LabelValue(name string) string {
+	if len(validation.IsValidLabelValue(name)) == 0 {
+		return name
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name)) // never fails
+	return fmt.Sprintf("hash_%s_z", base64.RawURLEncoding.EncodeToString(hash.Sum(nil)))
+}
+
+// kindOf returns the kind of the objects that are made from a template.
+func kindOf(template clusterv1.ContractVersionedObjectReference) string {
+	return strings.TrimSuffix(template.Kind, clusterv1.TemplateSuffix)
+}

@@ -1,0 +1,129 @@
+package machinetemplate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/patch"
+	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+)
+
+// Propagate writes the fields of the template that need no new machine to an existing machine. On a machine that is being
+// deleted only the fields that affect its deletion are written: a hook that was removed from it is not restored.
+func (w MachineWriter) Propagate(ctx context.Context, t MachineTemplate, machine *clusterv1.Machine) error {
+	if machine.DeletionTimestamp != nil {
+		changed := machine.DeepCopy()
+		setMutable(&changed.Spec, &t.Spec)
+		return client.IgnoreNotFound(w.Client.Patch(ctx, changed, client.MergeFrom(machine)))
+	}
+	// The machine is written last: once it has the hash, all of its objects are up to date.
+	for _, ref := range []clusterv1.ContractVersionedObjectReference{machine.Spec.InfrastructureRef, machine.Spec.Bootstrap.ConfigRef} {
+		if !ref.IsDefined() {
+			continue
+		}
+		if err := w.applyMetadata(ctx, t, ref); client.IgnoreNotFound(err) != nil {
+			return err // the controller of Machines reports a missing object
+		}
+	}
+	return w.apply(ctx, t.desired(machine))
+}
+
+func (w MachineWriter) apply(ctx context.Context, machine *clusterv1.Machine) error {
+	return contract.Apply(ctx, w.Client, machine, w.Manager)
+}
+
+// applyMetadata applies the labels and annotations of the template to an object of a machine.
+func (w MachineWriter) applyMetadata(ctx context.Context, t MachineTemplate, ref clusterv1.ContractVersionedObjectReference) error {
+	found, err := w.References.Get(ctx, ref, t.Namespace)
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(found.GroupVersionKind())
+	object.SetNamespace(found.GetNamespace())
+	object.SetName(found.GetName())
+	object.SetUID(found.GetUID()) // so that it is not created again if it was deleted
+	object.SetLabels(t.Labels)
+	object.SetAnnotations(t.Annotations)
+	return contract.Apply(ctx, w.Client, object, w.MetadataManager)
+}
+
+// BeginUpdate writes the desired state of an update in place, and triggers the update. The Machine is written last: until then, all
+// of the writes are repeated.
+func (w MachineWriter) BeginUpdate(ctx context.Context, t MachineTemplate, machine *clusterv1.Machine) (*clusterv1.Machine, error) {
+	has := machine.Spec
+	if err := w.updateReferenced(ctx, t, has.InfrastructureRef, t.Spec.InfrastructureRef); err != nil {
+		return nil, err
+	}
+	if has.Bootstrap.ConfigRef.IsDefined() {
+		if err := w.updateReferenced(ctx, t, has.Bootstrap.ConfigRef, t.Spec.Bootstrap.ConfigRef); err != nil {
+			return nil, err
+		}
+	}
+	begun := t.Updated(machine)
+	delete(begun.Annotations, clusterv1.PendingAcknowledgeMoveAnnotation)
+	begun.Annotations[clusterv1.UpdateInProgressAnnotation] = ""
+	begun.Annotations[runtimev1.PendingHooksAnnotation] = withHook(begun.Annotations[runtimev1.PendingHooksAnnotation], runtimehook.UpdateMachine)
+	if err := patch.WithLock(ctx, w.Client, begun, machine); err != nil {
+		return nil, fmt.Errorf("write Machine %s: %w", machine.Name, err)
+	}
+	return begun, nil
+}
+
+// Updated returns a machine with the fields of the template that an update in place can change.
+func (t MachineTemplate) Updated(machine *clusterv1.Machine) *clusterv1.Machine {
+	updated := machine.DeepCopy()
+	updated.Spec.Version, updated.Spec.FailureDomain = t.Spec.Version, t.Spec.FailureDomain
+	if !machine.Spec.Bootstrap.ConfigRef.IsDefined() {
+		updated.Spec.Bootstrap.DataSecretName = t.Spec.Bootstrap.DataSecretName
+	}
+	return updated
+}
+
+// updateReferenced applies a template to the infrastructure or the bootstrap config of a machine.
+func (w MachineWriter) updateReferenced(ctx context.Context, t MachineTemplate, ref, template clusterv1.ContractVersionedObjectReference) error {
+	object, err := w.References.Get(ctx, ref, t.Namespace)
+	if err != nil {
+		return err
+	}
+	return w.References.Update(ctx, object, template, t.updated(ref.Name, w.Manager))
+}
+
+// IsTriggered reports whether the whole desired state of an update in place was written, so that it can run. While a Machine is moved
+// to another set, a pending hook belongs to an earlier update.
+func IsTriggered(m *clusterv1.Machine) bool {
+	return !rolloutrules.IsArriving(m) && slices.Contains(rolloutrules.Names(m.Annotations[runtimev1.PendingHooksAnnotation]), runtimehook.UpdateMachine)
+}
+
+// withHook adds a hook to the pending ones.
+func withHook(pending, hook string) string {
+	hooks := rolloutrules.Names(pending)
+	if !slices.Contains(hooks, hook) {
+		hooks = append(hooks, hook)
+	}
+	slices.Sort(hooks)
+	return strings.Join(hooks, ",")
+}
+
+// Preview returns the infrastructure or the bootstrap config of a machine as an update in place would make it.
+func (w MachineWriter) Preview(ctx context.Context, t MachineTemplate, object *contract.ReferencedObject,
+	template clusterv1.ContractVersionedObjectReference,
+) (*unstructured.Unstructured, error) {
+	return w.References.Preview(ctx, object, template, t.updated(object.GetName(), w.Manager))
+}
+
+// updated describes an object of a machine that is updated in place.
+func (t MachineTemplate) updated(name string, manager client.FieldOwner) contract.TemplateClone {
+	wanted := t.clone(name, manager)
+	wanted.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
+	return wanted
+}
