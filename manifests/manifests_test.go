@@ -165,6 +165,9 @@ func TestObjectsComeInTheOrderInWhichTheyNeedEachOther(t *testing.T) {
 // forClusterAPI matches the names of objects that only Cluster API's kinds need.
 var forClusterAPI = regexp.MustCompile(`\.cluster\.x-k8s\.io$|^kwokconfig|machinetemplates\.|-cluster-api$`)
 
+// forControlPlanes matches the names of objects that RunlevelControlPlanes need, also beside Cluster API's own controllers.
+var forControlPlanes = regexp.MustCompile(`controlplane\.runlevel\.dev$|-controlplanes-cluster-api$|-kubeconfigs$`)
+
 // What is left out of a cluster without the capability has to be all of it. What only Cluster API's kinds need can be left
 // out alone, for clusters where another controller serves them.
 func TestAllObjectsAreOfOneCapabilityAndProfile(t *testing.T) {
@@ -172,6 +175,9 @@ func TestAllObjectsAreOfOneCapabilityAndProfile(t *testing.T) {
 		capability := "MachineAPI"
 		if forClusterAPI.MatchString(object.GetName()) {
 			capability = "MachineAPI+ClusterAPI"
+		}
+		if forControlPlanes.MatchString(object.GetName()) {
+			capability = "MachineAPI+ClusterAPIControlPlanes"
 		}
 		for name, want := range map[string]string{
 			"capability.openshift.io/name":                                capability,

@@ -29,6 +29,7 @@ func TestTranscriptsOfTheDocumentation(t *testing.T) {
 		"install.md":           {"install.txtar/installed.txt"},
 		"apply.md":             {"apply-dry-run.txtar/reconciled.txt", "apply-dry-run.txtar/would.txt"},
 		"hooks.md":             {"hooks.txtar/plan.txt", "hooks.txtar/why.txt"},
+		"control-plane.md":     {"machines-control-plane.txtar/plan.txt"},
 		"status-command.md":    {"status.txtar/running.txt", "status.txtar/held.txt"},
 	} {
 		text, err := os.ReadFile(filepath.Join("../../docs", page))

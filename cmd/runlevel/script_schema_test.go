@@ -118,7 +118,10 @@ func schemaName(args []string, document any) string {
 			return "graph-references"
 		}
 	case "machines":
-		if slices.Contains(args, "plan") {
+		switch {
+		case slices.Contains(args, "plan") && fields["kind"] != nil:
+			return "machines-plan-control-plane"
+		case slices.Contains(args, "plan"):
 			return "machines-plan"
 		}
 	case "why":

@@ -14,7 +14,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/objectwatch"
 )
 
-// machinesAct is the last act: machines are deleted while hooks hold them.
+// machinesAct is the last act: machines are deleted while hooks hold them, updated in place, and replaced.
 type machinesAct struct {
 	*demo
 	deleted string // the machine that is deleted first
@@ -48,8 +48,22 @@ func (d *demo) playMachines(ctx context.Context) error {
 		install := func(ctx context.Context) error {
 			return d.runlevel(ctx, "apply", "manifests", "--name", "machines", "--image", image)
 		}
-		return play(ctx, install, act.makeMachines, act.list, act.deleteMachine, act.list, act.letGo, act.list, act.playGuard)
+		return play(ctx, act.chooseDialects, install, act.makeMachines, act.list, act.deleteMachine, act.list, act.letGo, act.list, act.playControlPlane, act.playGuard)
 	})
+}
+
+// chooseDialects has the controller work on the Machines of both APIs.
+func (a *machinesAct) chooseDialects(ctx context.Context) error {
+	const namespace = "runlevel-machines"
+	if err := a.createNamespace(ctx, namespace); err != nil {
+		return err
+	}
+	flags := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "machine-controller"},
+		Data:       map[string]string{"machine-controller.yaml": "dialects: openshift,cluster-api\n"},
+	}
+	_, err := a.client.CoreV1().ConfigMaps(namespace).Create(ctx, flags, metav1.CreateOptions{})
+	return err
 }
 
 func (a *machinesAct) list(ctx context.Context) error { return a.runlevel(ctx, "machines") }

@@ -21,6 +21,10 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
+	names := regexp.MustCompile(`machines (.*) (?:are there|were updated in place|took their place)`).FindAllSubmatch(said, -1)
+	if len(names) != 3 || string(names[0][1]) != string(names[1][1]) || string(names[1][1]) == string(names[2][1]) {
+		t.Errorf("the machines of the control plane: %s", names)
+	}
 	for _, pattern := range []string{
 		`release default 1\.0\.0 applied in .*: 10 created`,
 		`release default 1\.1\.0 applied in .*: 5 configured, 4 unchanged, 1 pending`,

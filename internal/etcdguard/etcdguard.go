@@ -1,18 +1,19 @@
 // Package etcdguard decides how the members of an etcd cluster follow the machines that they run on: when the machine of
 // a voting member is being deleted, which step comes next, so that the cluster never loses its quorum; and how long the
-// deletion is held. It is pure: the result, a GuardStep, depends on an EtcdSnapshot alone, without clock, cluster or
-// memory.
+// deletion is held; and when a machine may be updated in place. It is pure: the result, a GuardStep, depends on an
+// EtcdSnapshot alone, without clock, cluster or memory.
 //
-// A step changes one thing: a member or a pod. It is derived from the state in etcd and in the API server, so that a guard
-// that was killed continues with a new snapshot.
+// A step changes one thing: a member, a pod or the permission for an update. It is derived from the state in etcd and in the
+// API server, so that a guard that was killed continues with a new snapshot.
 //
-// Next and Hold are the calls to start from; the rules are in rules.go.
+// Next, Hold and Permit are the calls to start from; the rules are in rules.go and updates.go.
 package etcdguard
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // An EtcdSnapshot is the state of the machines of the control plane and of the members of etcd at one time.
@@ -30,7 +31,9 @@ type EtcdSnapshot struct {
 type ControlPlaneMachine struct {
 	Name       string // with its namespace
 	IsDeleting bool
-	IsHeld     bool     // a hook of the guard holds the drain of its node
+	IsHeld     bool // a hook of the guard holds the drain of its node
+	// HeldSince is since when it is being deleted, if a hook of the guard holds that; zero for others.
+	HeldSince  time.Time
 	Addresses  []string // its hosts, to find the members on it
 	Zone       string   // the topology zone of its node; empty if that is not known
 	IsCordoned bool     // its node is unschedulable
@@ -38,6 +41,10 @@ type ControlPlaneMachine struct {
 	// IsNodeUnknown is true if it is not known whether the Node with the name in its nodeRef is its own: the addresses of that Node,
 	// which may be another host's, are not among its own.
 	IsNodeUnknown bool
+
+	AsksForUpdate bool // an update in place is requested, and not permitted yet
+	MayUpdate     bool // an update in place was permitted, and may begin at any moment
+	IsUpdating    bool // in place
 }
 
 // An EtcdMember is a member of the etcd cluster.
@@ -83,6 +90,7 @@ const (
 	PromoteLearner GuardAction = "promote learner"
 	MoveLeadership GuardAction = "move leadership" // to the member of the step
 	RemoveMember   GuardAction = "remove member"
+	PermitUpdate   GuardAction = "permit update" // in place, of the machine of the step
 )
 
 // Quorum returns the quorum of a number of voters.

@@ -17,11 +17,12 @@ const (
 type world struct {
 	*testing.T
 	EtcdSnapshot
-	random *rand.Rand
-	next   int // the number of the next machine
+	random  *rand.Rand
+	next    int // the number of the next machine
+	updates int // that were permitted
 }
 
-// TestRandomWorlds lets machines be deleted, members fall silent and hooks be removed at random, and does each step that
+// TestRandomWorlds lets machines be deleted and updated, members fall silent and hooks be removed at random, and does each step that
 // is decided. Whatever comes, a step leaves a quorum of healthy voters, changes one thing, and no machine may go that has a
 // member; and when it is calm, all deletions end.
 func TestRandomWorlds(t *testing.T) {
@@ -31,39 +32,76 @@ func TestRandomWorlds(t *testing.T) {
 }
 
 func liveThrough(t *testing.T, seed uint64) {
-	random := rand.New(rand.NewPCG(seed, 1))
-	w := &world{T: t, random: random, next: 3}
-	w.EtcdSnapshot = scene(t)
-	if random.IntN(2) == 0 {
+	w := newWorld(t, seed)
+	for range troubleSteps {
+		w.trouble()
+		w.step()
+	}
+	for i := range w.Members {
+		w.Members[i].Health = Healthy
+	}
+	w.comeToRest()
+}
+
+// TestRandomUpdates lets machines be deleted and updated at random, while no member fails of itself: etcd never loses its quorum.
+func TestRandomUpdates(t *testing.T) {
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w := newWorld(t, seed)
+			for range 2 * troubleSteps {
+				if machine := &w.Machines[w.random.IntN(len(w.Machines))]; w.random.IntN(8) == 0 {
+					machine.IsDeleting = true
+				} else {
+					w.ask(machine)
+				}
+				w.step()
+				if v := newView(w.EtcdSnapshot); v.healthy < Quorum(len(v.voters)) {
+					t.Fatalf("%d of %d voters answer: %+v", v.healthy, len(v.voters), w.EtcdSnapshot)
+				}
+			}
+			w.comeToRest()
+			if w.updates == 0 {
+				t.Error("no update was permitted")
+			}
+		})
+	}
+}
+
+// newWorld makes a world with three members, or five.
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{T: t, EtcdSnapshot: scene(t), random: rand.New(rand.NewPCG(seed, 1)), next: 3}
+	if w.random.IntN(2) == 0 {
 		w.Voters, w.next = 5, 5
 		for i := 3; i < 5; i++ {
 			w.Machines, w.Members = append(w.Machines, newMachine(i)), append(w.Members, newMember(i))
 		}
 	}
-	for range troubleSteps {
-		w.trouble()
-		w.goOn()
-		w.release()
-		w.perform(Next(w.EtcdSnapshot))
-	}
-	for i := range w.Members {
-		w.Members[i].Health = Healthy
-	}
+	return w
+}
+
+// step has each controller do something, the guard last.
+func (w *world) step() {
+	w.goOn()
+	w.update()
+	w.release()
+	w.perform(Next(w.EtcdSnapshot))
+}
+
+// comeToRest has all that was begun come to an end.
+func (w *world) comeToRest() {
 	for range calmSteps {
-		w.goOn()
-		w.release()
-		w.perform(Next(w.EtcdSnapshot))
+		w.step()
 	}
 	deleting := slices.ContainsFunc(w.Machines, func(m ControlPlaneMachine) bool { return m.IsDeleting })
 	if step := Next(w.EtcdSnapshot); deleting || step.Reason != AsExpected || len(newView(w.EtcdSnapshot).voters) != w.Voters {
-		t.Errorf("it does not come to rest: %s: %+v", text(step), w.EtcdSnapshot)
+		w.Errorf("it does not come to rest: %s: %+v", text(step), w.EtcdSnapshot)
 	}
 }
 
 // trouble is what others do.
 func (w *world) trouble() {
 	machine := &w.Machines[w.random.IntN(len(w.Machines))]
-	switch w.random.IntN(6) {
+	switch w.random.IntN(7) {
 	case 0:
 		machine.IsDeleting = true
 	case 1: // an administrator does not wait; the last machines of a quorum are none of those
@@ -87,7 +125,53 @@ func (w *world) trouble() {
 		for i := range w.Members {
 			w.Members[i].IsLeader = i == leader && !w.Members[i].IsLearner && w.Members[i].Health == Healthy
 		}
+	case 6:
+		w.ask(machine)
 	}
+}
+
+// ask has a control plane ask for an update in place.
+func (w *world) ask(machine *ControlPlaneMachine) {
+	machine.AsksForUpdate = machine.AsksForUpdate || !machine.IsDeleting && !machine.MayUpdate && !machine.IsUpdating
+}
+
+// update has permitted updates begin and end. Members do not answer meanwhile.
+func (w *world) update() {
+	for i := range w.Machines {
+		machine := &w.Machines[i]
+		if !machine.MayUpdate && !machine.IsUpdating || w.random.IntN(2) == 0 {
+			continue
+		}
+		machine.MayUpdate, machine.IsUpdating = false, machine.MayUpdate
+		for at := range w.Members {
+			switch member := &w.Members[at]; {
+			case !machine.hosts(*member):
+			case machine.IsUpdating:
+				member.Health, member.IsLeader = Silent, false
+			default:
+				member.Health = Healthy
+			}
+		}
+	}
+}
+
+// permit permits an update, and checks that no other member may be missing meanwhile.
+func (w *world) permit(machine *ControlPlaneMachine) {
+	for _, other := range w.Machines {
+		if other.Name != machine.Name && (other.IsUpdating || other.MayUpdate) {
+			w.Fatalf("%s may be updated together with %s", machine.Name, other.Name)
+		}
+	}
+	for _, member := range w.Members {
+		if member.Health != Healthy {
+			w.Fatalf("%s may be updated while %s does not answer", machine.Name, member.Name)
+		}
+	}
+	if !w.isSpare(*machine) {
+		w.Fatalf("%s may be updated, and there is no quorum without it", machine.Name)
+	}
+	machine.AsksForUpdate, machine.MayUpdate = false, true
+	w.updates++
 }
 
 // fall has a member fall silent: seldom one without which there is no quorum.
@@ -192,6 +276,8 @@ func (w *world) perform(step GuardStep) {
 			w.Errorf("%s: it leads", text(step))
 		}
 		w.Members = slices.Delete(w.Members, member, member+1)
+	case PermitUpdate:
+		w.permit(&w.Machines[machine])
 	}
 	w.checkVoters(step, before, newView(w.EtcdSnapshot))
 }

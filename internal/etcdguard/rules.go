@@ -11,7 +11,7 @@ type rule func(view) (GuardStep, bool)
 
 // rules are evaluated in order. Members that do not answer are removed before members that do.
 var rules = []rule{
-	deleteGuardPod, awaitMembers, removeLearner, awaitQuorum, removeUnhealthy, removeHealthy, promote, awaitReplacement,
+	deleteGuardPod, awaitMembers, removeLearner, awaitQuorum, removeUnhealthy, removeHealthy, promote, awaitReplacement, permitUpdate,
 }
 
 // deleteGuardPod deletes pods that would block the drain of a node whose machine may be deleted. Their disruption budget

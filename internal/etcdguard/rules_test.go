@@ -68,6 +68,12 @@ func apply(t *testing.T, s *EtcdSnapshot, kind string, i int, change string) {
 		s.Machines[machine].Addresses, s.Machines[machine].IsNodeUnknown = []string{"203.0.113.9"}, true
 	case "as m0":
 		s.Machines[machine].Addresses = newMachine(0).Addresses
+	case "asks":
+		s.Machines[machine].AsksForUpdate = true
+	case "may update":
+		s.Machines[machine].MayUpdate = true
+	case "updating":
+		s.Machines[machine].IsUpdating = true
 	case "in zone a":
 		s.Machines[machine].Zone = "a"
 	case "gone":
@@ -114,6 +120,10 @@ func TestNext(t *testing.T) {
 		{"a guard pod on a node that is to go", []string{"m0 deleting", "m0 free", "m0 cordoned", "m0 guarded"}, "delete guard pod m0"},
 		{"one on a node that takes pods would come again", []string{"m0 deleting", "m0 free", "m0 guarded", "e0 gone", "m3 added", "e3 votes"}, "wait AsExpected"},
 		{"one on a node that has a member", []string{"m0 deleting", "m0 cordoned", "m0 guarded"}, "wait ReplacementMissing"},
+		{"an update is requested", []string{"m0 asks"}, "permit update m0"},
+		{"two updates are requested", []string{"m1 asks", "m0 asks"}, "permit update m0"},
+		{"one update at a time", []string{"m0 asks", "m1 may update"}, "wait AsExpected"},
+		{"a replacement comes first", []string{"m0 asks", "m1 deleting", "m3 added", "e3 learns"}, "promote learner e3"},
 		{"an administrator's removal of a hook does not change which member goes", []string{"m0 deleting", "m0 free", "m3 added", "e3 votes"}, "remove member e0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -176,6 +186,58 @@ func TestHold(t *testing.T) {
 	}
 	s := EtcdSnapshot{Voters: 3, Problem: "connection refused"}
 	if got := Hold(s, newMachine(0)); got != "the members of etcd are not known: connection refused" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestPermit(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		changes []string // m0 asks
+		want    string
+	}{
+		{"all is well", nil, ""},
+		{"one voter more than wanted", []string{"m3 added", "e3 votes"}, ""},
+		{"its own update goes on", []string{"m0 updating", "m0 may update"}, ""},
+		{"a machine without a member is being deleted", []string{"m3 added", "m3 deleting"}, ""},
+		{"another voter is silent", []string{"e1 silent"}, "these voting members of etcd do not answer: e1 (2)"},
+		{"its own voter is unhealthy", []string{"e0 unhealthy"}, "these voting members of etcd do not answer: e0 (1)"},
+		{"a voter on no machine is silent", []string{"m3 added", "e3 votes", "m3 nowhere", "e3 silent"}, "these voting members of etcd do not answer: e3 (4)"},
+		{"a voter is missing", []string{"e1 gone"}, "etcd has 2 of 3 voting members"},
+		{"a learner", []string{"m3 added", "e3 learns"}, "these members of etcd are learners, which do not vote: e3 (4)"},
+		{"another machine is being deleted", []string{"m1 deleting"}, "these members of etcd are on machines that are being deleted: e1 (2)"},
+		{"its own machine is being deleted", []string{"m0 deleting"}, "these members of etcd are on machines that are being deleted: e0 (1)"},
+		{"its replacement votes", []string{"m1 deleting", "m3 added", "e3 votes"}, "these members of etcd are on machines that are being deleted: e1 (2)"},
+		{"another machine is being updated", []string{"m2 updating"}, "machine ns/m2 is being updated"},
+		{"another machine is about to be updated", []string{"m1 may update"}, "machine ns/m1 may be updated first"},
+		{"its addresses are lost", []string{"m0 nowhere"}, ""},
+		{"all addresses are lost", []string{"m0 nowhere", "m1 nowhere"},
+			"without member e0 (1), e1 (2), 1 of 3 voting members of etcd would answer, and 2 have to; add members, or replace the machine instead"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := scene(t, append([]string{"m0 asks"}, c.changes...)...)
+			if got := Permit(s, s.Machines[0]); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+			if step := Next(s); (step.Action == PermitUpdate) != (c.want == "") {
+				t.Errorf("the next step is %+v", step)
+			}
+		})
+	}
+}
+
+// Etcd with fewer than three voters stops without any of them.
+func TestPermitOfFewMembers(t *testing.T) {
+	for wanted, changes := range map[int][]string{1: {"e1 gone", "e2 gone"}, 2: {"e2 gone"}} {
+		s := scene(t, append(changes, "m0 asks")...)
+		s.Voters = wanted
+		want := fmt.Sprintf("without member e0 (1), %d of %d voting members of etcd would answer", wanted-1, wanted)
+		if got := Permit(s, s.Machines[0]); !strings.HasPrefix(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	s := EtcdSnapshot{Voters: 3, Problem: "connection refused"}
+	if got := Permit(s, newMachine(0)); got != "the members of etcd are not known: connection refused" {
 		t.Errorf("%q", got)
 	}
 }

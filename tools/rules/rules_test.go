@@ -26,8 +26,9 @@ import (
 
 // files are those that have alerts, and the pages that explain them.
 var files = map[string]string{
-	"../../install/monitoring/0000_90_runlevel_01_prometheusrule.yaml":             "docs/monitoring.md",
-	"../../manifests/monitoring/0000_90_machine-controller_01_prometheusrule.yaml": "docs/machines.md",
+	"../../install/monitoring/0000_90_runlevel_01_prometheusrule.yaml":                              "docs/monitoring.md",
+	"../../manifests/monitoring/0000_90_machine-controller_01_prometheusrule.yaml":                  "docs/machines.md",
+	"../../manifests/etcd-quorum-guard/monitoring/0000_90_etcd-quorum-guard_01_prometheusrule.yaml": "docs/etcd-quorum-guard.md",
 }
 
 // A scenario is what monitoring sees, and when an alert fires because of it. Series are written as for promtool, with a
@@ -41,10 +42,14 @@ type scenario struct {
 }
 
 const (
-	leads = "runlevel_leader 1x600"
-	nodes = `kube_node_info{node="node-4"} 1x600`
-	made  = "mapi_machine_created_timestamp_seconds"
-	web4  = `{namespace="shop",name="web-4",node="node-4",phase="Running"} 1700000000x600`
+	leads   = "runlevel_leader 1x600"
+	nodes   = `kube_node_info{node="node-4"} 1x600`
+	made    = "mapi_machine_created_timestamp_seconds"
+	guard   = "runlevel_etcd_guard_"
+	set     = "runlevel_controlplanemachineset_"
+	cluster = `{namespace="shop",name="cluster"}`
+	active  = set + `progressing{namespace="shop",name="cluster",state="Active",strategy="RollingUpdate"} 1x400`
+	web4    = `{namespace="shop",name="web-4",node="node-4",phase="Running"} 1700000000x600`
 )
 
 var scenarios = []scenario{
@@ -88,6 +93,33 @@ var scenarios = []scenario{
 	{"MachineWithoutValidNode", []string{made + `{namespace="shop",name="web-5",node="",phase="Provisioned"} 1700000000x600`}, 590 * time.Minute, 0, ""}, // which nodes there are is not known
 	{"MachineHealthCheckUnterminatedShortCircuit", []string{`mapi_machinehealthcheck_short_circuit{namespace="shop",name="web"} 1x60`}, 29 * time.Minute, 31 * time.Minute, "MachineHealthCheck shop/web has replaced no machine for 30 minutes, since too many are unhealthy."},
 	{"MachineHealthCheckUnterminatedShortCircuit", []string{`mapi_machinehealthcheck_short_circuit{namespace="shop",name="web"} 0x60`}, 59 * time.Minute, 0, ""},
+	{"MachineHealthCheckRemediationStopped", []string{`runlevel_machinehealthcheck_remediation_stopped{api="cluster.x-k8s.io",namespace="shop",name="web"} 1x60`}, 29 * time.Minute, 31 * time.Minute, "MachineHealthCheck shop/web of Cluster API has remediated no machine for 30 minutes, since too many are unhealthy."},
+	{"MachineHealthCheckRemediationStopped", []string{`runlevel_machinehealthcheck_remediation_stopped{api="machine.openshift.io",namespace="shop",name="web"} 1x60`}, 59 * time.Minute, 0, ""}, // which has an alert of its own
+	{"MachinesNotHealthy", []string{`runlevel_machinehealthcheck_not_healthy{api="cluster.x-k8s.io",namespace="shop",name="web"} 2x150`}, 119 * time.Minute, 121 * time.Minute, "2 machines of MachineHealthCheck shop/web are not healthy."},
+	{"MachinesNotHealthy", []string{`runlevel_machinehealthcheck_not_healthy{api="cluster.x-k8s.io",namespace="shop",name="web"} 2x60 0x5 2x90`}, 150 * time.Minute, 0, ""},
+
+	{"ControlPlaneMachineSetDegraded", []string{set + `degraded{namespace="shop",name="cluster",state="Active",reason="UnmanagedNodes"} 1x60`}, 14 * time.Minute, 16 * time.Minute, "ControlPlaneMachineSet shop/cluster replaces no machine, because of UnmanagedNodes."},
+	{"ControlPlaneMachineSetDegraded", []string{set + `degraded{namespace="shop",name="cluster",state="Inactive",reason="UnmanagedNodes"} 1x60`}, 59 * time.Minute, 0, ""},
+	{"ControlPlaneMachineSetStuck", []string{active, set + "replicas" + cluster + ` 3x10 4x400`, set + "replicas_updated" + cluster + ` 1x400`}, 129 * time.Minute, 132 * time.Minute, "ControlPlaneMachineSet shop/cluster has replaced no machine for more than an hour, though some are outdated."},
+	{"ControlPlaneMachineSetStuck", []string{active, set + "replicas" + cluster + ` 3x50 4x50 3x50 4x50`, set + "replicas_updated" + cluster + ` 0x50 1x100 2x50`}, 190 * time.Minute, 0, ""},
+	{"ControlPlaneMachineSetStuck", []string{strings.Replace(active, "RollingUpdate", "OnDelete", 1), set + "replicas" + cluster + ` 3x400`, set + "replicas_updated" + cluster + ` 1x400`}, 390 * time.Minute, 0, ""}, // an administrator deletes them
+	{"ControlPlaneMachineSetUnavailableReplicas", []string{set + "replicas_unavailable" + cluster + ` 1x60`}, 29 * time.Minute, 31 * time.Minute, "1 machines of the control plane that ControlPlaneMachineSet shop/cluster wants are not ready."},
+	{"ControlPlaneMachineSetUnavailableReplicas", []string{set + "replicas_unavailable" + cluster + ` 1x20 0x40`}, 59 * time.Minute, 0, ""},
+
+	{"EtcdQuorumGuardDown", []string{`runlevel_etcd_guard_leader{pod="a"} 0x30`}, 9 * time.Minute, 11 * time.Minute, "No quorum guard of etcd is at work."},
+	{"EtcdQuorumGuardDown", []string{`runlevel_etcd_guard_leader{pod="a"} 1x5 0x25`, `runlevel_etcd_guard_leader{pod="b"} 0x7 1x23`}, 29 * time.Minute, 0, ""},
+	{"EtcdQuorumGuardBlind", []string{guard + "etcd_reachable 1x5 0x60", guard + "last_look_timestamp_seconds 0+60x5 300x60"}, 14 * time.Minute, 17 * time.Minute, "The quorum guard does not know the members of etcd."},
+	{"EtcdQuorumGuardBlind", []string{guard + "etcd_reachable 0x60"}, 9 * time.Minute, 11 * time.Minute, ""}, // it has never seen them
+	{"EtcdQuorumGuardBlind", []string{guard + "etcd_reachable 1x60", guard + "last_look_timestamp_seconds 0+60x60"}, 59 * time.Minute, 0, ""},
+	{"EtcdMemberUnhealthy", []string{guard + "voters 3x60", guard + "voters_healthy 3x5 2x60"}, 15 * time.Minute, 17 * time.Minute, "1 voting members of etcd do not answer."},
+	{"EtcdMemberUnhealthy", []string{guard + "voters 3x60", guard + "voters_healthy 3x5 2x5 3x60"}, 59 * time.Minute, 0, ""},
+	{"EtcdQuorumAtRisk", []string{guard + "voters 3x60", guard + "voters_healthy 2x60"}, 9 * time.Minute, 11 * time.Minute, "Etcd has 2 voting members that answer: if one more is lost, the cluster is down."},
+	{"EtcdQuorumAtRisk", []string{guard + "voters 5x60", guard + "voters_healthy 4x60"}, 59 * time.Minute, 0, ""},
+	{"EtcdQuorumAtRisk", []string{guard + "voters 1x60", guard + "voters_healthy 1x60"}, 59 * time.Minute, 0, ""},
+	{"EtcdVotersMissing", []string{guard + "voters_wanted 3x90", guard + "voters 2x90"}, 59 * time.Minute, 61 * time.Minute, "Etcd has 1 voting members fewer than it is to have."},
+	{"EtcdVotersMissing", []string{guard + "voters_wanted 3x90", guard + "voters 4x90"}, 89 * time.Minute, 0, ""},
+	{"EtcdHoldsMachine", []string{guard + `held_since_timestamp_seconds{namespace="shop",name="master-a"} 0x90`}, 64 * time.Minute, 67 * time.Minute, "The quorum guard has held the deletion of machine shop/master-a for 1h 7m 0s."},
+	{"EtcdHoldsMachine", []string{guard + `held_since_timestamp_seconds{namespace="shop",name="master-a"} 0x40`, guard + `held_since_timestamp_seconds{namespace="shop",name="master-b"} _x40 2400x40`}, 80 * time.Minute, 0, ""},
 }
 
 func TestAlertsFireWhenTheyShould(t *testing.T) {

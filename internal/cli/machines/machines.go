@@ -7,7 +7,6 @@
 package machines
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +41,9 @@ const asWide core.Output = "wide"
 const machinesHelp = `List the machines of a cluster (of OpenShift's API and of Cluster API), and what each waits for: the
 lifecycle hook and its owner, the pod that a PodDisruptionBudget keeps on the node, another node of
 the control plane, the infrastructure object, the node that is to join, a finalizer of another controller.
+
+Machines of a control plane that a ControlPlaneMachineSet replaces are listed below it, with their index
+and whether they are up to date. With -o json they have it in "controlPlane".
 
 Nothing is changed, and it also works on clusters whose machines OpenShift's own controllers manage.
 What you have no right to read is shown as not known. "runlevel why machine/NAME" explains one
@@ -127,7 +129,7 @@ func (f *machinesFlags) run(ctx context.Context, streams core.Streams) error {
 	if err := f.print(streams.Out, list, c.Now()); err != nil {
 		return err
 	}
-	if missing := missingNames(list, f.query.Names); len(missing) > 0 && !f.query.OnlyDeleting {
+	if missing := missingNames(list.Machines, f.query.Names); len(missing) > 0 && !f.query.OnlyDeleting {
 		return fmt.Errorf("there is no machine of the name %s%s", strings.Join(missing, ", "), f.in())
 	}
 	return nil
@@ -142,7 +144,7 @@ func (f *machinesFlags) in() string {
 }
 
 // listMachines lists machines, or returns an error that refers to the documentation if they are not served.
-func listMachines(ctx context.Context, c *cluster.Cluster, q overview.MachineQuery) ([]overview.MachineOverview, error) {
+func listMachines(ctx context.Context, c *cluster.Cluster, q overview.MachineQuery) (*overview.MachineList, error) {
 	list, err := overview.List(ctx, c, q)
 	if errors.Is(err, overview.ErrNotServed) {
 		return nil, fmt.Errorf("the cluster serves no machines (machines.%s): docs/machines.md shows how to install the machine controller", overview.Kind.Group)
@@ -158,14 +160,52 @@ func missingNames(list []overview.MachineOverview, names []string) []string {
 }
 
 // print prints machines.
-func (f *machinesFlags) print(out io.Writer, list []overview.MachineOverview, now time.Time) error {
-	return f.format.PrintWhole(out, list, func(out io.Writer) error {
+func (f *machinesFlags) print(out io.Writer, list *overview.MachineList, now time.Time) error {
+	return f.format.PrintWhole(out, list.Machines, func(out io.Writer) error {
 		return core.PrintLines(out, f.lines(list, now))
 	})
 }
 
-// lines returns the table, and what could not be read.
-func (f *machinesFlags) lines(list []overview.MachineOverview, now time.Time) []string {
+// lines returns the control planes with their machines, the table of the other machines, and what could not be read.
+func (f *machinesFlags) lines(list *overview.MachineList, now time.Time) []string {
+	var lines []string
+	var others []overview.MachineOverview
+	for _, m := range list.Machines {
+		if m.ControlPlane == nil {
+			others = append(others, m)
+		}
+	}
+	for _, set := range list.ControlPlanes {
+		lines = append(append(lines, f.controlPlaneLines(set, list.Machines, now)...), "")
+	}
+	if len(others) > 0 || len(list.ControlPlanes) == 0 {
+		lines = append(lines, f.table(others, now)...)
+	} else {
+		lines = lines[:len(lines)-1] // without the empty one
+	}
+	return append(lines, unknownLines(list)...)
+}
+
+// unknownLines returns a line for each thing that could not be read.
+func unknownLines(list *overview.MachineList) []string {
+	unknown := map[string]bool{}
+	for _, what := range list.Unknown {
+		unknown[what] = true
+	}
+	for i := range list.Machines {
+		for _, what := range list.Machines[i].Unknown {
+			unknown[what] = true
+		}
+	}
+	var lines []string
+	for _, what := range slices.Sorted(maps.Keys(unknown)) {
+		lines = append(lines, "not known: "+printable.Line(what))
+	}
+	return lines
+}
+
+// table returns a table of machines.
+func (f *machinesFlags) table(list []overview.MachineOverview, now time.Time) []string {
 	if len(list) == 0 && f.query.OnlyDeleting {
 		return []string{"no machine is being deleted" + f.in()}
 	}
@@ -173,18 +213,10 @@ func (f *machinesFlags) lines(list []overview.MachineOverview, now time.Time) []
 		return []string{"there are no machines" + f.in()}
 	}
 	rows := []string{f.row([]string{"NAMESPACE", "MACHINE", "NODE", "PHASE", "SINCE", "PROVIDER ID", "HELD BY"})}
-	unknown := map[string]bool{}
 	for i := range list {
 		rows = append(rows, f.rowOf(&list[i], now))
-		for _, what := range list[i].Unknown {
-			unknown[what] = true
-		}
 	}
-	lines := core.Align(rows)
-	for _, what := range slices.Sorted(maps.Keys(unknown)) {
-		lines = append(lines, "not known: "+printable.Line(what))
-	}
-	return lines
+	return core.Align(rows)
 }
 
 // rowOf returns the row of a machine.
@@ -193,12 +225,9 @@ func (f *machinesFlags) rowOf(m *overview.MachineOverview, now time.Time) string
 }
 
 // row returns a row of the table. Only a wide row has the providerID.
-func (f *machinesFlags) row(cells []string) string {
+func (f *machinesFlags) row(of []string) string {
 	if f.format != asWide {
-		cells = slices.Delete(cells, 5, 6)
+		of = slices.Delete(of, 5, 6)
 	}
-	for i, cell := range cells {
-		cells[i] = printable.Line(cmp.Or(cell, "-"))
-	}
-	return strings.Join(cells, "\t")
+	return cells(of...)
 }

@@ -28,20 +28,24 @@ type machinesWatch struct {
 	streams   core.Streams
 	area      *live.Area                            // nil where there is no terminal
 	shown     map[kinds.ID]overview.MachineOverview // as last printed
+	shownSets map[kinds.ID]string                   // lines on control planes, as last printed
 	silent    time.Time                             // since when the API server has not answered; zero while it does
 	hasHeader bool
 	hasBegun  bool // something was printed, even if there is no machine
 }
 
 // follow shows machines until the context ends.
-func (f *machinesFlags) follow(ctx context.Context, c *cluster.Cluster, first []overview.MachineOverview, streams core.Streams) error {
-	w := &machinesWatch{flags: f, cluster: c, streams: streams, area: core.AreaOn(streams.Out, f.format), shown: map[kinds.ID]overview.MachineOverview{}}
-	poller := core.Poll[[]overview.MachineOverview]{Cluster: c, Interval: machinesInterval, Read: w.read, Show: w.show}
+func (f *machinesFlags) follow(ctx context.Context, c *cluster.Cluster, first *overview.MachineList, streams core.Streams) error {
+	w := &machinesWatch{
+		flags: f, cluster: c, streams: streams, area: core.AreaOn(streams.Out, f.format),
+		shown: map[kinds.ID]overview.MachineOverview{}, shownSets: map[kinds.ID]string{},
+	}
+	poller := core.Poll[*overview.MachineList]{Cluster: c, Interval: machinesInterval, Read: w.read, Show: w.show}
 	return poller.Run(ctx, first)
 }
 
 // read lists the machines again, if the cluster answers.
-func (w *machinesWatch) read(ctx context.Context) ([]overview.MachineOverview, error) {
+func (w *machinesWatch) read(ctx context.Context) (*overview.MachineList, error) {
 	if err := core.Reach(ctx, w.cluster); err != nil {
 		return nil, err
 	}
@@ -55,7 +59,7 @@ func (w *machinesWatch) read(ctx context.Context) ([]overview.MachineOverview, e
 }
 
 // show replaces the machines on a terminal, or prints those that have changed. It reports an outage once.
-func (w *machinesWatch) show(list []overview.MachineOverview, outage error) error {
+func (w *machinesWatch) show(list *overview.MachineList, outage error) error {
 	var away []string
 	switch {
 	case outage == nil:
@@ -78,13 +82,17 @@ func (w *machinesWatch) show(list []overview.MachineOverview, outage error) erro
 }
 
 // append prints the machines that have changed since they were printed, and those that are gone.
-func (w *machinesWatch) append(list []overview.MachineOverview) error {
+func (w *machinesWatch) append(list *overview.MachineList) error {
 	content := func(m overview.MachineOverview) string { // without ages
-		return m.UID + m.Phase + m.Node + m.HeldBy() + strings.Join(m.Unknown, "\n")
+		text := m.UID + m.Phase + m.Node + m.HeldBy() + upToDate(&m) + strings.Join(m.Unknown, "\n")
+		if m.ControlPlane != nil && (w.flags.format == core.JSON || w.flags.format == core.YAML) {
+			text += setLine(m.ControlPlane.Set)
+		}
+		return text
 	}
 	left := map[kinds.ID]bool{}
 	var changed []overview.MachineOverview
-	for _, m := range list {
+	for _, m := range list.Machines {
 		left[m.ID()] = true
 		if before, isKnown := w.shown[m.ID()]; !isKnown || content(before) != content(m) {
 			w.shown[m.ID()] = m
@@ -92,7 +100,7 @@ func (w *machinesWatch) append(list []overview.MachineOverview) error {
 		}
 	}
 	for id, m := range w.shown {
-		isUnknown := len(list) > 0 && slices.Contains(list[0].Unlisted, id.Group)
+		isUnknown := len(list.Machines) > 0 && slices.Contains(list.Machines[0].Unlisted, id.Group)
 		if left[id] || isUnknown {
 			continue
 		}
@@ -101,11 +109,23 @@ func (w *machinesWatch) append(list []overview.MachineOverview) error {
 		m.Since = w.cluster.Now()
 		changed = append(changed, m)
 	}
-	return w.print(changed)
+	return w.print(changed, w.changedSets(list))
 }
 
-// print appends machines to the output.
-func (w *machinesWatch) print(machines []overview.MachineOverview) error {
+// changedSets returns a line for each control plane that has changed since it was printed.
+func (w *machinesWatch) changedSets(list *overview.MachineList) []string {
+	var lines []string
+	for _, set := range list.ControlPlanes {
+		if line := setLine(set); w.shownSets[set.ID()] != line {
+			w.shownSets[set.ID()] = line
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// print appends machines, and lines on control planes, to the output.
+func (w *machinesWatch) print(machines []overview.MachineOverview, sets []string) error {
 	if w.flags.format == core.JSON || w.flags.format == core.YAML {
 		for i := range machines {
 			if err := w.flags.format.PrintNext(w.streams.Out, machines[i]); err != nil {
@@ -114,14 +134,15 @@ func (w *machinesWatch) print(machines []overview.MachineOverview) error {
 		}
 		return nil
 	}
-	if len(machines) == 0 && w.hasBegun {
-		return nil
+	if len(machines) == 0 && (w.hasBegun || len(sets) > 0) {
+		w.hasBegun = true
+		return core.PrintLines(w.streams.Out, sets)
 	}
 	w.hasBegun = true
-	lines := w.flags.lines(machines, w.cluster.Now())
+	lines := append(w.flags.table(machines, w.cluster.Now()), unknownLines(&overview.MachineList{Machines: machines})...)
 	if w.hasHeader { // without the header: the columns may be wider now
 		lines = lines[1:]
 	}
 	w.hasHeader = len(machines) > 0 || w.hasHeader
-	return core.PrintLines(w.streams.Out, lines)
+	return core.PrintLines(w.streams.Out, append(lines, sets...))
 }

@@ -22,12 +22,13 @@ func TestAMachineThatCannotBeListedIsNotGone(t *testing.T) {
 	}
 	w := &machinesWatch{
 		flags: &machinesFlags{}, cluster: c, streams: core.Streams{Out: &out}, shown: map[kinds.ID]overview.MachineOverview{},
+		shownSets: map[kinds.ID]string{},
 	}
 	first := overview.MachineOverview{APIGroup: overview.Kind.Group, Namespace: "shop", Name: "a", Phase: "Running"}
 	second := overview.MachineOverview{APIGroup: overview.ClusterAPIKind.Group, Namespace: "shop", Name: "b", Phase: "Running"}
 	show := func(list ...overview.MachineOverview) {
 		t.Helper()
-		if err := w.append(list); err != nil {
+		if err := w.append(&overview.MachineList{Machines: list}); err != nil {
 			t.Fatal(err)
 		}
 	}

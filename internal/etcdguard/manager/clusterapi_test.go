@@ -17,25 +17,12 @@ const preTerminate = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/EtcdQuo
 
 // TestClusterAPI replaces a member whose machine is one of Cluster API.
 func TestClusterAPI(t *testing.T) {
-	s := newEmptyScene(t)
-	s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {namespace: %s, name: c},
-		spec: {infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachine, name: any}}}`, s.namespace)
-	for number := 1; number <= 3; number++ {
-		s.createClusterAPIMachine(t, number)
-	}
+	s := newClusterAPIScene(t)
 	provided := s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {namespace: %s, name: provided,
 		labels: {cluster.x-k8s.io/control-plane: "", cluster.x-k8s.io/control-plane-name: kcp}},
 		spec: {clusterName: c, bootstrap: {dataSecretName: d}, infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachine, name: none}}}`,
 		s.namespace)
-	s.bootstrap(1, 2, 3)
-	s.allowMembers(true)
-	options := s.guardOptions()
-	options.MachineAPI = manager.ClusterAPI
-	s.run(t, func(ctx context.Context) error { return manager.Run(ctx, s.api, options) })
 	first := s.awaitAnnotation(t, 1, true)
-	s.awaitAnnotation(t, 2, true)
-	s.awaitAnnotation(t, 3, true)
-
 	if err := s.client.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
@@ -54,13 +41,33 @@ func TestClusterAPI(t *testing.T) {
 	})
 }
 
+// newClusterAPIScene returns a scene with three machines of Cluster API, a member on each, and a guard.
+func newClusterAPIScene(t *testing.T) *scene {
+	t.Helper()
+	s := newEmptyScene(t)
+	s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {namespace: %s, name: c},
+		spec: {infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachine, name: any}}}`, s.namespace)
+	for number := 1; number <= 3; number++ {
+		s.createClusterAPIMachine(t, number)
+	}
+	s.bootstrap(1, 2, 3)
+	s.allowMembers(true)
+	options := s.guardOptions()
+	options.MachineAPI = manager.ClusterAPI
+	s.run(t, func(ctx context.Context) error { return manager.Run(ctx, s.api, options) })
+	for number := 1; number <= 3; number++ {
+		s.awaitAnnotation(t, number, true)
+	}
+	return s
+}
+
 // createClusterAPIMachine makes a machine of the control plane, and its infrastructure.
 func (s *scene) createClusterAPIMachine(t *testing.T, number int) {
 	t.Helper()
 	s.create(t, `{apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine, metadata: {namespace: %s, name: m%d}}`, s.namespace, number)
 	s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine,
 		metadata: {namespace: %s, name: m%d, labels: {cluster.x-k8s.io/control-plane: ""}},
-		spec: {clusterName: c, bootstrap: {dataSecretName: d}, infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachine, name: m%d}}}`,
+		spec: {clusterName: c, version: v1.36.0, bootstrap: {dataSecretName: d}, infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachine, name: m%d}}}`,
 		s.namespace, number, number)
 }
 

@@ -13,6 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/machines/overview"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // addControlPlane makes three machines, a member on each, and a set that has adopted them. It returns the set.
@@ -93,6 +96,7 @@ func TestControlPlaneMachineSetKeepsQuorum(t *testing.T) {
 	s.resize(t, set, "large")
 	s.awaitSet(set, "Progressing", "NeedsUpdateReplicas", "held by the hook EtcdQuorumOperator of clusteroperator/etcd: ")
 	s.awaitMembers("1 2 3")
+	s.expectExplanation(t)
 	s.allowMembers(true)
 	s.awaitSet(set, "Progressing", "AllReplicasUpdated", "")
 	s.awaitMembers("4 5 6")
@@ -117,5 +121,22 @@ func TestControlPlaneMachineSetKeepsQuorum(t *testing.T) {
 	s.awaitMembers("7 8 9")
 	if names := s.machines(isRunning); len(names) != 3 || slices.Contains(names, s.machine(6)) {
 		t.Errorf("these machines run: %v", names)
+	}
+}
+
+// expectExplanation expects the explanation of the set to name the machine that the guard holds, and what the guard waits for.
+func (s *scene) expectExplanation(t *testing.T) {
+	t.Helper()
+	id := kinds.ID{Group: overview.ControlPlaneMachineSetKind.Group, Kind: overview.ControlPlaneMachineSetKind.Kind, Namespace: s.namespace, Name: "cluster"}
+	explained, err := overview.ExplainControlPlane(t.Context(), s.stage.Connect(t), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	isHeld := slices.ContainsFunc(explained.Statements, func(statement overview.MachineStatement) bool {
+		return strings.Contains(statement.Text, "(Deleting): preDrain hook EtcdQuorumOperator of clusteroperator/etcd holds it") &&
+			strings.HasPrefix(statement.Details[0], "its controller reports: waits: etcd member ")
+	})
+	if explained.IsDone || !isHeld {
+		t.Errorf("the machine that the guard holds is not named: %q", explained.Statements)
 	}
 }

@@ -45,6 +45,7 @@ func TestTheGuardAsItIsShipped(t *testing.T) {
 	s.delete(1)
 	s.awaitCondition(t, configv1.OperatorUpgradeable, configv1.ConditionFalse, "1 of 3 voting members of etcd are on machines that are being deleted")
 	s.awaitMetric(t, "runlevel_etcd_guard_replacements 1")
+	s.awaitMetric(t, "runlevel_etcd_guard_held_machines 1")
 	s.allowMembers(true)
 	s.awaitMachineGone(1)
 	s.awaitMembers("2 3 4")
@@ -52,6 +53,7 @@ func TestTheGuardAsItIsShipped(t *testing.T) {
 	s.awaitMetric(t, "runlevel_etcd_guard_voters_healthy 3")
 	s.awaitMetric(t, `runlevel_etcd_guard_steps_total{action="promote_learner",result="done"} 1`)
 	s.awaitMetric(t, "runlevel_etcd_guard_replacements 0")
+	s.awaitMetric(t, "runlevel_etcd_guard_held_machines 0")
 
 	giveBack := s.takeRight(t)
 	for number := 2; number <= 4; number++ {

@@ -106,7 +106,8 @@ func describeEtcd(r *http.Request) string {
 	return ""
 }
 
-// describeAPI names the writes that matter: of hooks, and of pods. Events and what a hook says of itself do not.
+// describeAPI names the writes that matter: of hooks, of permissions, and of pods. Events and what a hook says of itself do not. It
+// names the reads of a Machine of Cluster API as well, which begin a permission.
 func describeAPI(r *http.Request) string {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -118,6 +119,10 @@ func describeAPI(r *http.Request) string {
 			return "add hook " + machine
 		}
 		return "remove hook " + machine
+	case isMachine && r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/cluster.x-k8s.io/"):
+		return "read " + machine
+	case isMachine && r.Method == http.MethodPatch && bytes.Contains(body, []byte(allowed)):
+		return "permit update of " + machine
 	case isPod && r.Method == http.MethodDelete:
 		return "delete " + pod
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"time"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/etcdguard"
 	"github.com/runlevel/runlevel/internal/etcdguard/members"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
@@ -27,7 +29,7 @@ const (
 
 // The name and owner of the hook that holds machines, as in OpenShift.
 const (
-	HookName  = "EtcdQuorumOperator"
+	HookName  = rolloutrules.QuorumHook
 	HookOwner = "clusteroperator/etcd"
 )
 
@@ -48,8 +50,11 @@ type hostFacts struct {
 	addresses []string
 	node      string
 	isHeld    bool // before the drain
+	hasHook   bool // of the guard, at its stage
 	// ownership returns whether the Node of that name is the machine's.
 	ownership func(*corev1.Node) deletion.NodeOwnership
+	// Of updates in place, which only Cluster API has.
+	asksForUpdate, mayUpdate, isUpdating bool
 }
 
 // machineAPIs are by group. The machines of a control plane whose own controller manages its etcd members are left to that
@@ -72,6 +77,7 @@ func viewOpenShift(o client.Object) hostFacts {
 	facts := hostFacts{isHeld: slices.ContainsFunc(m.Spec.LifecycleHooks.PreDrain, func(h machinev1beta1.LifecycleHook) bool {
 		return h.Name == HookName
 	}), ownership: func(node *corev1.Node) deletion.NodeOwnership { return deletion.OwnershipOpenShift(node, m) }}
+	facts.hasHook = facts.isHeld
 	for _, address := range m.Status.Addresses {
 		facts.addresses = append(facts.addresses, members.Host(address.Address))
 	}
@@ -82,10 +88,12 @@ func viewOpenShift(o client.Object) hostFacts {
 }
 
 func viewClusterAPI(o client.Object) hostFacts {
-	m := o.(*clusterv1.Machine)
+	m, now := o.(*clusterv1.Machine), time.Now()
 	facts := hostFacts{
-		node:      m.Status.NodeRef.Name,
-		ownership: func(node *corev1.Node) deletion.NodeOwnership { return deletion.OwnershipClusterAPI(node, m) },
+		node:          m.Status.NodeRef.Name,
+		hasHook:       slices.Contains(deletion.HooksClusterAPI(m, clusterv1.PreTerminateDeleteHookAnnotationPrefix), clusterv1.PreTerminateDeleteHookAnnotationPrefix+"/"+HookName),
+		ownership:     func(node *corev1.Node) deletion.NodeOwnership { return deletion.OwnershipClusterAPI(node, m) },
+		asksForUpdate: rolloutrules.AwaitsPermission(m, now), mayUpdate: rolloutrules.MayBegin(m, now), isUpdating: rolloutrules.IsUpdating(m),
 	}
 	for _, address := range m.Status.Addresses {
 		facts.addresses = append(facts.addresses, members.Host(address.Address))
@@ -114,6 +122,10 @@ func (g *guard) readMachine(ctx context.Context, o client.Object) (etcdguard.Con
 	facts := g.api.view(o)
 	m := etcdguard.ControlPlaneMachine{
 		Name: key(o), IsDeleting: !o.GetDeletionTimestamp().IsZero(), IsHeld: facts.isHeld, Addresses: facts.addresses,
+		AsksForUpdate: facts.asksForUpdate, MayUpdate: facts.mayUpdate, IsUpdating: facts.isUpdating,
+	}
+	if m.IsDeleting && facts.hasHook {
+		m.HeldSince = o.GetDeletionTimestamp().Time
 	}
 	if facts.node == "" {
 		return m, nil

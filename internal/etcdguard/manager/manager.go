@@ -1,12 +1,12 @@
 // Package manager runs the etcd quorum guard in one process: with leader election, probes, metrics and a ClusterOperator.
-// It carries out what package etcdguard decides: changes to the members of etcd, and the lifecycle hook that holds machines
-// meanwhile, which package machinehook adds and removes.
+// It carries out what package etcdguard decides: changes to the members of etcd, permissions for updates in place, and the
+// lifecycle hook that holds machines meanwhile, which package machinehook adds and removes.
 //
 // It has no state of its own: it can be killed between any two requests, and continues from the state in etcd and the API
 // server.
 //
-// Run is the call to start from. machines.go reads the machines, steps.go changes the members, and status.go
-// reports their state, to the ClusterOperator and to monitoring.
+// Run is the call to start from. machines.go reads the machines, steps.go changes the members, updates.go answers requests for
+// updates in place, and status.go reports the state of the members, to the ClusterOperator and to monitoring.
 package manager
 
 import (

@@ -27,6 +27,7 @@ type observation struct {
 	mu      sync.Mutex
 	seen    etcdguard.EtcdSnapshot
 	isMade  bool
+	looked  time.Time // when the members and machines were last known; zero if they never were
 	trouble clusteroperator.ControllerProblem
 	since   time.Time // since when there is trouble without a pause
 }
@@ -51,7 +52,17 @@ func (o *observation) set(seen etcdguard.EtcdSnapshot, trouble clusteroperator.C
 	if trouble.Reason == "" || o.trouble.Reason == "" {
 		o.since = time.Now()
 	}
+	if seen.Problem == "" {
+		o.looked = time.Now()
+	}
 	o.seen, o.isMade, o.trouble = seen, true, trouble
+}
+
+// lastLook returns when the members and machines were last known; zero if they never were.
+func (o *observation) lastLook() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.looked
 }
 
 // last returns the last snapshot, or false if there is none yet.
@@ -95,8 +106,8 @@ func replacement(seen etcdguard.EtcdSnapshot) clusteroperator.ControllerProblem 
 // metricPrefix is the prefix of all metrics of the guard.
 const metricPrefix = "runlevel_etcd_guard_"
 
-func describe(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc(metricPrefix+name, help, nil, nil)
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(metricPrefix+name, help, labels, nil)
 }
 
 var (
@@ -106,6 +117,9 @@ var (
 	healthy      = describe("voters_healthy", "How many voting members answer a read that needs the quorum.")
 	learners     = describe("learners", "How many members are learners, which do not vote.")
 	replacements = describe("replacements", "How many voting members are on machines that are being deleted.")
+	lastLook     = describe("last_look_timestamp_seconds", "When the guard last knew the members of etcd and their machines.")
+	held         = describe("held_machines", "How many machines are being deleted that the guard's hook holds.")
+	heldSince    = describe("held_since_timestamp_seconds", "When the deletion of a machine was requested that the guard's hook holds.", "name", "namespace")
 )
 
 // The results of a step.
@@ -124,10 +138,22 @@ func (g *guard) count(step etcdguard.GuardStep, result string) {
 
 // collect sends the metrics of the last observed members.
 func (g *guard) collect(to chan<- prometheus.Metric) {
-	gauge := func(of *prometheus.Desc, value int) {
-		to <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, float64(value))
+	gauge := func(of *prometheus.Desc, value int, labels ...string) {
+		to <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, float64(value), labels...)
+	}
+	if looked := g.seen.lastLook(); !looked.IsZero() {
+		gauge(lastLook, int(looked.Unix()))
 	}
 	seen, isMade := g.seen.last()
+	count := 0
+	for _, m := range seen.Machines {
+		if !m.HeldSince.IsZero() {
+			count++
+			namespace, name, _ := strings.Cut(m.Name, "/")
+			gauge(heldSince, int(m.HeldSince.Unix()), name, namespace)
+		}
+	}
+	gauge(held, count)
 	if !isMade || seen.Problem != "" {
 		gauge(isReachable, 0)
 		return

@@ -2,8 +2,13 @@ package manager
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	"github.com/prometheus/client_golang/prometheus"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/etcdguard"
 	"github.com/runlevel/runlevel/internal/program/clusteroperator"
@@ -71,5 +76,70 @@ func TestTroubleLasts(t *testing.T) {
 	o.record(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "NoQuorum"})
 	if !o.since.After(begun) {
 		t.Error("the time of calm counts as trouble")
+	}
+}
+
+// TestMetrics reads what monitoring is told of machines that are held, also while etcd is not reached.
+func TestMetrics(t *testing.T) {
+	g := &guard{}
+	if served := servedBy(t, g); len(served) != 2 || served["etcd_reachable"] != 0 || served["held_machines"] != 0 {
+		t.Errorf("before the first look: %v", served)
+	}
+	held := etcdguard.ControlPlaneMachine{Name: "ns/a", Addresses: []string{"1"}, IsDeleting: true, HeldSince: time.Unix(1000, 0)}
+	members := []etcdguard.EtcdMember{{ID: 1, Addresses: []string{"1"}, Health: etcdguard.Healthy}, {ID: 2, Addresses: []string{"2"}, Health: etcdguard.Unhealthy}}
+	begun := float64(time.Now().Unix())
+	g.seen.record(etcdguard.EtcdSnapshot{Voters: 3, Machines: []etcdguard.ControlPlaneMachine{held, {Name: "ns/b"}}, Members: members}, etcdguard.GuardStep{})
+	served := servedBy(t, g)
+	for name, want := range map[string]float64{
+		"etcd_reachable": 1, "voters_wanted": 3, "voters": 2, "voters_healthy": 1, "replacements": 1, "held_machines": 1, "held_since_timestamp_seconds": 1000,
+	} {
+		if served[name] != want {
+			t.Errorf("%s is %v, want %v", name, served[name], want)
+		}
+	}
+	looked := served["last_look_timestamp_seconds"]
+	if looked < begun {
+		t.Errorf("the last look was at %v, and it began at %v", looked, begun)
+	}
+	g.seen.record(etcdguard.EtcdSnapshot{Voters: 3, Machines: []etcdguard.ControlPlaneMachine{held}, Problem: "no"}, etcdguard.GuardStep{Reason: "EtcdUnreachable"})
+	served = servedBy(t, g)
+	if _, ok := served["voters"]; ok || served["etcd_reachable"] != 0 || served["held_machines"] != 1 || served["last_look_timestamp_seconds"] != looked {
+		t.Errorf("while etcd is not reached: %v", served)
+	}
+}
+
+// servedBy returns the metrics of a guard, by their names without the prefix.
+func servedBy(t *testing.T, g *guard) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(guardCollector{g})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := map[string]float64{}
+	for _, family := range families {
+		served[strings.TrimPrefix(family.GetName(), metricPrefix)] = family.GetMetric()[0].GetGauge().GetValue()
+	}
+	return served
+}
+
+// A guardCollector collects the metrics of a guard.
+type guardCollector struct{ *guard }
+
+func (guardCollector) Describe(chan<- *prometheus.Desc) {}
+
+func (c guardCollector) Collect(to chan<- prometheus.Metric) { c.collect(to) }
+
+// TestHeldMachines finds the hook of the guard on machines of both APIs.
+func TestHeldMachines(t *testing.T) {
+	hooked := &machinev1beta1.Machine{}
+	hooked.Spec.LifecycleHooks.PreDrain = []machinev1beta1.LifecycleHook{{Name: HookName, Owner: HookOwner}}
+	annotated := &clusterv1.Machine{}
+	annotated.Annotations = map[string]string{"pre-terminate.delete.hook.machine.cluster.x-k8s.io/EtcdQuorumOperator": HookOwner}
+	other := &clusterv1.Machine{}
+	other.Annotations = map[string]string{"pre-terminate.delete.hook.machine.cluster.x-k8s.io/other": ""}
+	if !viewOpenShift(hooked).hasHook || viewOpenShift(&machinev1beta1.Machine{}).hasHook || !viewClusterAPI(annotated).hasHook || viewClusterAPI(other).hasHook {
+		t.Error("a hook is not found, or found where there is none")
 	}
 }

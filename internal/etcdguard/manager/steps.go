@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	// busyPause is the requeue interval while a member is being replaced: changes in etcd are not watched.
+	// busyPause is the requeue interval while a member is being replaced, or an update is requested: changes in etcd are not watched.
 	busyPause = 2 * time.Second
 	// calmPause is the requeue interval while no step is needed, for metrics and status.
 	calmPause = 10 * time.Second
@@ -155,15 +155,15 @@ func (g *guard) reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 				log.Info("waiting", "reason", step.Reason, "message", step.Message)
 				g.waitsFor = now
 			}
-			if step.Reason == etcdguard.AsExpected && !isDeleting(seen) {
-				return ctrl.Result{RequeueAfter: calmPause}, nil
+			if err := g.holdUpdates(ctx, seen); err != nil {
+				return ctrl.Result{}, err
 			}
-			return ctrl.Result{RequeueAfter: busyPause}, nil
+			return ctrl.Result{RequeueAfter: pauseAfter(seen, step)}, nil
 		}
 		g.waitsFor = ""
 		log.Info("begin", "action", step.Action, "reason", step.Reason, "machine", step.Machine, "message", step.Message)
 		err = g.perform(ctx, membership, step)
-		if members.IsTooEarly(err) {
+		if members.IsTooEarly(err) || errors.Is(err, errChanged) {
 			g.count(step, resultTooEarly)
 			log.Info("not yet", "action", step.Action, "reason", err.Error())
 			return ctrl.Result{RequeueAfter: busyPause}, nil
@@ -178,14 +178,22 @@ func (g *guard) reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 	}
 }
 
-func isDeleting(seen etcdguard.EtcdSnapshot) bool {
-	return slices.ContainsFunc(seen.Machines, func(m etcdguard.ControlPlaneMachine) bool { return m.IsDeleting })
+// pauseAfter returns the requeue interval after a step that waits.
+func pauseAfter(seen etcdguard.EtcdSnapshot, step etcdguard.GuardStep) time.Duration {
+	isBusy := slices.ContainsFunc(seen.Machines, func(m etcdguard.ControlPlaneMachine) bool { return m.IsDeleting || m.AsksForUpdate })
+	if step.Reason == etcdguard.AsExpected && !isBusy {
+		return calmPause
+	}
+	return busyPause
 }
 
 // perform carries out a step. Etcd does not check the Lease, so it is checked here, as the fence does for the API server.
 func (g *guard) perform(ctx context.Context, membership *members.Membership, step etcdguard.GuardStep) error {
-	if step.Action == etcdguard.DeleteGuardPod {
+	switch step.Action {
+	case etcdguard.DeleteGuardPod:
 		return g.deleteGuardPod(ctx, step.Pod)
+	case etcdguard.PermitUpdate:
+		return g.permitUpdate(ctx, step)
 	}
 	if !g.isLeader() {
 		return leader.ErrFenced

@@ -3,18 +3,24 @@ package manager
 import (
 	"context"
 	"fmt"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	machinev1 "github.com/openshift/api/machine/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
 	"github.com/runlevel/runlevel/internal/program/clusteroperator"
 )
 
 // The reasons of the ClusterOperator's conditions that only this controller has.
 const (
 	ReasonMachinesFailed        = "MachinesFailed"
+	ReasonControlPlaneDegraded  = "ControlPlaneDegraded"
 	ReasonControlPlaneDeletions = "ControlPlaneMachineDeleting"
 )
 
@@ -33,12 +39,20 @@ func readStatus(ctx context.Context, cached client.Reader) (clusteroperator.Cont
 	if err := cached.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
 		return clusteroperator.ControllerStatus{}, fmt.Errorf("list machines: %w", err)
 	}
-	return statusOf(machines.Items), nil
+	// Sets whose cache is not synced, for lack of a right, must not hold up the status, which has to report just that.
+	ctx, cancel := context.WithTimeout(ctx, syncedWithin)
+	defer cancel()
+	var sets machinev1.ControlPlaneMachineSetList
+	_ = cached.List(ctx, &sets, client.UnsafeDisableDeepCopy)
+	return statusOf(machines.Items, sets.Items), nil
 }
 
-// statusOf returns the status of the controllers, from all machines. Upgradeable is false while a machine of the control
-// plane is being deleted: a minor update restarts the components on the others.
-func statusOf(machines []machinev1beta1.Machine) clusteroperator.ControllerStatus {
+// syncedWithin is how long the status waits for the cache of a kind.
+const syncedWithin = time.Second
+
+// statusOf returns the status of the controllers, from all machines and what replaces those of control planes. Upgradeable is false while
+// a machine of the control plane is being deleted: a minor update restarts the components on the others.
+func statusOf(machines []machinev1beta1.Machine, sets []machinev1.ControlPlaneMachineSet) clusteroperator.ControllerStatus {
 	var failed, going []string
 	for _, m := range machines {
 		if ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseFailed {
@@ -53,11 +67,30 @@ func statusOf(machines []machinev1beta1.Machine) clusteroperator.ControllerStatu
 		s.Degraded = clusteroperator.ControllerProblem{Reason: ReasonMachinesFailed, Message: fmt.Sprintf(
 			"machines have failed, and are to be deleted and made again: %s", clusteroperator.List(failed))}
 	}
+	if stopped := stoppedSets(sets); len(stopped) > 0 {
+		message := fmt.Sprintf("ControlPlaneMachineSets replace no machine: %s", clusteroperator.List(stopped))
+		if s.Degraded.Message != "" {
+			message += "; " + s.Degraded.Message
+		}
+		s.Degraded = clusteroperator.ControllerProblem{Reason: ReasonControlPlaneDegraded, Message: message}
+	}
 	if len(going) > 0 {
 		s.NotUpgradeable = clusteroperator.ControllerProblem{Reason: ReasonControlPlaneDeletions, Message: fmt.Sprintf(
 			"machines of the control plane are being deleted, and a minor update would restart what runs on the others: %s", clusteroperator.List(going))}
 	}
 	return s
+}
+
+// stoppedSets returns the active sets that a problem stops. An inactive one is a proposal: as in OpenShift, its problems are only its own.
+func stoppedSets(sets []machinev1.ControlPlaneMachineSet) []string {
+	var stopped []string
+	for _, s := range sets {
+		degraded := meta.FindStatusCondition(s.Status.Conditions, controlplane.Degraded)
+		if s.Spec.State == machinev1.ControlPlaneMachineSetStateActive && degraded != nil && degraded.Status == metav1.ConditionTrue {
+			stopped = append(stopped, fmt.Sprintf("%s/%s (%s: %s)", s.Namespace, s.Name, degraded.Reason, degraded.Message))
+		}
+	}
+	return stopped
 }
 
 // isOfControlPlane reports whether a machine has the role of the control plane, by its label.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	machinev1 "github.com/openshift/api/machine/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -19,7 +20,7 @@ func TestStanding(t *testing.T) {
 		Namespace: "shop", Name: "m-2", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
 		Labels: map[string]string{"machine.openshift.io/cluster-api-machine-role": "master"},
 	}}
-	got := statusOf([]machinev1beta1.Machine{failed, going, {}})
+	got := statusOf([]machinev1beta1.Machine{failed, going, {}}, nil)
 	want := clusteroperator.ControllerStatus{
 		Degraded: clusteroperator.ControllerProblem{
 			Reason: "MachinesFailed", Message: "machines have failed, and are to be deleted and made again: shop/m-1",
@@ -32,7 +33,26 @@ func TestStanding(t *testing.T) {
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := statusOf([]machinev1beta1.Machine{{}}); got != (clusteroperator.ControllerStatus{}) {
+	if got := statusOf([]machinev1beta1.Machine{{}}, nil); got != (clusteroperator.ControllerStatus{}) {
 		t.Errorf("a machine that is well is told of: %+v", got)
+	}
+}
+
+// TestStoppedControlPlanes names the active sets that a problem stops, beside failed machines.
+func TestStoppedControlPlanes(t *testing.T) {
+	failed := machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "m-1"}}
+	failed.Status.Phase = ptr.To(machinev1beta1.PhaseFailed)
+	set := machinev1.ControlPlaneMachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cluster"}}
+	set.Spec.State = machinev1.ControlPlaneMachineSetStateActive
+	set.Status.Conditions = []metav1.Condition{{Type: "Degraded", Status: metav1.ConditionTrue, Reason: "FailedReplacement", Message: "m-1 has failed"}}
+	got := statusOf([]machinev1beta1.Machine{failed}, []machinev1.ControlPlaneMachineSet{set}).Degraded
+	want := clusteroperator.ControllerProblem{Reason: "ControlPlaneDegraded", Message: "ControlPlaneMachineSets replace no machine: " +
+		"shop/cluster (FailedReplacement: m-1 has failed); machines have failed, and are to be deleted and made again: shop/m-1"}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	set.Spec.State = machinev1.ControlPlaneMachineSetStateInactive
+	if got := statusOf(nil, []machinev1.ControlPlaneMachineSet{set}).Degraded; got.Reason != "" {
+		t.Errorf("an inactive one is reported: %+v", got)
 	}
 }

@@ -10,3 +10,6 @@ import (
 func AddControllers(ctx context.Context, m ctrl.Manager, o Options) error {
 	return addControllers(ctx, m, o)
 }
+
+// Collect is collect.
+var Collect = collect

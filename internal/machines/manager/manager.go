@@ -68,7 +68,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 			return leader.Controllers{
 				Metrics: leader.ControllerMetrics{
 					Leads:   "runlevel_machine_leader",
-					Collect: func(to chan<- prometheus.Metric) { collect(ctx, m.GetClient(), to) },
+					Collect: func(to chan<- prometheus.Metric) { collect(ctx, m.GetClient(), o.Dialects, to) },
 				},
 				RelatedObjects: relatedObjects,
 				Awaited:        &machinev1beta1.Machine{}, Awaits: "the controllers have not seen all machines yet",

@@ -2,16 +2,22 @@ package manager
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	machinev1 "github.com/openshift/api/machine/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
+	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -30,12 +36,22 @@ var (
 	replicasAvail    = describe("mapi_machine_set_status_replicas_available", "The replicas of a MachineSet whose nodes have been ready for long enough.", "name", "namespace")
 	nodesCovered     = describe("mapi_machinehealthcheck_nodes_covered", "How many machines a MachineHealthCheck covers.", "name", "namespace")
 	shortCircuit     = describe("mapi_machinehealthcheck_short_circuit", "1 while too many machines are unhealthy for a MachineHealthCheck to replace any.", "name", "namespace")
+	checkUnhealthy   = describe("runlevel_machinehealthcheck_not_healthy", "How many machines of a MachineHealthCheck are not healthy, by the API of the machines. Those that start or are being deleted are among them.", "api", "name", "namespace")
+	checkStopped     = describe("runlevel_machinehealthcheck_remediation_stopped", "1 while a limit of a MachineHealthCheck keeps its machines from remediation, by the API of the machines.", "api", "name", "namespace")
+	setDesired       = describe("runlevel_controlplanemachineset_replicas_desired", "How many machines a ControlPlaneMachineSet is to have.", "name", "namespace")
+	setReplicas      = describe("runlevel_controlplanemachineset_replicas", "How many machines a ControlPlaneMachineSet has.", "name", "namespace")
+	setUpdated       = describe("runlevel_controlplanemachineset_replicas_updated", "How many machines of a ControlPlaneMachineSet are up to date and ready.", "name", "namespace")
+	setReady         = describe("runlevel_controlplanemachineset_replicas_ready", "How many machines of a ControlPlaneMachineSet are ready.", "name", "namespace")
+	setUnavailable   = describe("runlevel_controlplanemachineset_replicas_unavailable", "How many indexes of a ControlPlaneMachineSet have no ready machine.", "name", "namespace")
+	setDegraded      = describe("runlevel_controlplanemachineset_degraded", "1 while a problem stops a ControlPlaneMachineSet, which the reason names.", "name", "namespace", "state", "reason")
+	setProgressing   = describe("runlevel_controlplanemachineset_progressing", "1 while machines of a ControlPlaneMachineSet have still to be replaced.", "name", "namespace", "state", "strategy")
 	collectorUp      = describe("mapi_mao_collector_up", "1 if objects of a kind could be counted.", "kind")
 	deletionsWaiting = describe("runlevel_machine_deletions_waiting", "How many Machines that are being deleted wait, by stage of the deletion and reason.", "stage", "reason")
 )
 
-// collect sends the metrics of the machines in the cache. ctx is that of the controllers: a scrape has none.
-func collect(ctx context.Context, cached client.Reader, to chan<- prometheus.Metric) {
+// collect sends the metrics of the machines in the cache; those of Cluster API if the dialects have it. ctx is that of the controllers:
+// a scrape has none.
+func collect(ctx context.Context, cached client.Reader, dialects []MachineDialect, to chan<- prometheus.Metric) {
 	// A kind that can't be listed is reported by collectorUp, and does not delay the scrape.
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -50,6 +66,14 @@ func collect(ctx context.Context, cached client.Reader, to chan<- prometheus.Met
 	var checks machinev1beta1.MachineHealthCheckList
 	if list(ctx, cached, to, "mapi_machinehealthcheck_items", &checks) {
 		collectChecks(to, checks.Items)
+	}
+	var controlPlanes machinev1.ControlPlaneMachineSetList
+	if list(ctx, cached, to, "runlevel_controlplanemachineset_items", &controlPlanes) {
+		collectControlPlanes(to, controlPlanes.Items)
+	}
+	var clusterChecks clusterv1.MachineHealthCheckList
+	if slices.Contains(dialects, ClusterAPI) && list(ctx, cached, to, "runlevel_clusterapi_machinehealthcheck_items", &clusterChecks) {
+		collectClusterChecks(to, clusterChecks.Items)
 	}
 }
 
@@ -105,10 +129,45 @@ func collectSets(to chan<- prometheus.Metric, sets []machinev1beta1.MachineSet) 
 func collectChecks(to chan<- prometheus.Metric, checks []machinev1beta1.MachineHealthCheck) {
 	for _, check := range checks {
 		gauge(to, nodesCovered, float64(ptr.Deref(check.Status.ExpectedMachines, 0)), check.Name, check.Namespace)
-		isShort := 0.0
-		if conditions.Find(check.Status.Conditions, machinev1beta1.RemediationAllowedCondition).Status == corev1.ConditionFalse {
-			isShort = 1
-		}
-		gauge(to, shortCircuit, isShort, check.Name, check.Namespace)
+		isShort := conditions.Find(check.Status.Conditions, machinev1beta1.RemediationAllowedCondition).Status == corev1.ConditionFalse
+		gauge(to, shortCircuit, oneIf(isShort), check.Name, check.Namespace)
+		unhealthy := ptr.Deref(check.Status.ExpectedMachines, 0) - ptr.Deref(check.Status.CurrentHealthy, 0)
+		gauge(to, checkUnhealthy, float64(unhealthy), machinev1beta1.GroupName, check.Name, check.Namespace)
+		gauge(to, checkStopped, oneIf(isShort), machinev1beta1.GroupName, check.Name, check.Namespace)
 	}
+}
+
+func collectClusterChecks(to chan<- prometheus.Metric, checks []clusterv1.MachineHealthCheck) {
+	for _, check := range checks {
+		unhealthy := ptr.Deref(check.Status.ExpectedMachines, 0) - ptr.Deref(check.Status.CurrentHealthy, 0)
+		isStopped := meta.IsStatusConditionFalse(check.Status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+		gauge(to, checkUnhealthy, float64(unhealthy), clusterv1.GroupVersion.Group, check.Name, check.Namespace)
+		gauge(to, checkStopped, oneIf(isStopped), clusterv1.GroupVersion.Group, check.Name, check.Namespace)
+	}
+}
+
+func collectControlPlanes(to chan<- prometheus.Metric, sets []machinev1.ControlPlaneMachineSet) {
+	for _, s := range sets {
+		gauge(to, setDesired, float64(ptr.Deref(s.Spec.Replicas, 0)), s.Name, s.Namespace)
+		gauge(to, setReplicas, float64(s.Status.Replicas), s.Name, s.Namespace)
+		gauge(to, setUpdated, float64(s.Status.UpdatedReplicas), s.Name, s.Namespace)
+		gauge(to, setReady, float64(s.Status.ReadyReplicas), s.Name, s.Namespace)
+		gauge(to, setUnavailable, float64(s.Status.UnavailableReplicas), s.Name, s.Namespace)
+		state, reason := string(s.Spec.State), ""
+		degraded := meta.FindStatusCondition(s.Status.Conditions, controlplane.Degraded)
+		isDegraded := degraded != nil && degraded.Status == metav1.ConditionTrue
+		if isDegraded {
+			reason = degraded.Reason
+		}
+		gauge(to, setDegraded, oneIf(isDegraded), s.Name, s.Namespace, state, reason)
+		isProgressing := meta.IsStatusConditionTrue(s.Status.Conditions, controlplane.Progressing)
+		gauge(to, setProgressing, oneIf(isProgressing), s.Name, s.Namespace, state, string(s.Spec.Strategy.Type))
+	}
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

@@ -237,17 +237,23 @@ func (s *rightsScene) terminateByHand() {
 	machinetest.AwaitGone(s.T, s.admin, m, client.ObjectKeyFromObject(m))
 }
 
-// addControlPlane has a set report that there are no machines of the control plane, and deletes it.
+// addControlPlane has a set report that there are no machines of the control plane, which the ClusterOperator repeats, and deletes it.
 func (s *rightsScene) addControlPlane() {
 	s.Helper()
 	set := &machinev1.ControlPlaneMachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "cluster"}}
-	s.must(yaml.UnmarshalStrict([]byte(`{replicas: 3, selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: master}}, template: {
+	s.must(yaml.UnmarshalStrict([]byte(`{state: Active, replicas: 3, selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: master}}, template: {
 		machineType: machines_v1beta1_machine_openshift_io, machines_v1beta1_machine_openshift_io: {
 			metadata: {labels: {machine.openshift.io/cluster-api-cluster: shop, machine.openshift.io/cluster-api-machine-role: master, machine.openshift.io/cluster-api-machine-type: master}},
 			spec: {providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine}}}}}}`), &set.Spec))
 	s.must(s.admin.Create(s.Context(), set))
 	machinetest.Await(s.T, s.admin, set, client.ObjectKeyFromObject(set), func(set *machinev1.ControlPlaneMachineSet) bool {
 		return meta.IsStatusConditionTrue(set.Status.Conditions, "Degraded") && len(set.Finalizers) > 0
+	})
+	machinetest.Await(s.T, s.admin, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"}, func(o *configv1.ClusterOperator) bool {
+		return slices.ContainsFunc(o.Status.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool {
+			return c.Type == configv1.OperatorDegraded && c.Reason == manager.ReasonControlPlaneDegraded &&
+				strings.Contains(c.Message, s.namespace+"/cluster (NoReadyMachines: ")
+		})
 	})
 	s.must(s.admin.Delete(s.Context(), set))
 	machinetest.AwaitGone(s.T, s.admin, set, client.ObjectKeyFromObject(set))

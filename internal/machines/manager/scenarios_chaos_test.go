@@ -41,10 +41,10 @@ func (s *scene) awaitHeldBy(machine, text string) {
 			Namespace: metav1.NamespaceDefault, Names: []string{machine},
 		})
 		s.must(err)
-		if len(list) == 0 {
+		if len(list.Machines) == 0 {
 			return machine + " is gone"
 		}
-		said := list[0].HeldBy()
+		said := list.Machines[0].HeldBy()
 		return unless(said == text, "%s is held by %q, not %q", machine, said, text)
 	})
 }

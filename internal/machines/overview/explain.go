@@ -54,6 +54,7 @@ func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExpl
 			return nil, err
 		}
 		f := g.facts(ctx, machines)[0]
+		g.askControlPlane(ctx, f)
 		object, explain = f.machine, f.explain
 	}
 	events, err := eventsOf(ctx, c, object)
@@ -72,6 +73,7 @@ func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExp
 	m := &MachineExplanation{MachineOverview: judge(f)}
 	m.addHolds(f.standing(m.Stage), f.remedy, now)
 	m.Statements = append(append(m.Statements, f.pods.statements()...), lateHooks(f, m.Stage)...)
+	m.Statements = append(m.Statements, f.set.replacing(f.machine.Name)...)
 	var conditions []metav1.Condition
 	for _, c := range f.machine.Status.Conditions {
 		conditions = append(conditions, metav1.Condition{

@@ -28,6 +28,7 @@ type machineFacts struct {
 	nodes   *nodeList
 	pods    *nodePods // nil if the pods of the node were not read
 	infra   infraFacts
+	set     *setFacts // that replaces the machine; nil if there is none, or it was not read
 	unknown []string
 }
 

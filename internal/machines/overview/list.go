@@ -37,9 +37,16 @@ type MachineQuery struct {
 // ErrNotServed is returned, wrapped, if the cluster does not serve this API.
 var ErrNotServed = cluster.ErrNotServed
 
-// List returns the states of machines, in the order of namespaces and names. Machines and nodes are listed once. Pods are
+// A MachineList is the machines of a cluster, in the order of namespaces and names, and what replaces those of control planes.
+type MachineList struct {
+	Machines      []MachineOverview
+	ControlPlanes []*ControlPlaneOverview
+	Unknown       []string // failed reads of control planes
+}
+
+// List returns the states of machines. Machines and nodes are listed once, and the machines of a control plane once more. Pods are
 // listed only for nodes that are being drained, and infrastructure is read only if a machine waits for it.
-func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) ([]MachineOverview, error) {
+func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) (*MachineList, error) {
 	g := &machineGatherer{cluster: c}
 	machines, err := machinesOf[machinev1beta1.Machine](ctx, g, Kind, q)
 	others, otherErr := g.clusterAPIMachines(ctx, q)
@@ -57,20 +64,22 @@ func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) ([]MachineOve
 			unknown, unlisted = append(unknown, inLine(problem)), append(unlisted, groups[i])
 		}
 	}
-	list := []MachineOverview{}
+	list := &MachineList{Machines: []MachineOverview{}}
 	for _, f := range g.facts(ctx, machines) {
-		list = append(list, judge(f))
+		list.Machines = append(list.Machines, judge(f))
 	}
 	for _, f := range others {
-		list = append(list, f.judge())
+		list.Machines = append(list.Machines, f.judge())
 	}
+	list.addControlPlanes(ctx, g, q)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	for i := range list {
-		list[i].Unknown, list[i].Unlisted = append(list[i].Unknown, unknown...), unlisted
+	for i := range list.Machines {
+		m := &list.Machines[i]
+		m.Unknown, m.Unlisted = append(m.Unknown, unknown...), unlisted
 	}
-	slices.SortStableFunc(list, func(a, b MachineOverview) int {
+	slices.SortStableFunc(list.Machines, func(a, b MachineOverview) int {
 		return kinds.Compare(kinds.ID{Namespace: a.Namespace, Name: a.Name}, kinds.ID{Namespace: b.Namespace, Name: b.Name})
 	})
 	return list, nil

@@ -6,7 +6,8 @@
 // from the objects that a machine waits for: all pods of a drain, the infrastructure, the node. The package changes nothing.
 // Objects that can't be read are reported as unknown.
 //
-// List is the call to start from; Explain returns details of one machine.
+// List is the call to start from; Explain returns details of one machine, and ExplainControlPlane those of what replaces the machines of
+// a control plane.
 package overview
 
 import (
@@ -42,6 +43,8 @@ type MachineOverview struct {
 	Later      []MachineHold `json:"later,omitempty"`
 	ProviderID string        `json:"providerID,omitempty"`
 	Unknown    []string      `json:"unknown,omitempty"` // failed reads
+	// ControlPlane is what replaces the machine, if it is one of a control plane.
+	ControlPlane *MachineMembership `json:"controlPlane,omitempty"`
 	// Unlisted are the groups of the APIs whose machines could not be listed: machines may be missing in the list.
 	Unlisted []string `json:"-"`
 }

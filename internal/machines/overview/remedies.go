@@ -87,7 +87,11 @@ func (f *machineFacts) remedy(h *MachineHold) []string {
 	case Infrastructure:
 		return f.infraRemedy(h)
 	case Failure:
-		return []string{"only its deletion helps; a MachineSet makes another one then:", f.command("delete", "")}
+		maker := "a MachineSet"
+		if f.set != nil {
+			maker = "its ControlPlaneMachineSet"
+		}
+		return []string{"only its deletion helps; " + maker + " makes another one then:", f.command("delete", "")}
 	}
 	return h.commonRemedy()
 }

@@ -1,11 +1,12 @@
 // Package rolloutpreview returns what a change of a MachineDeployment of Cluster API would do to its machines: which are updated in
-// place, which are replaced and why, and in which order. It changes nothing: it reads the cluster, asks extensions whether they can
-// do the change, and simulates the rollout by the rules of the controllers (packages rolloutplan and rolloutrules).
+// place, which are replaced and why, and in which order; and the same of a ControlPlaneMachineSet of OpenShift's API. It changes
+// nothing: it reads the cluster, asks extensions whether they can do the change, and simulates the rollout by the rules of the
+// controllers (packages rolloutplan and rolloutrules, and controlplane.Judge).
 //
 // In the simulation, created machines become available, and updates and deletions are completed. Other influences on the order,
 // such as the duration of drains, are not simulated.
 //
-// Preview is the call to start from.
+// Preview and PreviewControlPlane are the calls to start from.
 package rolloutpreview
 
 import (

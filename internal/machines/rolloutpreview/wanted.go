@@ -32,17 +32,13 @@ func (w *WantedObjects) Namespace() string { return w.deployment.Namespace }
 // Read reads the documents of a file: the MachineDeployment of a name, and templates. Errors name the document and the field.
 func Read(file string, text []byte, name string) (*WantedObjects, error) {
 	w := &WantedObjects{file: file}
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for number := 1; ; number++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = w.add(document, name)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s, document %d: %w", file, number, err)
+	documents, err := documentsOf(file, text)
+	if err != nil {
+		return nil, err
+	}
+	for i, document := range documents {
+		if err := w.add(document, name); err != nil {
+			return nil, fmt.Errorf("%s, document %d: %w", file, i+1, err)
 		}
 	}
 	if w.deployment == nil {
@@ -51,21 +47,43 @@ func Read(file string, text []byte, name string) (*WantedObjects, error) {
 	return w, nil
 }
 
+// A document is a document of a file. Its object may be empty.
+type document struct {
+	json   []byte
+	object *unstructured.Unstructured
+}
+
+// documentsOf returns the documents of a file.
+func documentsOf(file string, text []byte) ([]document, error) {
+	var found []document
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for number := 1; ; number++ {
+		part, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		d := document{object: &unstructured.Unstructured{}}
+		if err == nil {
+			d.json, err = yaml.YAMLToJSONStrict(part)
+		}
+		if err == nil && json.Unmarshal(d.json, &d.object.Object) != nil {
+			err = errors.New("it is no object")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s, document %d: %s", file, number, strings.ReplaceAll(err.Error(), "\n", " "))
+		}
+		found = append(found, d)
+	}
+}
+
 // add adds one document. It may be empty.
-func (w *WantedObjects) add(document []byte, name string) error {
-	text, err := yaml.YAMLToJSONStrict(document)
-	if err != nil {
-		return errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
-	}
-	object := &unstructured.Unstructured{}
-	if err := json.Unmarshal(text, &object.Object); err != nil {
-		return errors.New("it is no object")
-	}
+func (w *WantedObjects) add(d document, name string) error {
+	object := d.object
 	switch kind := object.GroupVersionKind(); {
 	case len(object.Object) == 0:
 		return nil
 	case kind == clusterv1.GroupVersion.WithKind("MachineDeployment") && object.GetName() == name:
-		return w.setDeployment(text)
+		return w.setDeployment(d.json)
 	case kind.Kind == "MachineDeployment":
 		return fmt.Errorf("it is a MachineDeployment %s of %s: write MachineDeployment %s of %s", object.GetName(), object.GetAPIVersion(), name, clusterv1.GroupVersion)
 	case !strings.HasSuffix(kind.Kind, clusterv1.TemplateSuffix):

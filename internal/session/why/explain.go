@@ -32,6 +32,7 @@ func Explain(ctx context.Context, c *cluster.Cluster, q ObjectQuery, objects []N
 		answers = append(answers, Judge(f))
 	}
 	explainMachines(ctx, c, answers)
+	explainControlPlanes(ctx, c, answers)
 	return answers, nil
 }
 

@@ -28,9 +28,8 @@ func (r *ControlPlaneReconciler) claim(ctx context.Context, seen *planeSnapshot)
 	claimed := seen.plane.DeepCopy()
 	controllerutil.AddFinalizer(claimed, planeFinalizer)
 	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, seen.cluster.Name)
-	if owner := contract.ClusterOwner(seen.cluster); metav1.GetControllerOfNoCopy(claimed) == nil {
-		owner.Controller = new(true)
-		claimed.OwnerReferences = append(slices.DeleteFunc(claimed.OwnerReferences, func(other metav1.OwnerReference) bool { return other.UID == owner.UID }), owner)
+	if owner := contract.ClusterOwner(seen.cluster); !slices.ContainsFunc(claimed.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
+		claimed.OwnerReferences = append(claimed.OwnerReferences, owner) // Cluster API's core decides whether it is the controller
 	}
 	if seen.isRemediationOver() {
 		delete(claimed.Annotations, remediationInProgressAnnotation)

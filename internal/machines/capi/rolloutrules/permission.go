@@ -23,6 +23,9 @@ const (
 // permissionLifetime is how long an update may begin after it was requested: a member of etcd may be lost later.
 const permissionLifetime = time.Minute
 
+// reservationTime is how long the guard permits no other update after the request: the clock of the control plane may be behind.
+const reservationTime = 2 * permissionLifetime
+
 // IsGuarded reports whether an update in place needs the permission of the quorum guard.
 func IsGuarded(m *clusterv1.Machine) bool {
 	return metav1.HasAnnotation(m.ObjectMeta, clusterv1.PreTerminateDeleteHookAnnotationPrefix+"/"+QuorumHook)
@@ -30,13 +33,38 @@ func IsGuarded(m *clusterv1.Machine) bool {
 
 // IsRequested reports whether the quorum guard was asked for permission, so recently that its answer counts.
 func IsRequested(m *clusterv1.Machine, now time.Time) bool {
-	at, err := time.Parse(time.RFC3339, m.Annotations[UpdateRequestedAnnotation])
+	at, err := requestedAt(m)
 	return err == nil && !at.After(now) && now.Sub(at) < permissionLifetime
+}
+
+func requestedAt(m *clusterv1.Machine) (time.Time, error) {
+	return time.Parse(time.RFC3339, m.Annotations[UpdateRequestedAnnotation])
 }
 
 // IsPermitted reports whether an update in place may begin now.
 func IsPermitted(m *clusterv1.Machine, now time.Time) bool {
-	return !IsGuarded(m) || IsRequested(m, now) && m.Annotations[UpdateAllowedAnnotation] == m.Annotations[UpdateRequestedAnnotation]
+	return !IsGuarded(m) || IsRequested(m, now) && isAnswered(m)
+}
+
+func isAnswered(m *clusterv1.Machine) bool {
+	return m.Annotations[UpdateAllowedAnnotation] == m.Annotations[UpdateRequestedAnnotation]
+}
+
+// AwaitsPermission reports whether the quorum guard has to answer a request.
+func AwaitsPermission(m *clusterv1.Machine, now time.Time) bool {
+	return IsRequested(m, now) && !isAnswered(m)
+}
+
+// MayBegin reports whether the quorum guard has permitted an update so recently that it may begin, or has begun unseen.
+func MayBegin(m *clusterv1.Machine, now time.Time) bool {
+	at, err := requestedAt(m)
+	return err == nil && isAnswered(m) && now.Sub(at).Abs() < reservationTime
+}
+
+// Permit is the answer of the quorum guard that an update in place may begin.
+func Permit(m *clusterv1.Machine) {
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, UpdateAllowedAnnotation, m.Annotations[UpdateRequestedAnnotation])
+	delete(m.Annotations, UpdateHeldAnnotation)
 }
 
 // Request asks the quorum guard for permission to update a machine in place.

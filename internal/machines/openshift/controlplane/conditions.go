@@ -11,6 +11,14 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
+// The types of the conditions of a set, which are OpenShift's.
+const (
+	Available   = "Available"
+	Progressing = "Progressing"
+	Degraded    = "Degraded"
+	Error       = "Error"
+)
+
 // maxMessage is how long the message of a condition gets.
 const maxMessage = 1024
 
@@ -48,29 +56,29 @@ func setConditions(status *machinev1.ControlPlaneMachineSetStatus, wanted int32,
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
 	if status.UnavailableReplicas > 0 {
-		set("Available", false, "UnavailableReplicas", fmt.Sprintf("Missing %d available replica(s)", status.UnavailableReplicas))
+		set(Available, false, "UnavailableReplicas", fmt.Sprintf("Missing %d available replica(s)", status.UnavailableReplicas))
 	} else {
-		set("Available", true, "AllReplicasAvailable", "")
+		set(Available, true, "AllReplicasAvailable", "")
 	}
 	if problem.Reason != "" {
-		set("Degraded", true, problem.Reason, problem.Message)
+		set(Degraded, true, problem.Reason, problem.Message)
 	} else {
-		set("Degraded", false, "AsExpected", "")
+		set(Degraded, false, "AsExpected", "")
 	}
 	if failure != "" {
-		set("Error", true, "WriteFailed", failure)
+		set(Error, true, "WriteFailed", failure)
 	} else {
-		set("Error", false, "AsExpected", "")
+		set(Error, false, "AsExpected", "")
 	}
 	switch {
 	case problem.Reason != "":
-		set("Progressing", false, "OperatorDegraded", "")
+		set(Progressing, false, "OperatorDegraded", "")
 	case status.UpdatedReplicas < wanted:
-		set("Progressing", true, "NeedsUpdateReplicas", withWaits(fmt.Sprintf("Observed %d replica(s) in need of update", wanted-status.UpdatedReplicas), waits))
+		set(Progressing, true, "NeedsUpdateReplicas", withWaits(fmt.Sprintf("Observed %d replica(s) in need of update", wanted-status.UpdatedReplicas), waits))
 	case status.Replicas > wanted:
-		set("Progressing", true, "ExcessReplicas", withWaits(fmt.Sprintf("Waiting for %d old replica(s) to be removed", status.Replicas-wanted), waits))
+		set(Progressing, true, "ExcessReplicas", withWaits(fmt.Sprintf("Waiting for %d old replica(s) to be removed", status.Replicas-wanted), waits))
 	default:
-		set("Progressing", false, "AllReplicasUpdated", "")
+		set(Progressing, false, "AllReplicasUpdated", "")
 	}
 }
 

@@ -1,17 +1,23 @@
 package controlplane_test
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	machinev1 "github.com/openshift/api/machine/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/rolloutpreview"
 )
 
 // TestControlPlanes has a control plane for each thing that happens to one.
@@ -42,6 +48,7 @@ func testThreeMachines(t *testing.T) {
 		t.Errorf("an inactive set has changed machines: it owns %q", owned)
 	}
 
+	foreseen := s.previewed()
 	watched := s.watchReady()
 	s.MustPatch(set, `{"spec":{"state":"Active"}}`)
 	seen = s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
@@ -63,11 +70,47 @@ func testThreeMachines(t *testing.T) {
 		}
 		s.AwaitEvent("cluster", "Created", "created machine: "+name)
 	}
+	if diff := cmp.Diff(foreseen, s.done()); diff != "" {
+		t.Errorf("the preview is not what was done (-preview +done):\n%s", diff)
+	}
 	s.AwaitEvent("cluster", "Deleted", "deleted machine: "+s.name("b"))
 	if err := s.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"state":"Inactive"}}`))); err == nil {
 		t.Error("an active set was made inactive")
 	}
 	s.testRelease(set)
+}
+
+// previewed returns the steps of a preview: the indexes of machines that are created, and the names of those that are deleted.
+func (s *site) previewed() []string {
+	s.Helper()
+	preview, err := rolloutpreview.PreviewControlPlane(s.Context(), stage.Connect(s), rolloutpreview.ControlPlaneQuery{Namespace: s.Namespace, Name: "cluster"})
+	s.Must(err)
+	var steps []string
+	for _, step := range preview.Steps {
+		if step.Action == rolloutpreview.CreateMachine {
+			steps = append(steps, fmt.Sprint("create ", step.Index))
+		} else {
+			steps = append(steps, "delete "+step.Machine)
+		}
+	}
+	return steps
+}
+
+// done returns the steps that the set has done, by its events, in the same words.
+func (s *site) done() []string {
+	s.Helper()
+	happened := append(s.Events("cluster", "Created"), s.Events("cluster", "Deleted")...)
+	slices.SortFunc(happened, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
+	var steps []string
+	for _, event := range happened {
+		name := event.Note[strings.LastIndex(event.Note, " ")+1:]
+		if event.Reason == "Created" {
+			steps = append(steps, "create "+name[strings.LastIndex(name, "-")+1:])
+		} else {
+			steps = append(steps, "delete "+name)
+		}
+	}
+	return steps
 }
 
 // testRelease deletes the set, whose machines stay.

@@ -53,12 +53,22 @@ func (r *ControlPlaneMachineSetReconciler) execute(ctx context.Context, c *contr
 
 // adopt makes the set the owner of a machine, and records the index of one whose name does not have it.
 func (r *ControlPlaneMachineSetReconciler) adopt(ctx context.Context, c *controlPlane, machine *machinev1beta1.Machine) error {
+	return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, c.adopted(machine), machine))
+}
+
+// adopted returns a machine as it is once the set owns it.
+func (c *controlPlane) adopted(machine *machinev1beta1.Machine) *machinev1beta1.Machine {
 	adopted := machine.DeepCopy()
 	adopted.OwnerReferences = append(adopted.OwnerReferences, controllerOf(c.set))
 	if _, ok := numberIn(machine.Name); !ok {
-		metav1.SetMetaDataAnnotation(&adopted.ObjectMeta, indexAnnotation, strconv.Itoa(c.indexes[machine.Name]))
+		SetIndex(adopted, c.indexes[machine.Name])
 	}
-	return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, adopted, machine))
+	return adopted
+}
+
+// SetIndex records the index of a machine whose name does not have it.
+func SetIndex(machine *machinev1beta1.Machine, index int) {
+	metav1.SetMetaDataAnnotation(&machine.ObjectMeta, indexAnnotation, strconv.Itoa(index))
 }
 
 // newMachine returns a machine of an index, from the template.

@@ -66,21 +66,26 @@ func (r *ControlPlaneMachineSetReconciler) read(ctx context.Context, reader clie
 	if at < 0 {
 		return nil, nil
 	}
-	c := &controlPlane{set: sets.Items[at].DeepCopy(), machines: map[string]*machinev1beta1.Machine{}}
+	return observe(&sets.Items[at], list.Items, nodes.Items, r.now()), nil
+}
+
+// observe returns the state of a set, of the Machines of its namespace, and of nodes.
+func observe(set *machinev1.ControlPlaneMachineSet, machines []machinev1beta1.Machine, nodes []corev1.Node, now time.Time) *controlPlane {
+	c := &controlPlane{set: set.DeepCopy(), machines: map[string]*machinev1beta1.Machine{}}
 	selector, err := c.readSpec()
 	if err != nil {
 		c.problem = controlPlaneProblem{invalidConfiguration, err.Error()}
 	}
-	for i := range list.Items {
-		m := &list.Items[i]
+	for i := range machines {
+		m := &machines[i]
 		if selector != nil && selector.Matches(labels.Set(m.Labels)) || replicas.OwnerOf(m, c.set.UID) == replicas.Ours {
 			c.machines[m.Name] = m
 		}
 	}
 	if c.problem.Reason == "" {
-		c.judge(nodes.Items, r.now())
+		c.judge(nodes, now)
 	}
-	return c, nil
+	return c
 }
 
 // readSpec reads the template and the selector of the set.

@@ -13,7 +13,7 @@ import (
 // +kubebuilder:resource:shortName=rcp,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
 // +kubebuilder:metadata:annotations="include.release.openshift.io/self-managed-high-availability=true"
-// +kubebuilder:metadata:annotations="capability.openshift.io/name=MachineAPI+ClusterAPI"
+// +kubebuilder:metadata:annotations="capability.openshift.io/name=MachineAPI+ClusterAPIControlPlanes"
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.metadata.labels['cluster\.x-k8s\.io/cluster-name']`
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
@@ -49,6 +49,8 @@ type RunlevelControlPlaneSpec struct {
 	// version is the version of Kubernetes, such as v1.36.2.
 	//
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="int(self.split('.')[1]) - int(oldSelf.split('.')[1]) <= 1",message="spec.version skips a minor version: update to the next one first"
+	// +kubebuilder:validation:XValidation:rule="int(self.split('.')[1]) >= int(oldSelf.split('.')[1])",message="spec.version goes back to an older minor version, which Kubernetes does not support"
 	// +kubebuilder:validation:Pattern=`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)([-+].*)?$`
 	Version string `json:"version"`
 	// machineTemplate describes the machines.
@@ -87,6 +89,8 @@ type ControlPlaneMachineTemplateSpec struct {
 	// infrastructureRef names the template of the machines' infrastructure.
 	InfrastructureRef clusterv1.ContractVersionedObjectReference `json:"infrastructureRef"`
 	// bootstrap names the template of the machines' bootstrap configs, or a Secret with the data of all machines.
+	//
+	// +kubebuilder:validation:XValidation:rule="has(self.configRef) || has(self.dataSecretName)",message="spec.machineTemplate.spec.bootstrap is empty: write configRef or dataSecretName"
 	Bootstrap clusterv1.Bootstrap `json:"bootstrap"`
 	// minReadySeconds is how long a machine has to be ready until it counts as available.
 	//

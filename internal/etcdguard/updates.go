@@ -1,0 +1,74 @@
+package etcdguard
+
+import (
+	"fmt"
+	"slices"
+)
+
+// permitUpdate permits an update in place. It is the last rule: no member is to be changed, and none is missing.
+func permitUpdate(v view) (GuardStep, bool) {
+	for _, machine := range v.Machines {
+		if machine.AsksForUpdate && v.whyNoUpdate(machine) == "" {
+			return GuardStep{
+				Action: PermitUpdate, Machine: machine.Name, Reason: "UpdateAllowed",
+				Message: fmt.Sprintf("machine %s may be updated in place: all %d voting members of etcd answer, and no other machine is being updated",
+					machine.Name, len(v.voters)),
+			}, true
+		}
+	}
+	return GuardStep{}, false
+}
+
+// Permit returns why an update in place of a machine is not permitted; empty if it is. During the update, the member of the machine
+// may stop answering; no other member may be missing then.
+func Permit(s EtcdSnapshot, machine ControlPlaneMachine) string {
+	return newView(s).whyNoUpdate(machine)
+}
+
+func (v view) whyNoUpdate(machine ControlPlaneMachine) string {
+	members := slices.Concat(v.voters, v.learners)
+	silent, deleted, lost := notHealthy(v.voters), in(members, leaving, shared), v.lostWith(machine)
+	left, quorum := len(v.voters)-len(lost), Quorum(len(v.voters))
+	switch busy := v.otherUpdate(machine); {
+	case v.Problem != "":
+		return "the members of etcd are not known: " + v.Problem
+	case len(silent) > 0:
+		return fmt.Sprintf("these voting members of etcd do not answer: %s", list(silent))
+	case len(v.voters) < v.Voters:
+		return fmt.Sprintf("etcd has %d of %d voting members", len(v.voters), v.Voters)
+	case len(v.learners) > 0:
+		return fmt.Sprintf("these members of etcd are learners, which do not vote: %s", list(v.learners))
+	case len(deleted) > 0:
+		return fmt.Sprintf("these members of etcd are on machines that are being deleted: %s", list(deleted))
+	case busy != "":
+		return busy
+	case len(lost) > 0 && left < quorum:
+		return fmt.Sprintf("without member %s, %d of %d voting members of etcd would answer, and %d have to; add members, or replace the machine instead",
+			list(lost), left, len(v.voters), quorum)
+	}
+	return ""
+}
+
+// otherUpdate returns which other machine is being updated, or may be at any moment.
+func (v view) otherUpdate(machine ControlPlaneMachine) string {
+	for _, other := range v.Machines {
+		switch {
+		case other.Name == machine.Name:
+		case other.IsUpdating:
+			return fmt.Sprintf("machine %s is being updated", other.Name)
+		case other.MayUpdate:
+			return fmt.Sprintf("machine %s may be updated first", other.Name)
+		}
+	}
+	return ""
+}
+
+// lostWith returns the voters that may stop answering with a machine. If none has an address of the machine, each one that is on no
+// known machine may be on it.
+func (v view) lostWith(machine ControlPlaneMachine) []placedMember {
+	hosted := slices.DeleteFunc(slices.Clone(v.voters), func(m placedMember) bool { return !machine.hosts(m.EtcdMember) })
+	if len(hosted) == 0 {
+		return in(v.voters, unplaced)
+	}
+	return hosted
+}

@@ -1,0 +1,47 @@
+package rolloutrules
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// TestPermission asks the quorum guard, and looks at the answer later.
+func TestPermission(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, time.November, 28, 12, 0, 0, 0, time.UTC)
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/" + QuorumHook: "clusteroperator/etcd",
+	}}}
+	expect := func(when string, after time.Duration, awaits, isPermitted, mayBegin bool) {
+		t.Helper()
+		at := now.Add(after)
+		if AwaitsPermission(m, at) != awaits || IsPermitted(m, at) != isPermitted || MayBegin(m, at) != mayBegin {
+			t.Errorf("%s, %s: it awaits the permission: %t; it is permitted: %t; it may begin: %t",
+				when, after, AwaitsPermission(m, at), IsPermitted(m, at), MayBegin(m, at))
+		}
+	}
+	expect("without a request", 0, false, false, false)
+	Request(m, now)
+	expect("requested", 0, true, false, false)
+	expect("requested by a clock that is ahead", -time.Second, false, false, false)
+	expect("requested", 59*time.Second, true, false, false)
+	expect("requested", time.Minute, false, false, false)
+	m.Annotations[UpdateHeldAnnotation] = "a member does not answer"
+	Permit(m)
+	if why, ok := m.Annotations[UpdateHeldAnnotation]; ok {
+		t.Errorf("it is permitted, and held: %s", why)
+	}
+	expect("permitted", 59*time.Second, false, true, true)
+	expect("permitted, by a clock that is behind", -time.Minute, false, false, true)
+	expect("permitted", time.Minute, false, false, true)
+	expect("permitted", 2*time.Minute, false, false, false)
+	Request(m, now.Add(time.Minute))
+	expect("requested again", time.Minute, true, false, false)
+	DropRequest(m)
+	expect("withdrawn", time.Minute, false, false, false)
+	delete(m.Annotations, clusterv1.PreTerminateDeleteHookAnnotationPrefix+"/"+QuorumHook)
+	expect("without a guard", 0, false, true, false)
+}

@@ -1,0 +1,103 @@
+package manager_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	machinev1 "github.com/openshift/api/machine/v1"
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	"github.com/prometheus/client_golang/prometheus"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/machines/manager"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+// TestMetricsOfSetsAndHealthChecks reads what monitoring is told of a set that is stopped, and of health checks of both APIs.
+func TestMetricsOfSetsAndHealthChecks(t *testing.T) {
+	t.Parallel()
+	own := machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes}) // no controller writes its statuses
+	t.Cleanup(func() { _ = own.Sandbox(t).Stop() })
+	s := own.NewFixture(t)
+	add := func(object client.Object, spec, status string) {
+		t.Helper()
+		s.Must(yaml.UnmarshalStrict([]byte(spec), object))
+		object.SetNamespace(s.Namespace)
+		s.MustCreate(object)
+		s.MustPatchStatus(object, `{"status":%s}`, status)
+	}
+	const since = `"lastTransitionTime":"2026-01-02T03:05:00Z","message":"m"`
+	add(&machinev1.ControlPlaneMachineSet{}, `{metadata: {name: cluster}, spec: {state: Active, replicas: 3, selector: {matchLabels: {machine.openshift.io/cluster-api-machine-role: master}}, template: {
+		machineType: machines_v1beta1_machine_openshift_io, machines_v1beta1_machine_openshift_io: {
+			metadata: {labels: {machine.openshift.io/cluster-api-cluster: shop, machine.openshift.io/cluster-api-machine-role: master, machine.openshift.io/cluster-api-machine-type: master}},
+			spec: {providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine}}}}}}}`,
+		`{"replicas":4,"readyReplicas":3,"updatedReplicas":1,"unavailableReplicas":1,"conditions":[{"type":"Degraded","status":"True","reason":"FailedReplacement",`+since+`},{"type":"Progressing","status":"False","reason":"OperatorDegraded",`+since+`}]}`)
+	add(&machinev1beta1.MachineHealthCheck{}, `{metadata: {name: web}, spec: {selector: {matchLabels: {role: web}}}}`,
+		`{"expectedMachines":5,"currentHealthy":2,"conditions":[{"type":"RemediationAllowed","status":"False","severity":"Warning","reason":"TooManyUnhealthy",`+since+`}]}`)
+	add(&clusterv1.MachineHealthCheck{}, `{metadata: {name: web}, spec: {clusterName: shop, selector: {matchLabels: {role: web}}, checks: {nodeStartupTimeoutSeconds: 600}}}`,
+		`{"expectedMachines":5,"currentHealthy":4,"conditions":[{"type":"RemediationAllowed","status":"True","reason":"RemediationAllowed",`+since+`}]}`)
+	served := collected(t, own.Client(t), manager.OpenShift, manager.ClusterAPI)
+	for _, line := range []string{
+		`runlevel_controlplanemachineset_replicas_desired{name=cluster} 3`, `runlevel_controlplanemachineset_replicas{name=cluster} 4`,
+		`runlevel_controlplanemachineset_replicas_updated{name=cluster} 1`, `runlevel_controlplanemachineset_replicas_ready{name=cluster} 3`,
+		`runlevel_controlplanemachineset_replicas_unavailable{name=cluster} 1`,
+		`runlevel_controlplanemachineset_degraded{name=cluster,reason=FailedReplacement,state=Active} 1`,
+		`runlevel_controlplanemachineset_progressing{name=cluster,state=Active,strategy=RollingUpdate} 0`,
+		`runlevel_machinehealthcheck_not_healthy{api=machine.openshift.io,name=web} 3`,
+		`runlevel_machinehealthcheck_remediation_stopped{api=machine.openshift.io,name=web} 1`,
+		`runlevel_machinehealthcheck_not_healthy{api=cluster.x-k8s.io,name=web} 1`,
+		`runlevel_machinehealthcheck_remediation_stopped{api=cluster.x-k8s.io,name=web} 0`,
+	} {
+		if !slices.Contains(served, line) {
+			t.Errorf("%s is not among:\n%s", line, strings.Join(served, "\n"))
+		}
+	}
+	for _, line := range collected(t, own.Client(t), manager.OpenShift) {
+		if strings.Contains(line, "cluster.x-k8s.io") {
+			t.Errorf("without its dialect: %s", line)
+		}
+	}
+}
+
+// collected returns the metrics that are computed from objects, without namespaces.
+func collected(t *testing.T, reader client.Reader, dialects ...manager.MachineDialect) []string {
+	t.Helper()
+	metrics := make(chan prometheus.Metric, 1000)
+	manager.Collect(t.Context(), reader, dialects, metrics)
+	close(metrics)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(given{metrics})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			var labels []string
+			for _, label := range metric.GetLabel() {
+				if label.GetName() != "namespace" {
+					labels = append(labels, label.GetName()+"="+label.GetValue())
+				}
+			}
+			lines = append(lines, fmt.Sprintf("%s{%s} %v", family.GetName(), strings.Join(labels, ","), metric.GetGauge().GetValue()))
+		}
+	}
+	return lines
+}
+
+// given collects given metrics, once.
+type given struct{ metrics <-chan prometheus.Metric }
+
+func (given) Describe(chan<- *prometheus.Desc) {}
+
+func (g given) Collect(to chan<- prometheus.Metric) {
+	for metric := range g.metrics {
+		to <- metric
+	}
+}

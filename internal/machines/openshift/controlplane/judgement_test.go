@@ -1,0 +1,53 @@
+package controlplane
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	machinev1 "github.com/openshift/api/machine/v1"
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	"sigs.k8s.io/yaml"
+)
+
+// judgeOne judges a set whose template has an infrastructure object, and one machine that has another one.
+func judgeOne(t *testing.T, template, value string) *SetJudgement {
+	t.Helper()
+	set, machine := &machinev1.ControlPlaneMachineSet{}, machinev1beta1.Machine{}
+	for text, into := range map[string]any{
+		fmt.Sprintf(`{metadata: {name: cluster, namespace: shop}, spec: {state: Active, replicas: 3, selector: {matchLabels: {role: master}}, template: {
+			machineType: machines_v1beta1_machine_openshift_io, machines_v1beta1_machine_openshift_io: {
+				metadata: {labels: {role: master}}, spec: {providerSpec: {value: %s}}}}}}`, template): set,
+		fmt.Sprintf(`{metadata: {name: m-1, namespace: shop, labels: {role: master}}, spec: {providerSpec: {value: %s}}}`, value): &machine,
+	} {
+		if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Judge(set, []machinev1beta1.Machine{machine}, nil, time.Now())
+}
+
+// TestJudgedMachines has the fields that are outdated, in words, and the failure domain of a machine.
+func TestJudgedMachines(t *testing.T) {
+	judged := judgeOne(t,
+		`{apiVersion: example.com/v1, kind: Host, failureDomains: [{rack: a, net: {vlan: 7}}, {rack: b, net: {vlan: 8}}], spec: {size: large, disks: [{size: 10}], note: new}}`,
+		`{apiVersion: example.com/v1, kind: Host, spec: {rack: b, net: {vlan: 8}, size: small, disks: [{size: 5}]}}`)
+	want := []JudgedMachine{{Name: "m-1", Index: 1, IsOutdated: true, FailureDomain: "net.vlan=8, rack=b", Changes: []string{
+		`spec.disks[0].size is 5, wanted is 10`, `spec.note is not set, wanted is "new"`, `spec.size is "small", wanted is "large"`,
+	}}}
+	if diff := cmp.Diff(want, judged.Machines); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if judged.IsOfPlatform || judged.FailureDomain(0) != "net.vlan=7, rack=a" || judged.Reason != noReadyMachines {
+		t.Errorf("%+v, %s", judged, judged.FailureDomain(0))
+	}
+}
+
+// TestProviderSpecsOfOpenShift are those whose failure domains are not in the fields that are compared here.
+func TestProviderSpecsOfOpenShift(t *testing.T) {
+	const aws = `{apiVersion: machine.openshift.io/v1beta1, kind: AWSMachineProviderConfig, placement: {region: x}}`
+	if judged := judgeOne(t, aws, aws); !judged.IsOfPlatform {
+		t.Errorf("%+v", judged)
+	}
+}

@@ -1,0 +1,238 @@
+package overview
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	machinev1 "github.com/openshift/api/machine/v1"
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// A ControlPlaneExplanation explains the state of what replaces the machines of a control plane.
+type ControlPlaneExplanation struct {
+	Statements []MachineStatement // the most important first
+	Unknown    []string
+	IsDone     bool // it waits for nothing
+}
+
+// IsControlPlane reports whether ExplainControlPlane explains the objects of a kind.
+func IsControlPlane(id kinds.ID) bool { return id.GroupKind() == ControlPlaneMachineSetKind }
+
+// ExplainControlPlane returns what a set waits for, which hooks hold its machines, and what to do. It returns nil if the set does not
+// exist.
+func ExplainControlPlane(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*ControlPlaneExplanation, error) {
+	g := &machineGatherer{cluster: c}
+	sets, err := g.controlPlaneSets(ctx, id.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range sets {
+		if f.set.Name != id.Name {
+			continue
+		}
+		e := f.explain(ctx, g)
+		events, err := eventsOf(ctx, c, f.set)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			e.Unknown = append(e.Unknown, inLine(requestError("list events in namespace "+id.Namespace, err)))
+		}
+		details := &MachineExplanation{}
+		details.addDetails(f.set.Status.Conditions, events, c.Now())
+		e.Statements = append(e.Statements, details.Statements...)
+		return e, nil
+	}
+	return nil, nil
+}
+
+// explain returns the explanation of the set, without its conditions and events.
+func (f *setFacts) explain(ctx context.Context, g *machineGatherer) *ControlPlaneExplanation {
+	o, now := f.overview(), g.cluster.Now()
+	e := &ControlPlaneExplanation{IsDone: o.Waits == ""}
+	if f.unknown != "" {
+		e.Unknown = append(e.Unknown, f.unknown)
+	}
+	e.add(fmt.Sprintf("it is %s (%s): %d machines are desired, %d are up to date, %d are ready", f.set.Spec.State, o.Strategy, o.Desired, o.Updated, o.Ready))
+	if f.isInactive() && o.Degraded == "" {
+		e.IsDone = f.condition(controlplane.Available).Status != metav1.ConditionFalse
+		e.add("it changes nothing while it is Inactive", f.activation()...)
+	}
+	if o.Waits != "" {
+		e.add("it waits: "+o.Waits, f.remedy()...)
+	}
+	var awaited []*machinev1beta1.Machine
+	for i := range f.machines {
+		m := &f.machines[i]
+		if judged, ok := f.judgedMachine(m.Name); ok && (judged.IsDeleting || f.isNotReady(judged)) {
+			awaited = append(awaited, m)
+		}
+	}
+	for _, machine := range g.facts(ctx, awaited) {
+		e.addMachine(machine, now)
+	}
+	e.addMembers(f)
+	return e
+}
+
+func (f *setFacts) isInactive() bool {
+	return f.set.Spec.State == machinev1.ControlPlaneMachineSetStateInactive
+}
+
+func (f *setFacts) judgedMachine(name string) (controlplane.JudgedMachine, bool) {
+	for _, m := range f.judged.Machines {
+		if m.Name == name {
+			return m, true
+		}
+	}
+	return controlplane.JudgedMachine{}, false
+}
+
+func (e *ControlPlaneExplanation) add(text string, details ...string) {
+	e.Statements = append(e.Statements, MachineStatement{text, details})
+}
+
+// addMachine adds what holds a machine that the set waits for, and what to do about it.
+func (e *ControlPlaneExplanation) addMachine(f *machineFacts, now time.Time) {
+	m := judge(f)
+	e.Unknown = append(e.Unknown, m.Unknown...)
+	for i := range m.Holds {
+		hold := m.Holds[i].statement(f.remedy(&m.Holds[i]), now)
+		e.add(fmt.Sprintf("machine %s (%s): %s", m.Name, m.Phase, strings.TrimPrefix(hold.Text, "it ")), hold.Details...)
+	}
+}
+
+// addMembers adds the machines of the set, with the fields that are outdated.
+func (e *ControlPlaneExplanation) addMembers(f *setFacts) {
+	var lines []string
+	for _, m := range f.judged.Machines {
+		line := fmt.Sprintf("index %d: %s", m.Index, m.Name)
+		if m.FailureDomain != "" {
+			line += ", " + m.FailureDomain
+		}
+		if !f.judged.IsOfPlatform {
+			line += ", " + f.standing(m)
+		}
+		lines = append(lines, line)
+	}
+	if len(lines) > 0 {
+		e.add("its machines:", lines...)
+	}
+}
+
+// standing returns whether a machine is up to date, or which fields are not, and what becomes of it.
+func (f *setFacts) standing(m controlplane.JudgedMachine) string {
+	isOnDelete := f.set.Spec.Strategy.Type == machinev1.OnDelete
+	switch changes := strings.Join(m.Changes, ", "); {
+	case m.IsDeleting:
+		return "being deleted"
+	case !m.IsOutdated && f.isNotReady(m):
+		return "up to date, and not ready"
+	case !m.IsOutdated:
+		return "up to date"
+	case f.isInactive():
+		return "outdated: " + changes
+	case isOnDelete:
+		return "outdated, replaced once it is deleted: " + changes
+	default:
+		return "outdated, to be replaced: " + changes
+	}
+}
+
+// command returns a kubectl command on the set.
+func (f *setFacts) command(verb, rest string) string {
+	return fmt.Sprintf("kubectl %s controlplanemachineset.%s %s -n %s%s", verb, Kind.Group, f.set.Name, f.set.Namespace, rest)
+}
+
+func (f *setFacts) plan() string {
+	return fmt.Sprintf("runlevel machines plan controlplanemachineset/%s -n %s", f.set.Name, f.set.Namespace)
+}
+
+// activation returns how an Inactive set is activated.
+func (f *setFacts) activation() []string {
+	return []string{
+		"see which machines it would replace:", f.plan(),
+		"then activate it, which can't be undone; to stop it later, delete it, and its machines stay:",
+		f.command("patch", ` --type=merge -p '{"spec":{"state":"Active"}}'`),
+	}
+}
+
+// remedy returns what to do about what the set waits for, beside what holds its machines.
+func (f *setFacts) remedy() []string {
+	switch degraded := f.condition(controlplane.Degraded); {
+	case f.set.DeletionTimestamp != nil, f.isInactive() && degraded.Status != metav1.ConditionTrue:
+		return nil
+	case degraded.Status == metav1.ConditionTrue:
+		return []string{"it creates and deletes no machine until an administrator has solved that; docs/control-plane.md has each reason (" + degraded.Reason + ")"}
+	case f.condition(controlplane.Error).Status == metav1.ConditionTrue:
+		return []string{"it is tried again, with growing pauses; if a right is missing, the ClusterOperator machine-controller names it"}
+	}
+	if f.set.Spec.Strategy.Type == machinev1.OnDelete {
+		for _, m := range f.judged.Machines {
+			if m.IsOutdated && !m.IsDeleting {
+				return []string{"with OnDelete, an administrator deletes outdated machines, one after the other:",
+					fmt.Sprintf("kubectl delete machine.%s %s -n %s --wait=false", Kind.Group, m.Name, f.set.Namespace)}
+			}
+		}
+	}
+	return []string{"see what it does next:", f.plan()}
+}
+
+// askControlPlane finds the set that replaces a machine.
+func (g *machineGatherer) askControlPlane(ctx context.Context, f *machineFacts) {
+	sets, err := g.controlPlaneSets(ctx, f.machine.Namespace)
+	if err != nil {
+		f.unknown = append(f.unknown, inLine(err))
+	}
+	for _, set := range sets {
+		if _, ok := set.judgedMachine(f.machine.Name); ok {
+			f.set = set
+		}
+	}
+}
+
+// replacing returns a statement on what becomes of a machine of the set. A nil set returns none.
+func (f *setFacts) replacing(name string) []MachineStatement {
+	if f == nil || f.judged.IsOfPlatform {
+		return nil
+	}
+	m, _ := f.judgedMachine(name)
+	set := fmt.Sprintf("ControlPlaneMachineSet %s (index %d)", f.set.Name, m.Index)
+	why := []string{fmt.Sprintf("runlevel why controlplanemachineset/%s -n %s", f.set.Name, f.set.Namespace)}
+	switch {
+	case f.isInactive() && m.IsOutdated:
+		return []MachineStatement{{set + " would replace it once it is Active", m.Changes}}
+	case f.isInactive():
+		return nil
+	case f.condition(controlplane.Degraded).Status == metav1.ConditionTrue:
+		return []MachineStatement{{set + " is stopped, and replaces no machine: " + f.condition(controlplane.Degraded).Message, why}}
+	case m.IsDeleting:
+		return []MachineStatement{{set + " replaces it: " + f.successor(m), why}}
+	case m.IsOutdated && f.set.Spec.Strategy.Type == machinev1.OnDelete:
+		return []MachineStatement{{set + " replaces it once it is deleted", m.Changes}}
+	case m.IsOutdated:
+		return []MachineStatement{{set + " replaces it, as it is outdated: " + f.successor(m), append(m.Changes, why...)}}
+	}
+	return []MachineStatement{{set + " has it, and it is up to date", nil}}
+}
+
+// successor returns which machine takes the place of another one.
+func (f *setFacts) successor(of controlplane.JudgedMachine) string {
+	for _, m := range f.judged.Machines {
+		switch {
+		case m.Index != of.Index || m.Name == of.Name || m.IsDeleting || m.IsOutdated:
+		case f.isNotReady(m):
+			return "machine " + m.Name + " takes its place once it is ready"
+		default:
+			return "machine " + m.Name + " takes its place"
+		}
+	}
+	return "a new machine is to take its place"
+}

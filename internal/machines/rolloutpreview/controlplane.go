@@ -1,0 +1,255 @@
+package rolloutpreview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	machinev1 "github.com/openshift/api/machine/v1"
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+)
+
+// This file previews what a set does to the machines of a control plane. A set updates no machine in place: a machine stays, or a new
+// one takes its place.
+
+// ControlPlaneMachineSetKind is the kind of the sets of OpenShift's API.
+var ControlPlaneMachineSetKind = machinev1.GroupVersion.WithKind("ControlPlaneMachineSet")
+
+// A ControlPlanePreview is what a set does to the machines of a control plane.
+type ControlPlanePreview struct {
+	APIGroup  string `json:"apiGroup"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	State     string `json:"state"` // Inactive: the preview is of what the set does once it is Active
+	Strategy  string `json:"strategy"`
+	// Degraded is the reason why the set does nothing, and Message what an administrator has to do.
+	Degraded string                    `json:"degraded,omitempty"`
+	Message  string                    `json:"message,omitempty"`
+	Machines []PreviewedMachine        `json:"machines"` // that exist, in the order of their indexes
+	Steps    []ControlPlanePreviewStep `json:"steps"`
+	Totals   map[string]int            `json:"totals"`          // number of machines by action
+	Waits    []string                  `json:"waits,omitempty"` // what the set waits for in the end
+	// IsStuck is true if the replacement does not end, for example because of a machine that is not ready.
+	IsStuck bool `json:"isStuck,omitempty"`
+}
+
+// A PreviewedMachine is a machine of a control plane, and what becomes of it.
+type PreviewedMachine struct {
+	Name          string         `json:"name"`
+	Index         int            `json:"index"`
+	FailureDomain string         `json:"failureDomain,omitempty"`
+	Outcome       MachineOutcome `json:"outcome"`
+	Changes       []string       `json:"changes,omitempty"` // the fields of its providerSpec that are outdated
+}
+
+// A MachineOutcome is what becomes of a machine.
+type MachineOutcome string
+
+// The outcomes.
+const (
+	Stays        MachineOutcome = "Stays"
+	IsReplaced   MachineOutcome = "Replaced"
+	IsGoing      MachineOutcome = "Deleting"     // before the preview
+	DeleteByHand MachineOutcome = "DeleteByHand" // it is replaced once an administrator deletes it
+	IsOutdated   MachineOutcome = "Outdated"     // and the set does not come to replace it
+)
+
+// A ControlPlanePreviewStep is an action on one machine. The steps of a round are done at the same time.
+type ControlPlanePreviewStep struct {
+	Round         int           `json:"round"`
+	Action        PreviewAction `json:"action"`
+	Machine       string        `json:"machine"` // "new 1" and so on for a created one
+	Index         int           `json:"index"`
+	FailureDomain string        `json:"failureDomain,omitempty"`
+	Reason        string        `json:"reason"`
+}
+
+// ReadControlPlaneMachineSet reads the ControlPlaneMachineSet of a name from a file. Errors name the document and the field.
+func ReadControlPlaneMachineSet(file string, text []byte, name string) (*machinev1.ControlPlaneMachineSet, error) {
+	documents, err := documentsOf(file, text)
+	if err != nil {
+		return nil, err
+	}
+	var found *machinev1.ControlPlaneMachineSet
+	for i, d := range documents {
+		if d.object.GroupVersionKind() != ControlPlaneMachineSetKind || d.object.GetName() != name {
+			continue
+		}
+		set := &machinev1.ControlPlaneMachineSet{}
+		unknown, err := kjson.UnmarshalStrict(d.json, set)
+		if err = errors.Join(append(unknown, err)...); err != nil {
+			return nil, fmt.Errorf("%s, document %d: ControlPlaneMachineSet %s: %s", file, i+1, name, strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+		if found != nil {
+			return nil, fmt.Errorf("%s, document %d: it is the ControlPlaneMachineSet once more: leave one", file, i+1)
+		}
+		found = set
+	}
+	if found == nil {
+		return nil, fmt.Errorf("%s has no ControlPlaneMachineSet %s of %s: write it as it is to be", file, name, machinev1.GroupVersion)
+	}
+	return found, nil
+}
+
+// A ControlPlaneQuery is the input of PreviewControlPlane.
+type ControlPlaneQuery struct {
+	Namespace, Name string
+	Wanted          *machinev1.ControlPlaneMachineSet // nil for the set as it is on the cluster
+}
+
+// PreviewControlPlane returns what a ControlPlaneMachineSet does to the existing machines.
+func PreviewControlPlane(ctx context.Context, c *cluster.Cluster, q ControlPlaneQuery) (*ControlPlanePreview, error) {
+	set, err := readControlPlaneMachineSet(ctx, c, q)
+	if err != nil {
+		return nil, err
+	}
+	machines, err := listOf[machinev1beta1.Machine](ctx, c, machinev1beta1.GroupVersion.WithKind("Machine"), q.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := listOf[corev1.Node](ctx, c, corev1.SchemeGroupVersion.WithKind("Node"), "")
+	if err != nil {
+		return nil, err
+	}
+	p := &ControlPlanePreview{
+		APIGroup: ControlPlaneMachineSetKind.Group, Kind: ControlPlaneMachineSetKind.Kind, Namespace: q.Namespace, Name: q.Name,
+		State: string(set.Spec.State), Strategy: string(set.Spec.Strategy.Type),
+		Machines: []PreviewedMachine{}, Steps: []ControlPlanePreviewStep{}, Totals: map[string]int{},
+	}
+	s := &controlPlaneSimulation{set: set.DeepCopy(), preview: p, now: c.Now()}
+	s.set.Spec.State = machinev1.ControlPlaneMachineSetStateActive
+	for _, m := range machines {
+		s.machines = append(s.machines, *m)
+	}
+	for _, node := range nodes {
+		s.nodes = append(s.nodes, *node)
+	}
+	return p, s.run()
+}
+
+// readControlPlaneMachineSet returns the set to preview: that of the cluster with the wanted spec, or a new one.
+func readControlPlaneMachineSet(ctx context.Context, c *cluster.Cluster, q ControlPlaneQuery) (*machinev1.ControlPlaneMachineSet, error) {
+	in, err := c.Find(ctx, ControlPlaneMachineSetKind)
+	if errors.Is(err, cluster.ErrNotServed) {
+		return nil, fmt.Errorf("the cluster serves no ControlPlaneMachineSets of %s: install the machine controller (docs/machines.md)", machinev1.GroupVersion)
+	}
+	live := &machinev1.ControlPlaneMachineSet{}
+	if err == nil {
+		object, failure := c.In(in, q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
+		if err = failure; err == nil {
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, live)
+		}
+	}
+	isNew := apierrors.IsNotFound(err)
+	switch {
+	case isNew && q.Wanted == nil:
+		return nil, fmt.Errorf("there is no ControlPlaneMachineSet %s in namespace %s: name its namespace with -n, or a file with it with -f", q.Name, q.Namespace)
+	case err != nil && !isNew:
+		return nil, fmt.Errorf("read ControlPlaneMachineSet %s/%s: %w", q.Namespace, q.Name, err)
+	case live.DeletionTimestamp != nil:
+		return nil, fmt.Errorf("ControlPlaneMachineSet %s/%s is being deleted: its machines stay", q.Namespace, q.Name)
+	case q.Wanted == nil:
+		return live, nil
+	}
+	set := q.Wanted.DeepCopy()
+	set.Namespace, set.UID = q.Namespace, live.UID
+	if isNew {
+		set.UID = "new" // it owns no machine yet
+	}
+	setSpecDefaults(&set.Spec, live.Spec)
+	return set, nil
+}
+
+// setSpecDefaults sets the fields of a spec that are left out, as the API server does; the state stays as it is on the cluster.
+func setSpecDefaults(spec *machinev1.ControlPlaneMachineSetSpec, live machinev1.ControlPlaneMachineSetSpec) {
+	if spec.Replicas == nil {
+		spec.Replicas = ptr.To[int32](3)
+	}
+	if spec.Strategy.Type == "" {
+		spec.Strategy.Type = machinev1.RollingUpdate
+	}
+	if spec.State == "" {
+		spec.State = live.State
+	}
+	if spec.State == "" {
+		spec.State = machinev1.ControlPlaneMachineSetStateInactive
+	}
+}
+
+// Lines returns the preview as text.
+func (p *ControlPlanePreview) Lines() []string {
+	head := fmt.Sprintf("%s %s/%s: %s, %s", p.Kind, p.Namespace, p.Name, p.State, p.Strategy)
+	if p.State == string(machinev1.ControlPlaneMachineSetStateInactive) {
+		head += "; this is what it does once it is Active"
+	}
+	lines := []string{head}
+	for _, m := range p.Machines {
+		lines = append(lines, m.lines()...)
+	}
+	if p.Degraded != "" {
+		lines = append(lines, fmt.Sprintf("Degraded (%s): %s", p.Degraded, p.Message), "it creates and deletes no machine until that is solved")
+	}
+	if len(p.Steps) == 0 {
+		if p.Degraded == "" {
+			lines = append(lines, "no machine is created or deleted")
+		}
+	} else {
+		lines = append(append(lines, ""), p.stepLines()...)
+	}
+	if p.IsStuck {
+		lines = append(lines, "the replacement stops there")
+	}
+	for _, wait := range p.Waits {
+		lines = append(lines, "it waits: "+wait)
+	}
+	return lines
+}
+
+// stepLines returns the steps as text, and their number.
+func (p *ControlPlanePreview) stepLines() []string {
+	words := map[PreviewAction]string{CreateMachine: "create", DeleteMachine: "delete"}
+	var lines []string
+	for _, s := range p.Steps {
+		lines = append(lines, fmt.Sprintf("%3d  %-6s  %s  (%s: %s)", s.Round, words[s.Action], s.Machine, place(s.Index, s.FailureDomain), s.Reason))
+	}
+	return append(lines, fmt.Sprintf("created: %d, deleted: %d", p.Totals[string(CreateMachine)], p.Totals[string(DeleteMachine)]))
+}
+
+// outcomes are the outcomes in words.
+var outcomes = map[MachineOutcome]string{
+	Stays: "stays as it is", IsReplaced: "is replaced", IsGoing: "is being deleted", DeleteByHand: "is replaced once it is deleted by hand",
+	IsOutdated: "is outdated, and not replaced",
+}
+
+func (m *PreviewedMachine) lines() []string {
+	lines := []string{fmt.Sprintf("machine %s, %s: %s", m.Name, place(m.Index, m.FailureDomain), outcomes[m.Outcome])}
+	for _, change := range m.Changes {
+		lines = append(lines, "  changes: "+change)
+	}
+	return lines
+}
+
+// place returns an index and a failure domain in words.
+func place(index int, domain string) string {
+	if domain == "" {
+		return fmt.Sprintf("index %d", index)
+	}
+	return fmt.Sprintf("index %d, %s", index, domain)
+}
+
+// IsControlPlane reports whether a kind is one whose sets PreviewControlPlane previews.
+func IsControlPlane(kind string) bool {
+	name, _, _ := strings.Cut(strings.ToLower(kind), ".")
+	return slices.Contains([]string{"controlplanemachineset", "controlplanemachinesets"}, name)
+}
