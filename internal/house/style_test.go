@@ -26,6 +26,7 @@ const (
 	maxMainLines          = 60
 	minPackageComment     = 5 // lines: what it is, what it is not, where to start
 	maxMakeTargets        = 11
+	maxPerformanceLines   = 150 // of docs/performance.md: ratios and growth, no diary
 )
 
 // A source is one parsed file.
@@ -179,6 +180,12 @@ func TestMakefileIsSmallAndSaysWhatItHas(t *testing.T) {
 		if target[2] == "" {
 			t.Errorf("make help says nothing of the target %s: add \"## what it does\"", target[1])
 		}
+	}
+}
+
+func TestFiguresAreFew(t *testing.T) {
+	if lines := strings.Count(readFile(t, "docs/performance.md"), "\n"); lines > maxPerformanceLines {
+		t.Errorf("docs/performance.md has %d lines, at most %d: put a figure into a table, or drop one", lines, maxPerformanceLines)
 	}
 }
 

@@ -29,6 +29,22 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
+// maxSize is the most that the image may have, compressed.
+const maxSize = 60_000_000
+
+// compressedSize returns the size of the layers of an image.
+func compressedSize(image v1.Image) (int64, error) {
+	manifest, err := image.Manifest()
+	if err != nil {
+		return 0, err
+	}
+	var size int64
+	for _, layer := range manifest.Layers {
+		size += layer.Size
+	}
+	return size, nil
+}
+
 // TestTheImageNeedsNothingOfTheHost starts the programs of an image where there is nothing but the image.
 func TestTheImageNeedsNothingOfTheHost(t *testing.T) {
 	if os.Getuid() != 0 {
@@ -39,6 +55,9 @@ func TestTheImageNeedsNothingOfTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	image := onlyImage(t, folder)
+	if size, err := compressedSize(image); err != nil || size > maxSize {
+		t.Errorf("the image has %d MB, at most %d: %v", size/1_000_000, maxSize/1_000_000, err)
+	}
 	config, err := image.ConfigFile()
 	if err != nil {
 		t.Fatal(err)

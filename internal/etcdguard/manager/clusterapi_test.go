@@ -67,7 +67,7 @@ func (s *scene) createClusterAPIMachine(t *testing.T, number int) {
 	s.create(t, `{apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachine, metadata: {namespace: %s, name: m%d}}`, s.namespace, number)
 	s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine,
 		metadata: {namespace: %s, name: m%d, labels: {cluster.x-k8s.io/control-plane: ""}},
-		spec: {clusterName: c, bootstrap: {dataSecretName: d}, infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachine, name: m%d}}}`,
+		spec: {clusterName: c, version: v1.36.0, bootstrap: {dataSecretName: d}, infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachine, name: m%d}}}`,
 		s.namespace, number, number)
 }
 

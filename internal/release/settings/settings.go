@@ -61,12 +61,8 @@ func Read(files fs.FS) (FolderSettings, error) {
 	case err != nil:
 		return s, problem(0, "it can't be read: %v", err)
 	}
-	root, err := yamltext.Parse(text)
-	if err != nil {
-		var syntax *yamltext.TextError
-		if !errors.As(err, &syntax) {
-			syntax = yamltext.Explain(err, text)
-		}
+	root, syntax := yamltext.ParseFile(text)
+	if syntax != nil {
 		return s, problem(syntax.Line, "%s", syntax.Message)
 	}
 	if root == nil {

@@ -12,6 +12,7 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 // baselineVersion is the version of the format of baselines that is read and written.
@@ -27,11 +28,6 @@ type Baseline struct {
 type baselineText struct {
 	Version  int              `yaml:"version"`
 	Findings []*baselineEntry `yaml:"findings"`
-}
-
-// A baselineHead is the part that baselines of all versions have.
-type baselineHead struct {
-	Version yaml.Node `yaml:"version"`
 }
 
 // A baselineEntry accepts findings of one rule about one object. The message is for people: it may have other
@@ -127,24 +123,28 @@ func quoteHarmful(node *yaml.Node) {
 func ParseBaseline(file string, content []byte) (*Baseline, error) {
 	var text baselineText
 	if err := text.parse(content); err != nil {
-		return nil, fmt.Errorf("%s: %s", file, printable.Line(err.Error()))
+		return nil, fmt.Errorf("%s: %s", file, explain(err))
 	}
 	return &Baseline{file: file, entries: text.Findings}, nil
 }
 
 // parse checks the version first: the format of any other version is unknown.
 func (t *baselineText) parse(content []byte) error {
-	var head baselineHead
-	if err := yaml.NewDecoder(bytes.NewReader(content)).Decode(&head); err != nil && !errors.Is(err, io.EOF) {
-		return errors.New(explain(err))
+	root, err := parseFile(content)
+	if err != nil {
+		return err
 	}
-	if head.Version.IsZero() {
+	if root != nil && root.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: this must be a mapping", root.Line)
+	}
+	places := yamltext.NewPlaces(root)
+	if places.Node("version") == nil {
 		return fmt.Errorf(`this is no baseline: it has no "version: %d"`, baselineVersion)
 	}
-	if head.Version.Value != fmt.Sprint(baselineVersion) {
-		return fmt.Errorf("it is of version %s, and this runlevel reads and writes %d: use the runlevel that wrote it, or write it again", cmp.Or(head.Version.Value, "?"), baselineVersion)
+	if version := places.Scalar("version"); version != fmt.Sprint(baselineVersion) {
+		return fmt.Errorf("it is of version %s, and this runlevel reads and writes %d: use the runlevel that wrote it, or write it again", cmp.Or(version, "?"), baselineVersion)
 	}
-	if err := decodeDocument(content, t); err != nil {
+	if err := root.Decode(t); err != nil {
 		return err
 	}
 	if slices.Contains(t.Findings, nil) {
@@ -153,11 +153,17 @@ func (t *baselineText) parse(content []byte) error {
 	return nil
 }
 
+// UnmarshalYAML refuses unknown keys.
+func (t *baselineText) UnmarshalYAML(node *yaml.Node) error {
+	type plain baselineText // without this method
+	return decodeMapping(node, (*plain)(t), "version", "findings")
+}
+
 // UnmarshalYAML records the line, for the finding about an entry that no longer accepts anything.
 func (a *baselineEntry) UnmarshalYAML(node *yaml.Node) error {
 	type plain baselineEntry // without this method
 	a.line, a.Count = node.Line, 1
-	if err := decodeEntry(node, "findings", []string{"file", "in", "rule", "object", "count", "message"}, (*plain)(a)); err != nil {
+	if err := decodeMapping(node, (*plain)(a), "file", "in", "rule", "object", "count", "message"); err != nil {
 		return err
 	}
 	switch {

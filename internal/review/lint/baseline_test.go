@@ -141,16 +141,17 @@ func TestBaselinesThatAreRefused(t *testing.T) {
 		"version: 1\nfindings: {}":                   "b: line 2: this must be a list of entries",
 		"version: 1\nfindings:\n-\n":                 "b: findings has an empty entry: write a file and a rule, or drop it",
 		"version: 1\nfindings: [a]":                  "b: line 2: this must be a mapping",
-		"version: 1\n---\nversion: 1":                `b: there must be one document only: drop what comes behind "---"`,
-		"version: 1\n<<<<<<< HEAD\n":                 "b: line 2: could not find expected ':'",
+		"version: 1\n---\nversion: 1":                `b: line 2: the file has one document only: remove "---" and what is below it`,
+		"version: 1\n<<<<<<< HEAD\n":                 `b: line 2: a merge conflict begins here: resolve it, and remove its markers "<<<<<<<", "=======" and ">>>>>>>"`,
 		entry("{file: a}"):                           "b: line 3: this entry accepts nothing: write its file and its rule",
 		entry("{rule: dropped}"):                     "b: line 3: this entry accepts nothing: write its file and its rule",
-		entry("{file: a, rule: b, line: 1}"):         "b: line 3: an entry of findings has file, in, rule, object, count and message, and no line",
+		entry("{file: a, rule: b, line: 1}"):         `b: line 3: there is no key "line" here: there are file, in, rule, object, count and message`,
 		entry("{file: a, rule: b, count: many}"):     "b: line 3: this must be a number",
 		entry("{file: a, rule: b, count: 0}"):        "b: line 3: count is 0, and must be 1 or more: drop the entry if there are none",
 		entry("{file: a, rule: b, in: baseline}"):    `b: line 3: in is "baseline", and must be previous, release or config, or left out`,
 		entry("{file: [a], rule: b}"):                "b: line 3: this must be a string",
-		entry("{file: a, rule: b}\n  colour: green"): "b: line 3: did not find expected key",
+		entry("{file: a, rule: b}\n  colour: green"): "b: line 3: this line or one below is not indented as its neighbours, or has more behind its value: indent it alike, or put the value in quotes",
+		"version: 1\nversion: 1":                     `b: line 2: the key "version" stands twice: leave one out`,
 	} {
 		_, err := lint.ParseBaseline("b", []byte(text))
 		if err == nil || err.Error() != want {

@@ -1,11 +1,9 @@
 package lint
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"regexp"
 	"slices"
@@ -15,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/yamltext"
 )
 
 // A Config sets severities, and lists findings to ignore and known names. Its zero value is the default.
@@ -51,18 +50,34 @@ type Known struct {
 	Objects      []string `yaml:"objects"` // that others make, as in Secret shop/certificate
 }
 
+// UnmarshalYAML refuses unknown keys.
+func (c *Config) UnmarshalYAML(node *yaml.Node) error {
+	type plain Config // without this method
+	return decodeMapping(node, (*plain)(c), "kubernetesVersion", "severities", "ignore", "known")
+}
+
+// UnmarshalYAML refuses unknown keys.
+func (k *Known) UnmarshalYAML(node *yaml.Node) error {
+	type plain Known // without this method
+	return decodeMapping(node, (*plain)(k), "namespaces", "capabilities", "featureSets", "featureGates", "objects")
+}
+
 // UnmarshalYAML records the line, for the finding about an Ignore that no longer ignores anything.
 func (i *Ignore) UnmarshalYAML(node *yaml.Node) error {
 	type plain Ignore // without this method
 	i.line = node.Line
-	return decodeEntry(node, "ignore", []string{"rule", "file", "object", "reason"}, (*plain)(i))
+	return decodeMapping(node, (*plain)(i), "rule", "file", "object", "reason")
 }
 
 // ParseConfig reads a configuration. The file is its name in errors and findings.
 func ParseConfig(file string, text []byte) (Config, error) {
 	config := Config{file: file}
-	if err := decodeDocument(text, &config); err != nil {
-		return Config{}, fmt.Errorf("%s: %s", file, printable.Line(err.Error()))
+	root, err := parseFile(text)
+	if err == nil && root != nil {
+		err = root.Decode(&config)
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("%s: %s", file, explain(err))
 	}
 	if err := config.check(); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", file, err)
@@ -70,53 +85,46 @@ func ParseConfig(file string, text []byte) (Config, error) {
 	return config, nil
 }
 
-// decodeDocument decodes the one document of a file, whose keys must all be known. A file may be empty.
-func decodeDocument(text []byte, into any) error {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(into); err != nil && !errors.Is(err, io.EOF) {
-		return errors.New(explain(err))
+// parseFile parses a file without repeated keys; the node is nil when it is empty.
+func parseFile(text []byte) (*yaml.Node, error) {
+	root, syntax := yamltext.ParseFile(text)
+	switch {
+	case syntax != nil && syntax.Line > 0:
+		return nil, fmt.Errorf("line %d: %w", syntax.Line, syntax)
+	case syntax != nil:
+		return nil, syntax
+	case root == nil:
+		return nil, nil
 	}
-	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return errors.New(`there must be one document only: drop what comes behind "---"`)
+	for _, repeated := range yamltext.RepeatedKeys(root) {
+		return nil, fmt.Errorf("line %d: the key %q stands twice: leave one out", repeated.Line, repeated.Key)
 	}
-	return nil
+	return root, nil
 }
 
-// decodeEntry decodes an entry of a list. It returns an error for any key that is not among keys.
-func decodeEntry(node *yaml.Node, list string, keys []string, into any) error {
-	for at := 0; at+1 < len(node.Content); at += 2 {
+// decodeMapping decodes a mapping that must have no other keys than these.
+func decodeMapping(node *yaml.Node, into any, keys ...string) error {
+	for at := 0; at+1 < len(node.Content) && node.Kind == yaml.MappingNode; at += 2 {
 		if key := node.Content[at]; !slices.Contains(keys, key.Value) {
 			last := len(keys) - 1
-			return fmt.Errorf("line %d: an entry of %s has %s and %s, and no %s", key.Line, list, strings.Join(keys[:last], ", "), keys[last], key.Value)
+			return fmt.Errorf("line %d: there is no key %q here: there are %s and %s", key.Line, key.Value, strings.Join(keys[:last], ", "), keys[last])
 		}
 	}
 	return node.Decode(into)
 }
 
-// Messages of the YAML library about an unknown key, and about a value of the wrong type.
-var (
-	notFound  = regexp.MustCompile(`line (\d+): field (.*) not found in type lint\.(\w+)`)
-	wrongType = regexp.MustCompile(`line (\d+): cannot unmarshal .* into (\S+)$`)
-)
+// wrongType is the message of the YAML library about a value of the wrong type.
+var wrongType = regexp.MustCompile(`line (\d+): cannot unmarshal .* into (\S+)$`)
 
-// explain translates a message of the YAML library for users.
+// explain translates an error of the YAML library into a line for users.
 func explain(err error) string {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
 	text, _, _ = strings.Cut(text, "\n")
-	if found := notFound.FindStringSubmatch(text); found != nil {
-		keys := map[string]string{
-			"Config":       "kubernetesVersion, severities, ignore and known",
-			"Known":        "namespaces, capabilities, featureSets and featureGates",
-			"baselineText": "version and findings",
-		}
-		return fmt.Sprintf("line %s: there is no key %q here: there are %s", found[1], found[2], keys[found[3]])
-	}
 	if found := wrongType.FindStringSubmatch(text); found != nil {
 		wanted := map[string]string{"string": "a string", "lint.Severity": "a string", "[]string": "a list of names", "[]*lint.Ignore": "a list of entries", "[]*lint.baselineEntry": "a list of entries", "int": "a number"}
-		return fmt.Sprintf("line %s: this must be %s", found[1], cmp.Or(wanted[found[2]], "a mapping"))
+		text = fmt.Sprintf("line %s: this must be %s", found[1], cmp.Or(wanted[found[2]], "a mapping"))
 	}
-	return text
+	return printable.Line(text)
 }
 
 // check returns an error for the first invalid value of a configuration.

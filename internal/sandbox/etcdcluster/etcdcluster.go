@@ -30,7 +30,7 @@ import (
 // patience is how long the first members have to find each other.
 const patience = 2 * time.Minute
 
-// EtcdOptions say how a cluster runs.
+// EtcdOptions set how a cluster runs.
 type EtcdOptions struct {
 	Program string // etcd's
 	Folder  string // of all files

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// A MemberInfo is what etcd says of a member.
+// A MemberInfo is what etcd reports of a member.
 type MemberInfo struct {
 	Name      string   `json:"name"` // empty until it has started
 	PeerURLs  []string `json:"peerURLs"`

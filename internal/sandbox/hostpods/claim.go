@@ -33,7 +33,7 @@ func (h *HostPods) claimPods(ctx context.Context) (policy string, err error) {
 	admission := h.client.AdmissionregistrationV1()
 	defer func() {
 		if err != nil {
-			_ = h.deletePolicy(context.WithoutCancel(ctx), policy) // the first error says more
+			_ = h.deletePolicy(context.WithoutCancel(ctx), policy) // the first error has more
 		}
 	}()
 	if _, err = admission.MutatingAdmissionPolicies().Create(ctx, h.newPolicy(policy), metav1.CreateOptions{}); err != nil {

@@ -167,7 +167,7 @@ func (c *container) setEnded(state *os.ProcessState) {
 	})
 }
 
-// setWaiting says why there is no process now: because of an error, or since the last one has just ended.
+// setWaiting records why there is no process now: because of an error, or since the last one has just ended.
 func (c *container) setWaiting(err error, wait time.Duration) {
 	waiting := &corev1.ContainerStateWaiting{
 		Reason: reasonCrashLoop, Message: fmt.Sprintf("back-off %s restarting failed container", wait),

@@ -5,7 +5,7 @@
 // It is a small kubelet beside kwok. It takes the scheduled pods of one namespace that have some labels,
 // runs a process for each of their containers, keeps that running, reports what it does in the pod's
 // status, and removes the pod once its processes have ended. kwok simulates all other pods, and those that
-// an annotation tells to fail, hang or the like.
+// an annotation has fail, hang or the like.
 //
 // It is no container runtime: processes see this machine's files and network, and run as this user. A
 // volume is a folder, and paths into it are rewritten in arguments and environment. Images, init

@@ -31,7 +31,7 @@ func (v variables) list() []string {
 // accountMount is where a container finds its service account's token.
 const accountMount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// environment returns what the pod says, and what leads a process to its home, its temporary files and the cluster.
+// environment returns what the pod sets, and what leads a process to its home, its temporary files and the cluster.
 func (c *container) environment(ctx context.Context) (variables, error) {
 	v := variables{"HOME": c.folder}
 	if temp := c.hostPath("/tmp"); temp != "/tmp" {

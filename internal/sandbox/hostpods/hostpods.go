@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Options say which pods are run, and by which programs.
+// Options select which pods are run, and by which programs.
 type Options struct {
 	// Config is an administrator's connection to the sandbox. Processes get its address and its authority's
 	// certificate, and nothing else of it.
@@ -127,7 +127,7 @@ func (h *HostPods) watch(ctx context.Context) {
 	informer.RunWithContext(ctx)
 }
 
-// observe starts the processes of a new pod, and tells a known one what it has become.
+// observe starts the processes of a new pod, and passes a known one its new state.
 func (h *HostPods) observe(ctx context.Context, object any) {
 	seen := object.(*corev1.Pod)
 	h.update(func() {
@@ -159,14 +159,14 @@ func (h *HostPods) observeGone(object any) {
 
 // isToRun is true for a pod that has a node, unless it is simulated, or has come to its end.
 func isToRun(pod *corev1.Pod) bool {
-	told := pod.Annotations[podAnnotation]
+	marked := pod.Annotations[podAnnotation]
 	switch {
 	case pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		return false
 	case pod.DeletionTimestamp != nil: // kwok removes those that are not ours, and finalizers may hold ours
-		return told == podOfHost && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds > 0
+		return marked == podOfHost && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds > 0
 	default:
-		return told == "" || told == podOfHost
+		return marked == "" || marked == podOfHost
 	}
 }
 

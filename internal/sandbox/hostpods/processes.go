@@ -15,15 +15,15 @@ type HostProcess struct {
 	// PID is 0 while there is no process: before it starts, and in the pause after it has ended.
 	PID      int
 	Restarts int
-	// Ready is what the readiness probe says; without a probe, it says that there is a process.
+	// Ready is the result of the readiness probe; without a probe, whether there is a process.
 	Ready bool
-	// Ending says that the pod is deleted, or the runner stopped.
+	// Ending reports that the pod is deleted, or the runner stopped.
 	Ending bool
 	// Address is what the process knows as its pod's.
 	Address string
 	// Log is the file of what all processes of the container have printed.
 	Log string
-	// Waiting says why there is no process, if that is known.
+	// Waiting has why there is no process, if that is known.
 	Waiting string
 }
 
@@ -91,7 +91,7 @@ func staying(all []HostProcess) []HostProcess {
 	return slices.DeleteFunc(slices.Clone(all), func(p HostProcess) bool { return p.Ending })
 }
 
-// describe says for people what processes there are, and what they printed last.
+// describe returns for people what processes there are, and what they printed last.
 func describe(processes []HostProcess) string {
 	if len(processes) == 0 {
 		return "there are none"

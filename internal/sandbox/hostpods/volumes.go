@@ -16,7 +16,7 @@ import (
 // volumeFolder is where a volume of the pod is on this machine.
 func (p *hostPod) volumeFolder(name string) string { return filepath.Join(p.folder, "volumes", name) }
 
-// writeVolumes makes the volumes' folders what the pod says, and leaves alone what its processes write.
+// writeVolumes makes the volumes' folders what the pod asks for, and leaves alone what its processes write.
 func (p *hostPod) writeVolumes(ctx context.Context) error {
 	for _, volume := range p.first.Spec.Volumes {
 		folder := p.volumeFolder(volume.Name)

@@ -3,7 +3,7 @@
 //
 // It makes no values of nodes: the packages that read manifests, hooks and configurations do, each by its own rules.
 //
-// Parse is the call to start from.
+// Parse is the call to start from; ParseFile is the one for a file that has one document.
 package yamltext
 
 import (
@@ -44,6 +44,20 @@ func Parse(text []byte) (*yaml.Node, error) {
 		return nil, nil
 	}
 	return root.Content[0], nil
+}
+
+// ParseFile parses a file of one document; the node is nil when it is empty. Its errors have the correction, if that is known.
+func ParseFile(text []byte) (*yaml.Node, *TextError) {
+	root, err := Parse(text)
+	var more *TextError
+	switch {
+	case err == nil:
+		return root, nil
+	case errors.As(err, &more):
+		return nil, &TextError{Line: more.Line, Message: `the file has one document only: remove "---" and what is below it`}
+	default:
+		return nil, Explain(err, text)
+	}
 }
 
 // OddBreak returns the offset of a Unicode line break or byte order mark in a text; -1 if

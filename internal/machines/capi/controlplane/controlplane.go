@@ -28,6 +28,9 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 )
 
+// concurrency is how many control planes are reconciled at once: an extension that hangs holds up its own.
+const concurrency = 10
+
 const (
 	// planeFinalizer holds a control plane until its machines are gone.
 	planeFinalizer = "runlevelcontrolplane.controlplane.runlevel.dev"
@@ -59,7 +62,7 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 	}
 	return ctrl.NewControllerManagedBy(manager).
 		Named("runlevelcontrolplane").
-		WithOptions(queue.Backoff(1, queue.RetrySoon)).
+		WithOptions(queue.Backoff(concurrency, queue.RetrySoon)).
 		For(&v1alpha1.RunlevelControlPlane{}).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.planesOfMachine)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.planesOfCluster)).
@@ -78,11 +81,13 @@ func (r *ControlPlaneReconciler) Reconcile(ctx context.Context, request ctrl.Req
 	switch {
 	case err != nil || seen == nil:
 		return ctrl.Result{}, err
-	case seen.isPaused() || seen.cluster == nil:
+	case seen.isPaused():
 		return ctrl.Result{}, r.report(ctx, seen, nil)
 	case seen.plane.DeletionTimestamp != nil:
 		problem := r.end(ctx, seen)
 		return ctrl.Result{}, r.report(ctx, seen, problem)
+	case seen.cluster == nil:
+		return ctrl.Result{}, r.report(ctx, seen, nil)
 	}
 	if err := r.claim(ctx, seen); err != nil {
 		return ctrl.Result{}, err

@@ -39,7 +39,8 @@ func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
 // A plant is the namespace of one test, with a Cluster, templates, and a control plane of simulated machines.
 type plant struct {
 	*machinetest.Fixture
-	plane *v1alpha1.RunlevelControlPlane
+	plane  *v1alpha1.RunlevelControlPlane
+	nudges int
 }
 
 // newPlant makes a control plane. Its machines are made once the controllers run.
@@ -69,27 +70,39 @@ func (p *plant) infrastructure(name string) *infrav1.KwokMachineTemplate {
 	return template
 }
 
-// run runs the controllers of control planes, Machines, infrastructure and bootstrap configs, until the test ends or stop is called.
-func (p *plant) run(reach *rest.Config) (stop func()) {
+// runMachines runs the controllers of Machines, infrastructure and bootstrap configs, until the test ends.
+func (p *plant) runMachines() {
 	p.Helper()
-	return stage.ManageIn(p, p.Namespace, reach, func(m ctrl.Manager) error {
-		hooks := runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader())
+	stage.Manage(p, p.Namespace, func(m ctrl.Manager) error {
 		for _, add := range []func(ctrl.Manager) error{kwok.SetupWithManager, kwok.SetupConfigsWithManager} {
 			if err := add(m); err != nil {
 				return err
 			}
 		}
-		if err := controlplane.SetupWithManager(m, hooks); err != nil {
-			return err
-		}
+		hooks := runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader())
 		return capi.SetupWithManager(p.Context(), m, capi.ClusterAPIOptions{Hooks: hooks})
 	})
+}
+
+// runPlane runs the controller of control planes, until the test ends or stop is called.
+func (p *plant) runPlane(reach *rest.Config) (stop func()) {
+	p.Helper()
+	return stage.ManageIn(p, p.Namespace, reach, func(m ctrl.Manager) error {
+		return controlplane.SetupWithManager(m, runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader()))
+	})
+}
+
+// run runs all controllers, until the test ends; stop ends that of control planes before.
+func (p *plant) run() (stop func()) {
+	p.Helper()
+	p.runMachines()
+	return p.runPlane(stage.Sandbox(p).Config)
 }
 
 // start makes a control plane whose machines are all available.
 func start(t testing.TB, replicas, surge int32) *plant {
 	p := newPlant(t, replicas, surge)
-	p.run(stage.Sandbox(t).Config)
+	p.run()
 	p.awaitSettled(replicas)
 	return p
 }
@@ -144,6 +157,21 @@ func (p *plant) machines() map[string]*clusterv1.Machine {
 	return found
 }
 
+// nudge has the controller do another pass.
+func (p *plant) nudge() {
+	p.Helper()
+	p.nudges++
+	p.MustPatch(p.plane, `{"metadata":{"annotations":{"nudge":"%d"}}}`, p.nudges)
+}
+
+// pass waits until the controller has done another whole pass.
+func (p *plant) pass() {
+	p.Helper()
+	p.nudges++
+	p.MustPatch(p.plane, `{"spec":{"remediation":{"minHealthyPeriodSeconds":%d}}}`, 3600+p.nudges)
+	p.await("seen", func(*v1alpha1.RunlevelControlPlane) bool { return true })
+}
+
 // names returns the names of the machines.
 func (p *plant) names() []string { return slices.Sorted(maps.Keys(p.machines())) }
 
@@ -171,7 +199,10 @@ func coverVersion(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	patch, _ := json.Marshal(map[string]any{"spec": map[string]string{"version": request.Desired.Machine.Spec.Version}})
+	patch, _ := json.Marshal(map[string]any{
+		"metadata": map[string]any{"labels": map[string]string{"patched": "true"}}, "status": map[string]string{"phase": "Patched"}, // which do not count
+		"spec": map[string]string{"version": request.Desired.Machine.Spec.Version},
+	})
 	answer, _ := json.Marshal(map[string]any{
 		"apiVersion": hooksv1.GroupVersion.String(), "kind": "CanUpdateMachineResponse", "status": "Success",
 		"machinePatch": map[string]any{"patchType": "JSONMergePatch", "patch": patch},

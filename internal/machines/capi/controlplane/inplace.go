@@ -34,11 +34,6 @@ const permissionPause = 30 * time.Second
 // The order of the writes is that of Cluster API: the mark on the Machine, then its objects, then the Machine with the pending hook.
 // If the controller stops in between, the next pass asks the extension again, since the template may have changed.
 func (r *ControlPlaneReconciler) update(ctx context.Context, seen *planeSnapshot, m *clusterv1.Machine) error {
-	if !rolloutrules.IsUpdating(m) {
-		if isWaiting, err := r.awaitPermission(ctx, seen, m); isWaiting || err != nil {
-			return err
-		}
-	}
 	template := seen.template(m)
 	reason, err := r.replacementReason(ctx, seen, template, m)
 	if err != nil {
@@ -48,8 +43,12 @@ func (r *ControlPlaneReconciler) update(ctx context.Context, seen *planeSnapshot
 		return r.replace(ctx, seen, m, reason)
 	}
 	if !rolloutrules.IsUpdating(m) {
+		if !rolloutrules.IsPermitted(m, seen.time) {
+			return r.awaitPermission(ctx, seen, m)
+		}
 		marked := m.DeepCopy()
 		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
+		delete(marked.Annotations, replacedAnnotation)
 		rolloutrules.DropRequest(marked)
 		if err := patch.WithLock(ctx, r.cached, marked, m); err != nil {
 			return fmt.Errorf("begin the update in place of Machine %s: %w", m.Name, err)
@@ -64,29 +63,22 @@ func (r *ControlPlaneReconciler) update(ctx context.Context, seen *planeSnapshot
 	return nil
 }
 
-// awaitPermission asks the quorum guard for permission, if it guards the machine, and reports whether its answer is missing. Without
-// extensions nothing is asked.
-func (r *ControlPlaneReconciler) awaitPermission(ctx context.Context, seen *planeSnapshot, m *clusterv1.Machine) (bool, error) {
-	if rolloutrules.IsPermitted(m, seen.time) {
-		return false, nil
-	}
-	if hasExtensions, err := r.hasExtensions(ctx); err != nil || !hasExtensions {
-		return false, err
-	}
+// awaitPermission asks the quorum guard for permission, unless it was asked recently, and reports the answer that is missing.
+func (r *ControlPlaneReconciler) awaitPermission(ctx context.Context, seen *planeSnapshot, m *clusterv1.Machine) error {
 	seen.step.Waits = []string{fmt.Sprintf("Machine %s waits for the etcd quorum guard to permit its update in place", m.Name)}
 	if why := m.Annotations[rolloutrules.UpdateHeldAnnotation]; why != "" {
 		seen.step.Waits[0] += ": " + printable.Line(why)
 	}
-	seen.after = permissionPause
+	seen.lookAgain(permissionPause)
 	if rolloutrules.IsRequested(m, seen.time) {
-		return true, nil
+		return nil
 	}
 	asked := m.DeepCopy()
 	rolloutrules.Request(asked, seen.time)
 	if err := patch.WithLock(ctx, r.cached, asked, m); err != nil {
-		return true, fmt.Errorf("ask the quorum guard about Machine %s: %w", m.Name, err)
+		return fmt.Errorf("ask the quorum guard about Machine %s: %w", m.Name, err)
 	}
-	return true, nil
+	return nil
 }
 
 func (r *ControlPlaneReconciler) hasExtensions(ctx context.Context) (bool, error) {
@@ -124,8 +116,8 @@ func (r *ControlPlaneReconciler) replacementReason(ctx context.Context, seen *pl
 	return strings.Join(decision.Reasons, "; "), nil
 }
 
-// preview returns an object as an update in place would make it, or why the API server does not allow that. Its defaults are in it,
-// so that they are no changes.
+// preview returns an object as an update in place would make it, without the mark of one, or why the API server does not allow that.
+// Its defaults are in it, so that they are no changes.
 func (r *ControlPlaneReconciler) preview(ctx context.Context, object *contract.ReferencedObject, t machinetemplate.MachineTemplate,
 	template clusterv1.ContractVersionedObjectReference,
 ) (*unstructured.Unstructured, string, error) {
@@ -139,7 +131,11 @@ func (r *ControlPlaneReconciler) preview(ctx context.Context, object *contract.R
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 		return nil, printable.Line(err.Error()), nil
 	}
-	return desired, "", err
+	if err != nil {
+		return nil, "", err
+	}
+	unstructured.RemoveNestedField(desired.Object, "metadata", "annotations", clusterv1.UpdateInProgressAnnotation)
+	return desired, "", nil
 }
 
 func unstructuredOf(object *contract.ReferencedObject) *unstructured.Unstructured {

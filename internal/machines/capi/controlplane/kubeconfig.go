@@ -34,6 +34,8 @@ const (
 	kubeconfigKey = "value"
 	// clientLifetime is how long the certificate in a kubeconfig is valid. It is renewed after half of that.
 	clientLifetime = 365 * 24 * time.Hour
+	// kubeconfigPause is when to look again for what a kubeconfig needs.
+	kubeconfigPause = 15 * time.Second
 )
 
 // A kubeconfigProblem is why there is no kubeconfig, for its condition. It does not stop the machines.
@@ -42,7 +44,11 @@ type kubeconfigProblem string
 // writeKubeconfig writes the Secret CLUSTER-kubeconfig, by which Cluster API's controllers reach the cluster, unless there is one that
 // another has written. Its certificate is signed by the CA in the Secret CLUSTER-ca.
 func (r *ControlPlaneReconciler) writeKubeconfig(ctx context.Context, seen *planeSnapshot) error {
-	seen.kubeconfig = ""
+	defer func() {
+		if seen.kubeconfig != "" { // what is missing is not watched
+			seen.lookAgain(kubeconfigPause)
+		}
+	}()
 	endpoint := seen.endpoint()
 	if endpoint == "" {
 		seen.kubeconfig = kubeconfigProblem(fmt.Sprintf("Cluster %s has no spec.controlPlaneEndpoint, and neither has the control plane", seen.cluster.Name))

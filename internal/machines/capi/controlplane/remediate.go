@@ -159,7 +159,7 @@ func (s *planeSnapshot) withinLimits(m *clusterv1.Machine) (data *remediationDat
 	case passed >= max(period, minHealthy): // the replacement was healthy for so long that this is no retry
 		return data, "", ""
 	case passed < period:
-		s.after = period - passed
+		s.lookAgain(period - passed)
 		return nil, remediationDeferred, fmt.Sprintf("RunlevelControlPlane can't remediate this machine because the operation already failed in the latest %s (RetryPeriod)", period)
 	case limits.MaxRetry != nil && last.RetryCount >= *limits.MaxRetry:
 		return nil, remediationRefused, fmt.Sprintf("RunlevelControlPlane can't remediate this machine because the operation already failed %d times (MaxRetry)", *limits.MaxRetry)
@@ -198,19 +198,25 @@ func (r *ControlPlaneReconciler) remediate(ctx context.Context, seen *planeSnaps
 }
 
 // isRemediationOver reports whether what is recorded on the control plane is of no use any more: the replacement exists, or the machine
-// has recovered before it was deleted.
+// has recovered before it was deleted, or none is needed since fewer machines are wanted.
 func (s *planeSnapshot) isRemediationOver() bool {
 	data := readRemediation(s.plane, remediationInProgressAnnotation)
 	if data == nil {
 		return metav1.HasAnnotation(s.plane.ObjectMeta, remediationInProgressAnnotation)
 	}
-	if m := s.machines[data.Machine]; m != nil && m.DeletionTimestamp == nil && !rolloutrules.IsMarked(m) {
+	m := s.machines[data.Machine]
+	if m != nil && m.DeletionTimestamp == nil && !rolloutrules.IsMarked(m) || m == nil && s.isComplete() {
 		return true
 	}
 	return slices.ContainsFunc(s.owned(), func(m *clusterv1.Machine) bool {
 		replaced := readRemediation(m, remediationForAnnotation)
 		return replaced != nil && replaced.Machine == data.Machine
 	})
+}
+
+// isComplete reports whether no machine has to be created.
+func (s *planeSnapshot) isComplete() bool {
+	return len(s.machines) >= s.wanted() && !slices.ContainsFunc(s.facts(), planeMachine.isOutdated)
 }
 
 // lastRemediation returns the last remediation for the status.

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 )
@@ -70,18 +71,26 @@ func TestInPlaceUpdateWithSurge(t *testing.T) {
 	}
 }
 
-// TestReplacedWhereTheExtensionCannot replaces machines, with the reason, since another template is more than the extension covers.
+// TestReplacedWhereTheExtensionCannot replaces machines, with the reason, where the extension covers a part of the changes: the version,
+// and not another template.
 func TestReplacedWhereTheExtensionCannot(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)
-	p.extend()
+	e, _ := p.extend()
 	before := p.names()
-	p.MustPatch(p.plane, `{"spec":{"machineTemplate":{"spec":{"infrastructureRef":{"name":"large"}}}}}`)
-	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "is replaced, not updated in place: infrastructureMachine spec.node.labels.size is not covered by extension canupdatemachine."+p.Namespace)
+	p.MustPatch(p.plane, `{"spec":{"version":"v1.36.1","machineTemplate":{"spec":{"infrastructureRef":{"name":"large"}}}}}`)
+	reason := "infrastructureMachine spec.node.labels.size is not covered by extension canupdatemachine." + p.Namespace
+	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "is replaced, not updated in place: "+reason)
 	p.awaitSettled(3)
 	for _, name := range p.names() {
 		if slices.Contains(before, name) {
 			t.Errorf("machine %s was not replaced", name)
 		}
+	}
+	for _, name := range before {
+		p.AwaitEvent(name, "Replaced", reason)
+	}
+	if calls := requestsOf[hooksv1.UpdateMachineRequest](p, e, "UpdateMachine"); len(calls) > 0 {
+		t.Errorf("updated in place: %v", calls)
 	}
 }

@@ -52,7 +52,7 @@ func (r *ControlPlaneReconciler) read(ctx context.Context, reader client.Reader,
 		return nil, client.IgnoreNotFound(err)
 	}
 	var err error
-	if seen.cluster, err = clusterOf(ctx, reader, seen.plane); err != nil || seen.cluster == nil {
+	if seen.cluster, err = clusterOf(ctx, reader, seen.plane); err != nil || seen.clusterName() == "" {
 		return seen, err
 	}
 	for i := range list.Items {
@@ -67,6 +67,17 @@ func (r *ControlPlaneReconciler) read(ctx context.Context, reader client.Reader,
 	}
 	seen.decide()
 	return seen, nil
+}
+
+// clusterName returns the name of the Cluster; that of the last one, for a control plane that outlives it to be deleted; or none.
+func (s *planeSnapshot) clusterName() string {
+	switch {
+	case s.cluster != nil:
+		return s.cluster.Name
+	case s.plane.DeletionTimestamp != nil:
+		return s.plane.Labels[clusterv1.ClusterNameLabel]
+	}
+	return ""
 }
 
 // clusterOf returns the Cluster that refers to a control plane; nil if there is none.
@@ -90,7 +101,7 @@ func refTo(name string) clusterv1.ContractVersionedObjectReference {
 // add adds a machine of the cluster: one of the control plane, or a worker. An orphan of the control plane is adopted, unless it is
 // being deleted.
 func (s *planeSnapshot) add(m *clusterv1.Machine) {
-	if m.Spec.ClusterName != s.cluster.Name {
+	if m.Spec.ClusterName != s.clusterName() {
 		return
 	}
 	_, isControlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
@@ -108,7 +119,7 @@ func (s *planeSnapshot) add(m *clusterv1.Machine) {
 // decide computes what is to be done.
 func (s *planeSnapshot) decide() {
 	if after := s.plane.Spec.Rollout.After; after.After(s.time) {
-		s.after = after.Sub(s.time)
+		s.lookAgain(after.Sub(s.time))
 	}
 	if s.plane.DeletionTimestamp != nil || s.isPaused() {
 		return
@@ -119,6 +130,13 @@ func (s *planeSnapshot) decide() {
 		s.step = waitFor(fmt.Sprintf("Cluster %s waits for its infrastructure %s %s", s.cluster.Name, infrastructure.Kind, infrastructure.Name))
 	default:
 		s.step = nextStep(s.wanted(), s.surge(), s.facts())
+	}
+}
+
+// lookAgain has another pass done after a while, unless there is an earlier one.
+func (s *planeSnapshot) lookAgain(after time.Duration) {
+	if s.after == 0 || after < s.after {
+		s.after = after
 	}
 }
 
@@ -138,7 +156,7 @@ func (s *planeSnapshot) isPaused() bool { return contract.IsPaused(s.plane, s.cl
 
 // hasWork reports whether there is something to write that requires a read from the API server first.
 func (s *planeSnapshot) hasWork() bool {
-	return s.plane.DeletionTimestamp != nil || len(s.adopt) > 0 || s.step.Action != "" || s.remedy != nil
+	return s.plane.DeletionTimestamp != nil || len(s.adopt) > 0 || s.step.Action != "" || s.remedy != nil || s.isRemediationOver()
 }
 
 // owned returns the machines, the oldest first.
@@ -158,11 +176,16 @@ func (s *planeSnapshot) facts() []planeMachine {
 	var all []planeMachine
 	for _, m := range s.owned() {
 		_, isChosen := m.Annotations[clusterv1.DeleteMachineAnnotation]
+		isMarked, problem := rolloutrules.IsUpdating(m), problemOf(m)
+		// An update is over once its end is in the status, too: until then its machine would seem broken.
+		isUpdating := isMarked || meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
 		all = append(all, planeMachine{
 			Name: m.Name, FailureDomain: m.Spec.FailureDomain, Created: m.CreationTimestamp.Time, Outdated: s.outdated[m.Name],
-			IsReplaced: isExpired(s.plane, m, s.time) || rolloutrules.IsMarked(m), IsDeleting: m.DeletionTimestamp != nil, IsHeld: rolloutrules.IsHeld(m),
-			IsUpdating: rolloutrules.IsUpdating(m), IsTriggered: machinetemplate.IsTriggered(m), IsChosen: isChosen,
-			HasNode: m.Status.NodeRef.IsDefined(), Problem: problemOf(m),
+			IsReplaced: isExpired(s.plane, m, s.time) || rolloutrules.IsMarked(m) || metav1.HasAnnotation(m.ObjectMeta, clusterv1.RemediateMachineAnnotation),
+			IsDeleting: m.DeletionTimestamp != nil, IsHeld: rolloutrules.IsHeld(m),
+			IsUpdating: isUpdating, IsTriggered: !isMarked || machinetemplate.IsTriggered(m), IsChosen: isChosen,
+			HasNode: m.Status.NodeRef.IsDefined(), Problem: problem,
+			IsBroken: problem != "" && !isUpdating && !meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineReadyCondition),
 		})
 	}
 	return all

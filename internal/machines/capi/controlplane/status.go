@@ -63,7 +63,7 @@ func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlan
 		return status
 	}
 	status.ObservedGeneration = seen.plane.Generation
-	if seen.cluster == nil {
+	if seen.clusterName() == "" {
 		setConditions(aggregate.Condition(clusterv1.AvailableCondition, false, fmt.Sprintf("no Cluster of namespace %s has this control plane: "+
 			"set spec.controlPlaneRef of one to {apiGroup: %s, kind: RunlevelControlPlane, name: %s}", seen.plane.Namespace, v1alpha1.GroupVersion.Group, seen.plane.Name)))
 		return status
@@ -73,13 +73,13 @@ func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlan
 	if seen.plane.DeletionTimestamp != nil {
 		wanted = 0
 	}
-	status.Selector = labels.Set{clusterv1.ClusterNameLabel: seen.cluster.Name, clusterv1.MachineControlPlaneLabel: ""}.String()
+	status.Selector = labels.Set{clusterv1.ClusterNameLabel: seen.clusterName(), clusterv1.MachineControlPlaneLabel: ""}.String()
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = aggregate.Count(machines)
 	status.Version = cmp.Or(lowestVersion(machines), status.Version)
 	if data := readRemediation(seen.plane, remediationInProgressAnnotation); data != nil {
 		status.LastRemediation = lastRemediation(data)
 	}
-	setConditions(initialized(seen, &status, machines), seen.available(machines), seen.rollingOut(machines), aggregate.Remediated(machines, "RunlevelControlPlane"), seen.deleting(machines))
+	setConditions(initialized(seen, &status, machines), seen.available(machines), seen.rollingOut(machines, problem), aggregate.Remediated(machines, "RunlevelControlPlane"), seen.deleting(machines))
 	setConditions(aggregate.Scaling(len(machines), wanted, problem, aggregate.Stuck(machines, seen.time))...)
 	setConditions(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, seen.time))
 	if seen.plane.DeletionTimestamp == nil {
@@ -117,8 +117,8 @@ func (s *planeSnapshot) available(machines []*clusterv1.Machine) metav1.Conditio
 }
 
 // rollingOut returns the condition RollingOut, with the reasons why machines are not up to date, why machines are replaced that could
-// have been updated in place, and what the next step waits for.
-func (s *planeSnapshot) rollingOut(machines []*clusterv1.Machine) metav1.Condition {
+// have been updated in place, what the next step waits for, and the problem that keeps it from being done.
+func (s *planeSnapshot) rollingOut(machines []*clusterv1.Machine, problem string) metav1.Condition {
 	outdated, lines := 0, map[string]bool{}
 	var replaced []string
 	for _, m := range machines {
@@ -137,6 +137,9 @@ func (s *planeSnapshot) rollingOut(machines []*clusterv1.Machine) metav1.Conditi
 		return aggregate.Condition(clusterv1.RollingOutCondition, false, strings.Join(s.step.Waits, "\n"))
 	}
 	all := slices.Concat(slices.Sorted(maps.Keys(lines)), replaced, s.step.Waits)
+	if problem != "" {
+		all = append(all, problem)
+	}
 	message := fmt.Sprintf("Rolling out %d not up-to-date replicas", outdated)
 	if len(all) > 0 {
 		message += "\n" + reasons(all)

@@ -23,6 +23,7 @@ type planeMachine struct {
 	IsChosen    bool   // annotated, to be deleted first
 	HasNode     bool   // it has joined
 	Problem     string // why it is not available; empty if it is
+	IsBroken    bool   // not only not available yet: it is not ready
 }
 
 func (m planeMachine) isOutdated() bool { return len(m.Outdated) > 0 }
@@ -129,7 +130,10 @@ func rollOut(wanted, surge int, staying []planeMachine) planeStep {
 	if problems := problemsOf(staying, m.Name); len(problems) > 0 {
 		return waitFor(problems...)
 	}
-	if m.isOutdated() && !m.IsReplaced && !m.IsChosen && m.Problem == "" && upToDate < wanted {
+	switch isKept := m.isOutdated() && !m.IsReplaced && !m.IsChosen && !m.IsBroken && upToDate < wanted; {
+	case isKept && m.Problem != "":
+		return waitFor(problemsOf(staying, "")...)
+	case isKept:
 		return planeStep{Action: updateMachine, Machine: m.Name}
 	}
 	return planeStep{Action: deleteMachine, Machine: m.Name}
@@ -139,22 +143,25 @@ func rollOut(wanted, surge int, staying []planeMachine) planeStep {
 // that replaces this one.
 func unlessBroken(staying, outdated []planeMachine, problems []string) planeStep {
 	m := choose(staying, outdated)
-	if len(problems) == 1 && m.Problem != "" && len(staying) > 1 {
+	if len(problems) == 1 && m.IsBroken && len(staying) > 1 {
 		return planeStep{Action: deleteMachine, Machine: m.Name}
 	}
 	return waitFor(problems...)
 }
 
 // choose returns the machine to update or delete, in Cluster API's order: an outdated one that a user has chosen, any that a user has
-// chosen, an outdated one that is not available, an outdated one, any; of these, the oldest in the failure domain with most machines.
+// chosen, an outdated one that is not ready, an outdated one, one that is not ready, any; of these, the oldest in the failure
+// domain with most machines.
 func choose(staying, outdated []planeMachine) planeMachine {
 	isChosen := func(m planeMachine) bool { return m.IsChosen }
-	isBroken := func(m planeMachine) bool { return m.Problem != "" }
+	isBroken := func(m planeMachine) bool { return m.IsBroken }
 	count := map[string]int{}
 	for _, m := range staying {
 		count[m.FailureDomain]++
 	}
-	for _, candidates := range [][]planeMachine{where(outdated, isChosen), where(staying, isChosen), where(outdated, isBroken), outdated, staying} {
+	for _, candidates := range [][]planeMachine{
+		where(outdated, isChosen), where(staying, isChosen), where(outdated, isBroken), outdated, where(staying, isBroken), staying,
+	} {
 		if len(candidates) > 0 {
 			return slices.MinFunc(candidates, func(a, b planeMachine) int {
 				return cmp.Or(count[b.FailureDomain]-count[a.FailureDomain], a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
@@ -194,16 +201,23 @@ func firstWhere(machines []planeMachine, is func(planeMachine) bool) *planeMachi
 	return nil
 }
 
-// failureDomainFor returns the failure domain for a new machine: that with the fewest machines, then the first by name.
+// failureDomainFor returns the failure domain for a new machine: that with the fewest machines that are up to date, so that these are
+// spread at the end of a rollout, then with the fewest of all, then the first by name.
 func failureDomainFor(domains []string, machines []planeMachine) string {
-	count := map[string]int{}
-	for _, m := range machines {
-		if !m.IsDeleting {
-			count[m.FailureDomain]++
-		}
-	}
 	if len(domains) == 0 {
 		return ""
 	}
-	return slices.MinFunc(domains, func(a, b string) int { return cmp.Or(count[a]-count[b], strings.Compare(a, b)) })
+	all, upToDate := map[string]int{}, map[string]int{}
+	for _, m := range machines {
+		if m.IsDeleting {
+			continue
+		}
+		all[m.FailureDomain]++
+		if !m.isOutdated() {
+			upToDate[m.FailureDomain]++
+		}
+	}
+	return slices.MinFunc(domains, func(a, b string) int {
+		return cmp.Or(upToDate[a]-upToDate[b], all[a]-all[b], strings.Compare(a, b))
+	})
 }

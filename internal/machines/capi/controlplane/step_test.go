@@ -25,9 +25,11 @@ func newMachines(lines ...string) []planeMachine {
 			case "expired":
 				m.Outdated, m.IsReplaced = []string{"expired"}, true
 			case "down":
-				m.Problem = "it is down"
+				m.IsBroken, m.Problem = true, "it is down"
+			case "soon":
+				m.Problem = "it is not available yet"
 			case "starting":
-				m.HasNode, m.Problem = false, "it has no Node yet"
+				m.HasNode, m.IsBroken, m.Problem = false, true, "it has no Node yet"
 			case "deleting":
 				m.IsDeleting, m.Problem = true, "it is drained"
 			case "held":
@@ -67,6 +69,9 @@ func TestNextStep(t *testing.T) {
 		{"not while another is down", 0, []string{"a outdated", "b outdated", "c down"}, "wait: Machine c: it is down"},
 		{"one that is down is replaced", 0, []string{"a outdated", "b outdated down", "c"}, "delete b"},
 		{"one that is down is replaced before a surge", 1, []string{"a outdated", "b outdated down", "c"}, "delete b"},
+		{"one that will be available is not replaced", 0, []string{"a outdated", "b outdated", "c outdated soon"}, "wait: Machine c: it is not available yet"},
+		{"nor is the only outdated one", 0, []string{"a outdated soon", "b", "c"}, "wait: Machine a: it is not available yet"},
+		{"nor before a surge", 1, []string{"a outdated soon", "b", "c"}, "wait: Machine a: it is not available yet"},
 		{"two that are down are left", 0, []string{"a outdated down", "b outdated down", "c outdated"}, "wait: Machine b: it is down"},
 		{"one that never joined goes first", 1, []string{"a outdated", "b outdated", "c outdated", "d outdated starting"}, "delete d"},
 		{"the last one is too many", 1, []string{"a", "b", "c outdated", "d"}, "delete c"},
@@ -81,6 +86,9 @@ func TestNextStep(t *testing.T) {
 		{"one replacement at a time", 1, []string{"a held", "b held", "c", "d starting"}, "wait: Machine d: it has no Node yet"},
 		{"no more than one too many", 1, []string{"a held", "b held", "c", "d"}, "wait: Machine a is being deleted: a hook holds it"},
 		{"fewer machines are wanted", 1, []string{"a", "b", "c", "d", "e"}, "delete a"},
+		{"fewer machines, and one is down", 1, []string{"a", "b", "c", "d down"}, "delete d"},
+		{"fewer machines, and one has not joined", 1, []string{"a", "b", "c", "d starting"}, "delete d"},
+		{"fewer machines, and two are down", 1, []string{"a", "b", "c", "d down", "e down"}, "wait: Machine e: it is down"},
 		{"fewer machines, and others", 1, []string{"a outdated", "b outdated", "c outdated", "d outdated", "e outdated"}, "update a"},
 	} {
 		step := nextStep(3, c.surge, newMachines(c.machines...))
@@ -98,6 +106,11 @@ func TestFailureDomainFor(t *testing.T) {
 	t.Parallel()
 	machines := newMachines("a x", "b y", "c z deleting")
 	if got := failureDomainFor([]string{"x", "y", "z"}, machines); got != "z" {
+		t.Errorf("%q", got)
+	}
+	// The machines that are up to date are spread.
+	machines = newMachines("a x", "b y outdated", "c z outdated")
+	if got := failureDomainFor([]string{"x", "y", "z"}, machines); got != "y" {
 		t.Errorf("%q", got)
 	}
 	if got := failureDomainFor(nil, machines); got != "" {
@@ -126,7 +139,7 @@ func (s *simulatedPlane) do(step planeStep) error {
 	switch step.Action {
 	case createMachine:
 		s.made++
-		s.machines = append(s.machines, planeMachine{Name: fmt.Sprint("m", s.made), Created: time.Unix(int64(s.made), 0), Problem: "starting"})
+		s.machines = append(s.machines, planeMachine{Name: fmt.Sprint("m", s.made), Created: time.Unix(int64(s.made), 0), IsBroken: true, Problem: "starting"})
 		if len(s.machines) > s.wanted+1 {
 			return fmt.Errorf("%d machines", len(s.machines))
 		}
@@ -219,7 +232,7 @@ func (s *simulatedPlane) disturb() {
 		}
 	case 1:
 		if m := &s.machines[at]; m.Problem == "" && s.unavailable("") == 0 {
-			m.Problem = "down"
+			m.IsBroken, m.Problem = s.random.IntN(2) == 0, "down"
 		}
 	case 2:
 		if s.unavailable("") == 0 && s.wanted > 1 {

@@ -1,11 +1,7 @@
 package machinedeployment_test
 
 import (
-	"errors"
 	"flag"
-	"net/http"
-	"strings"
-	"sync"
 	"testing"
 
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
@@ -34,8 +30,8 @@ func TestInPlaceRestartBetweenWrites(t *testing.T) {
 	}
 	for at, isCut := 1, true; isCut; at += step {
 		template = map[string]string{"small": "medium", "medium": "small"}[template]
-		cut := newCut(at)
-		stop := f.manageIn(sandboxtest.Before(stage.Sandbox(t).Config, cut.check))
+		cut := sandboxtest.NewCut(at)
+		stop := f.manageIn(sandboxtest.Before(stage.Sandbox(t).Config, cut.Check))
 		f.resize(d, template)
 		isCut = f.awaitCutOrUpdated(cut, template)
 		stop()
@@ -47,51 +43,17 @@ func TestInPlaceRestartBetweenWrites(t *testing.T) {
 		stop()
 		f.checkUpdated(template, before)
 		if len(f.machines()) != 1 || t.Failed() {
-			t.Fatalf("%d machines after the controllers died before write %d: %s", len(f.machines()), at, cut.write())
+			t.Fatalf("%d machines after the controllers died before write %d: %s", len(f.machines()), at, cut.Missed())
 		}
 	}
 }
 
 // awaitCutOrUpdated waits until the controllers are cut off, which it returns, or have come to the end of a rollout.
-func (f *field) awaitCutOrUpdated(cut *cutConnection, template string) bool {
+func (f *field) awaitCutOrUpdated(cut *sandboxtest.ConnectionCut, template string) bool {
 	f.Helper()
 	f.Eventually("the controllers are cut off, or all machines are of template "+template, func() bool {
 		sets := f.sets()
-		return cut.write() != "" || len(sets) == 1 && sets[template] != nil
+		return cut.Missed() != "" || len(sets) == 1 && sets[template] != nil
 	})
-	return cut.write() != ""
-}
-
-// A cutConnection is how controllers reach the API server until one of their writes: from then on no request arrives.
-type cutConnection struct {
-	mu    sync.Mutex
-	left  int    // writes that arrive
-	first string // the write that did not arrive; empty if all have
-}
-
-// newCut returns a connection that is cut at the write of that number. Events and statuses are no writes.
-func newCut(at int) *cutConnection { return &cutConnection{left: at - 1} }
-
-// write returns the write that did not arrive.
-func (c *cutConnection) write() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.first
-}
-
-// check fails a request that does not arrive.
-func (c *cutConnection) check(r *http.Request) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	isWrite := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") && !strings.HasSuffix(r.URL.Path, "/status")
-	if isWrite && c.left == 0 && c.first == "" {
-		c.first = r.Method + " " + r.URL.Path
-	}
-	if isWrite {
-		c.left--
-	}
-	if c.first != "" {
-		return errors.New("the connection is cut")
-	}
-	return nil
+	return cut.Missed() != ""
 }

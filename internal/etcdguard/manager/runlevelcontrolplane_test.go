@@ -1,0 +1,335 @@
+package manager_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/etcdguard/manager"
+	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+	machinemanager "github.com/runlevel/runlevel/internal/machines/manager"
+	"github.com/runlevel/runlevel/internal/program/leader"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
+)
+
+var (
+	soakTime = flag.Duration("soak", 0, "how long the control plane has accidents")
+	soakSeed = flag.Uint64("soak-seed", 0, "what the accidents are chosen by; 0 takes the time")
+)
+
+// A planeScene is a scene whose machines are those of a RunlevelControlPlane, with an extension whose updates restart the member of
+// a machine, as the update of a host does.
+type planeScene struct {
+	*scene
+	plane      *v1alpha1.RunlevelControlPlane
+	endGuard   func()
+	endManager func()
+	random     *rand.Rand
+	patches    int // of the version
+	templates  int
+	isStarted  map[string]bool // updates, by machines
+	restarting chan struct{}   // held by the call that restarts a member
+}
+
+// newPlaneScene makes three machines with a member each, and a control plane that adopts them.
+func newPlaneScene(t *testing.T) *planeScene {
+	t.Helper()
+	stage := &guardStage{MachineStage: machinetest.New(sandbox.Options{AuditPolicy: planeAudit})}
+	t.Cleanup(func() { _ = stage.Sandbox(t).Stop() })
+	stage.once.Do(func() {
+		for _, object := range guardManifests() {
+			if object.GetKind() != "Deployment" {
+				stage.apply(t, object)
+			}
+		}
+	})
+	s := &planeScene{scene: newSceneOn(t, stage), isStarted: map[string]bool{}, restarting: make(chan struct{}, 1)}
+	s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {namespace: %s, name: c},
+		spec: {controlPlaneRef: {apiGroup: controlplane.runlevel.dev, kind: RunlevelControlPlane, name: shop}}}`, s.namespace)
+	s.manage(t)
+	for number := 1; number <= 3; number++ {
+		s.createClusterAPIMachine(t, number)
+	}
+	s.eventually("the machines have their nodes", func(context.Context) error {
+		if names := s.available(); len(names) != 3 {
+			return fmt.Errorf("%v are available", names)
+		}
+		return nil
+	})
+	s.bootstrap(1, 2, 3)
+	s.allowMembers(true)
+	s.extend(t)
+	s.guard(t)
+	s.addTemplate(t)
+	s.plane = &v1alpha1.RunlevelControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "shop"}}
+	mustRead(t, `{spec: {replicas: 3, version: v1.36.0, rollout: {strategy: {rollingUpdate: {maxSurge: 0}}}, machineTemplate: {spec: {bootstrap: {dataSecretName: d},
+		infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: ExternalMachineTemplate, name: racks-1}}}}}`, s.plane)
+	if err := s.client.Create(t.Context(), s.plane); err != nil {
+		t.Fatal(err)
+	}
+	for number := 1; number <= 3; number++ {
+		s.awaitAnnotation(t, number, true)
+	}
+	s.awaitSettled(t)
+	return s
+}
+
+// manage runs the machine controller, until it is ended.
+func (s *planeScene) manage(t *testing.T) {
+	config := s.stage.Sandbox(t).Config
+	s.endManager = s.run(t, func(ctx context.Context) error {
+		return machinemanager.Run(ctx, config, machinemanager.Options{
+			Options:  leader.Options{Namespace: metav1.NamespaceDefault, LeaseDuration: 10 * time.Minute},
+			Dialects: []machinemanager.MachineDialect{machinemanager.ClusterAPI},
+		})
+	})
+}
+
+// guard runs the guard, until it is ended.
+func (s *planeScene) guard(t *testing.T) {
+	options := s.guardOptions()
+	options.MachineAPI = manager.ClusterAPI
+	options.LeaseDuration = 10 * time.Minute
+	s.endGuard = s.run(t, func(ctx context.Context) error { return manager.Run(ctx, s.api, options) })
+}
+
+// addTemplate makes another template, whose machines can't be made of existing ones, except for the first.
+func (s *planeScene) addTemplate(t *testing.T) (name string) {
+	t.Helper()
+	s.templates++
+	name = fmt.Sprint("racks-", s.templates)
+	fields := "description: " + name
+	if s.templates == 1 {
+		fields = ""
+	}
+	s.create(t, `{apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: ExternalMachineTemplate, metadata: {namespace: %s, name: %s},
+		spec: {template: {spec: {%s}}}}`, s.namespace, name, fields)
+	return name
+}
+
+// extend registers the extension: it covers the version of a machine, and the first call of an update stops the member.
+func (s *planeScene) extend(t *testing.T) {
+	t.Helper()
+	e := runtimehooktest.New(t)
+	handler := func(name, hook string) string {
+		return fmt.Sprintf(`{"name":%q,"requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":%q},"timeoutSeconds":10,"failurePolicy":"Fail"}`, name, hook)
+	}
+	e.Answer("Discovery", `{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryResponse","status":"Success","handlers":[`+
+		handler("can", "CanUpdateMachine")+","+handler("update", "UpdateMachine")+"]}")
+	e.Serve("CanUpdateMachine", func(w http.ResponseWriter, r *http.Request) {
+		var request hooksv1.CanUpdateMachineRequest
+		_ = json.NewDecoder(r.Body).Decode(&request)
+		patch := fmt.Appendf(nil, `{"spec":{"version":%q}}`, request.Desired.Machine.Spec.Version)
+		_ = json.NewEncoder(w).Encode(map[string]any{"status": "Success", "machinePatch": map[string]any{"patchType": "JSONMergePatch", "patch": patch}})
+	})
+	e.Serve("UpdateMachine", func(w http.ResponseWriter, r *http.Request) {
+		var request hooksv1.UpdateMachineRequest
+		_ = json.NewDecoder(r.Body).Decode(&request)
+		_, _ = fmt.Fprintf(w, `{"status":"Success","retryAfterSeconds":%d}`, s.restart(r.Context(), request.Desired.Machine.Name))
+	})
+	e.Register(t, s.client, s.namespace)
+}
+
+// restart does the next part of the update of a machine, and returns after how many seconds to call again.
+func (s *planeScene) restart(ctx context.Context, machine string) int {
+	s.restarting <- struct{}{}
+	defer func() { <-s.restarting }()
+	number := s.number(machine)
+	if !s.isStarted[machine] {
+		s.isStarted[machine] = true
+		s.kill(number)
+		return 1
+	}
+	joining, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if s.Join(joining, number) != nil {
+		return 1
+	}
+	delete(s.isStarted, machine)
+	return 0
+}
+
+// available returns the names of the machines that are available.
+func (s *planeScene) available() []string {
+	var names []string
+	for _, m := range s.planeMachines() {
+		if m.DeletionTimestamp == nil && meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineAvailableCondition) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+func (s *planeScene) planeMachines() []clusterv1.Machine {
+	var list clusterv1.MachineList
+	if err := s.client.List(s.Context(), &list, client.InNamespace(s.namespace)); err != nil {
+		s.Error(err)
+	}
+	return list.Items
+}
+
+// awaitSettled waits until all machines are available and have the version and the template of the control plane.
+func (s *planeScene) awaitSettled(t *testing.T) {
+	t.Helper()
+	s.eventually("the control plane is settled", func(ctx context.Context) error {
+		if err := s.client.Get(ctx, client.ObjectKeyFromObject(s.plane), s.plane); err != nil {
+			return err
+		}
+		status := s.plane.Status
+		if status.ObservedGeneration != s.plane.Generation || ptr.Deref(status.Replicas, 0) != 3 || len(s.available()) != 3 ||
+			!meta.IsStatusConditionFalse(status.Conditions, clusterv1.RollingOutCondition) {
+			text, _ := json.Marshal(status)
+			return fmt.Errorf("%s", text)
+		}
+		members, err := s.members(ctx)
+		if err != nil || len(members) != 3 {
+			return fmt.Errorf("%d members: %w", len(members), err)
+		}
+		return nil
+	})
+}
+
+// awaitRollingOut waits until the control plane's condition RollingOut has a text.
+func (s *planeScene) awaitRollingOut(text string) {
+	s.Helper()
+	s.eventually("RollingOut: "+text, func(ctx context.Context) error {
+		if err := s.client.Get(ctx, client.ObjectKeyFromObject(s.plane), s.plane); err != nil {
+			return err
+		}
+		found := meta.FindStatusCondition(s.plane.Status.Conditions, clusterv1.RollingOutCondition)
+		if found == nil || !strings.Contains(found.Message, text) {
+			return fmt.Errorf("%+v", found)
+		}
+		return nil
+	})
+}
+
+// upgrade has all machines get another version, in place.
+func (s *planeScene) upgrade(t *testing.T) {
+	t.Helper()
+	s.patches++
+	s.patchPlane(t, `{"spec":{"version":"v1.36.%d"}}`, s.patches)
+}
+
+// replaceAll has all machines be replaced.
+func (s *planeScene) replaceAll(t *testing.T) {
+	t.Helper()
+	s.patchPlane(t, `{"spec":{"machineTemplate":{"spec":{"infrastructureRef":{"name":%q}}}}}`, s.addTemplate(t))
+}
+
+func (s *planeScene) patchPlane(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if err := s.patch(t.Context(), s.plane, fmt.Sprintf(format, args...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deleteByHand deletes machines.
+func (s *planeScene) deleteByHand(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
+		if err := client.IgnoreNotFound(s.client.Delete(t.Context(), m)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRunlevelControlPlaneKeepsQuorum updates all machines in place, of which each restarts its member, while etcd is written to; once
+// more while a member does not answer; then it replaces them, and two that are deleted by hand. With -soak, accidents follow.
+func TestRunlevelControlPlaneKeepsQuorum(t *testing.T) {
+	t.Parallel()
+	s := newPlaneScene(t)
+	load := s.startLoad(t)
+	before := s.available()
+	s.upgrade(t)
+	s.awaitSettled(t)
+	if after := s.available(); !slices.Equal(before, after) {
+		t.Errorf("machines %v became %v", before, after)
+	}
+
+	s.kill(3)
+	s.upgrade(t)
+	s.awaitRollingOut("waits for the etcd quorum guard to permit its update in place: these voting members of etcd do not answer: etcd-3 (")
+	s.eventually("the member starts again", func(ctx context.Context) error { return s.Join(ctx, 3) })
+	s.awaitSettled(t)
+	s.awaitMembers("1 2 3")
+
+	s.replaceAll(t)
+	s.awaitRollingOut("is replaced, not updated in place: infrastructureMachine spec.description")
+	s.awaitSettled(t)
+	s.awaitMembers("4 5 6")
+	s.deleteByHand(t, s.machine(4), s.machine(5))
+	s.awaitMembers("6 7 8")
+	s.awaitSettled(t)
+	if load.fewest < 3 || load.most > 4 {
+		t.Errorf("there were %d to %d voters", load.fewest, load.most)
+	}
+	s.soak(t)
+	load.check(t)
+	s.checkHistory(t)
+}
+
+// soak has accidents in random order, and waits after some of them until the control plane is settled.
+func (s *planeScene) soak(t *testing.T) {
+	seed := *soakSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	s.random = rand.New(rand.NewPCG(seed, 0))
+	waves, begin := 0, time.Now()
+	for ; time.Since(begin) < *soakTime; waves++ {
+		for range 1 + s.random.IntN(3) {
+			s.accident(t)
+			pause(t.Context(), time.Duration(s.random.IntN(4000))*time.Millisecond)
+		}
+		s.awaitSettled(t)
+	}
+	if waves > 0 {
+		t.Logf("%d waves in %s, -soak-seed %d", waves, time.Since(begin).Round(time.Second), seed)
+	}
+}
+
+func (s *planeScene) accident(t *testing.T) {
+	machines := s.available()
+	switch what := s.random.IntN(7); {
+	case what < 2:
+		s.upgrade(t)
+	case what == 2:
+		s.replaceAll(t)
+	case what == 3 && len(machines) > 0:
+		s.deleteByHand(t, machines[s.random.IntN(len(machines))])
+	case what == 4 && len(machines) == 3:
+		number := s.number(machines[s.random.IntN(len(machines))])
+		s.restarting <- struct{}{} // not while an update restarts another one
+		s.kill(number)
+		pause(t.Context(), time.Duration(s.random.IntN(6000))*time.Millisecond)
+		joining, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		_ = s.Join(joining, number) // its machine may be gone
+		cancel()
+		<-s.restarting
+	case what == 5:
+		s.endGuard()
+		pause(t.Context(), time.Duration(s.random.IntN(3000))*time.Millisecond)
+		s.guard(t)
+	case what == 6:
+		s.endManager()
+		s.manage(t)
+	}
+}

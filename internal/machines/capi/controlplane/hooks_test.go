@@ -1,0 +1,120 @@
+package controlplane_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
+)
+
+// requestsOf returns the requests for a hook that an extension has received.
+func requestsOf[T any](p *plant, e *runtimehooktest.TestExtension, hook string) []T {
+	p.Helper()
+	var requests []T
+	for _, call := range e.Calls() {
+		if !strings.Contains(call.URL, "/"+strings.ToLower(hook)+"/") {
+			continue
+		}
+		var request T
+		p.Must(json.Unmarshal([]byte(call.Body), &request))
+		requests = append(requests, request)
+	}
+	return requests
+}
+
+// hurry limits the calls of an extension to a second each.
+func (p *plant) hurry(config *runtimev1.ExtensionConfig) {
+	p.Helper()
+	for i := range config.Status.Handlers {
+		config.Status.Handlers[i].TimeoutSeconds = 1
+	}
+	p.Must(p.Status().Update(p.Context(), config))
+}
+
+// TestExtensionThatDoesNotDecide has an extension refuse, fail and hang: nothing is updated or replaced, the reason is reported, and
+// once it answers the machines are updated in place. Its patches of metadata and status do not count.
+func TestExtensionThatDoesNotDecide(t *testing.T) {
+	t.Parallel()
+	p := start(t, 3, 0)
+	e, config := p.extend()
+	p.hurry(config)
+	before := p.names()
+	e.Answer("CanUpdateMachine", `{"status":"Failure","message":"the vault is sealed"}`)
+	p.upgrade("v1.36.1")
+	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "the vault is sealed")
+
+	hung := make(chan struct{})
+	for text, answer := range map[string]http.HandlerFunc{
+		"500 Internal Server Error": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "", http.StatusInternalServerError) },
+		"did not answer within 1s":  func(http.ResponseWriter, *http.Request) { <-hung },
+		"its patchType is \"Guess\"": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"status":"Success","machinePatch":{"patchType":"Guess","patch":"e30="}}`))
+		},
+	} {
+		e.Serve("CanUpdateMachine", answer)
+		p.nudge()
+		p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, text)
+	}
+	close(hung)
+	for name, m := range p.machines() {
+		_, isMarked := m.Annotations[clusterv1.UpdateInProgressAnnotation]
+		if m.Spec.Version != "v1.36.0" || isMarked || m.DeletionTimestamp != nil || !slices.Contains(before, name) {
+			t.Errorf("machine %s was touched: %v, %s", name, m.Annotations, m.Spec.Version)
+		}
+	}
+	e.Serve("CanUpdateMachine", coverVersion)
+	p.awaitSettled(3)
+	if after := p.names(); !slices.Equal(before, after) {
+		t.Errorf("machines %v became %v", before, after)
+	}
+	for _, request := range requestsOf[hooksv1.CanUpdateMachineRequest](p, e, "CanUpdateMachine") {
+		if _, hasBegun := request.Current.Machine.Annotations[clusterv1.UpdateInProgressAnnotation]; !hasBegun { // asked again after a conflict
+			expectRequest(t, request)
+		}
+	}
+}
+
+// expectRequest compares a request with what Cluster API sends for a change of the version.
+func expectRequest(t *testing.T, request hooksv1.CanUpdateMachineRequest) {
+	t.Helper()
+	current, desired := request.Current.Machine, request.Desired.Machine
+	if current.Spec.Version != "v1.36.0" || desired.Spec.Version != "v1.36.1" {
+		t.Errorf("versions %s and %s", current.Spec.Version, desired.Spec.Version)
+	}
+	for side, objects := range map[string]hooksv1.CanUpdateMachineRequestObjects{"current": request.Current, "desired": request.Desired} {
+		machine, err := json.Marshal(objects.Machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for kind, raw := range map[string][]byte{
+			"cluster.x-k8s.io/v1beta2, Machine":                 machine,
+			"infrastructure.runlevel.dev/v1alpha1, KwokMachine": objects.InfrastructureMachine.Raw,
+			"infrastructure.runlevel.dev/v1alpha1, KwokConfig":  objects.BootstrapConfig.Raw,
+		} {
+			var object struct {
+				metav1.TypeMeta
+				Metadata     metav1.ObjectMeta
+				Spec, Status map[string]any
+			}
+			if err := json.Unmarshal(raw, &object); err != nil {
+				t.Fatalf("%s %s: %v", side, kind, err)
+			}
+			got := object.APIVersion + ", " + object.Kind
+			_, isMarked := object.Metadata.Annotations[clusterv1.UpdateInProgressAnnotation]
+			if got != kind || object.Metadata.Name != current.Name || len(object.Spec) == 0 || len(object.Status) > 0 || isMarked {
+				t.Errorf("%s: %+v, of kind %s, want %s", side, object, got, kind)
+			}
+			if kind != "infrastructure.runlevel.dev/v1alpha1, KwokConfig" && object.Spec["providerID"] == nil { // the provider's, not the template's
+				t.Errorf("%s %s has no providerID: %v", side, kind, object.Spec)
+			}
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package controlplane_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+const remediationInProgress, remediationFor = "controlplane.cluster.x-k8s.io/remediation-in-progress", "controlplane.cluster.x-k8s.io/remediation-for"
+
+// setCondition sets a condition of a machine, as a MachineHealthCheck does.
+func (p *plant) setCondition(name, kind string, status metav1.ConditionStatus, reason string) {
+	p.Helper()
+	p.Eventually("the condition is set", func() bool {
+		m := &clusterv1.Machine{}
+		p.Must(p.Get(p.Context(), p.Key(name), m))
+		base := client.MergeFromWithOptions(m.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason})
+		return p.Status().Patch(p.Context(), m, base) == nil
+	})
+}
+
+// mark marks a machine as unhealthy, and as one that its owner has to replace.
+func (p *plant) mark(name string) {
+	p.Helper()
+	p.setCondition(name, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
+	p.setCondition(name, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
+}
+
+// awaitRemediation waits until the condition OwnerRemediated of a machine has a reason, and a text in its message.
+func (p *plant) awaitRemediation(name, reason, text string) {
+	p.Helper()
+	machinetest.Await(p, p, &clusterv1.Machine{}, p.Key(name), func(m *clusterv1.Machine) bool {
+		found := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
+		return found != nil && found.Status == metav1.ConditionFalse && found.Reason == reason && strings.Contains(found.Message, text)
+	})
+}
+
+// awaitReplaced waits until a machine is gone, and another one has taken its place, whose name it returns.
+func (p *plant) awaitReplaced(name string) string {
+	p.Helper()
+	before := p.names()
+	p.AwaitGone(&clusterv1.Machine{ObjectMeta: p.Meta(name)})
+	p.awaitSettled(int32(len(before)))
+	fresh := slices.DeleteFunc(p.names(), func(name string) bool { return slices.Contains(before, name) })
+	if len(fresh) != 1 {
+		p.Fatalf("%v has taken the place of %s", fresh, name)
+	}
+	return fresh[0]
+}
+
+// TestRemediation replaces a machine that a health check has marked, within the limits of the control plane.
+func TestRemediation(t *testing.T) {
+	t.Parallel()
+	p := start(t, 3, 1)
+	first := p.names()[0]
+	p.mark(first)
+	second := p.awaitReplaced(first)
+	var data struct {
+		Machine    string
+		RetryCount int
+	}
+	if p.Must(json.Unmarshal([]byte(p.machines()[second].Annotations[remediationFor]), &data)); data.Machine != first || data.RetryCount != 0 {
+		t.Errorf("the replacement has %+v", data)
+	}
+	p.await("free for another one", func(plane *v1alpha1.RunlevelControlPlane) bool {
+		_, isRemediating := plane.Annotations[remediationInProgress]
+		return !isRemediating && plane.Status.LastRemediation.Machine == first
+	})
+
+	p.MustPatch(p.plane, `{"spec":{"remediation":{"retryPeriodSeconds":3600}}}`)
+	p.mark(second)
+	p.awaitRemediation(second, "RemediationDeferred", "already failed in the latest 1h0m0s (RetryPeriod)")
+	p.MustPatch(p.plane, `{"spec":{"remediation":{"retryPeriodSeconds":null,"maxRetry":0}}}`)
+	p.awaitRemediation(second, "CannotBeRemediated", "already failed 0 times (MaxRetry)")
+
+	p.setCondition(second, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, "Succeeded")
+	machinetest.Await(t, p, &clusterv1.Machine{}, p.Key(second), func(m *clusterv1.Machine) bool {
+		return meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition) == nil
+	})
+	p.MustPatch(p.plane, `{"spec":{"remediation":{"maxRetry":1}}}`)
+	p.mark(second)
+	third := p.awaitReplaced(second)
+	if p.Must(json.Unmarshal([]byte(p.machines()[third].Annotations[remediationFor]), &data)); data.Machine != second || data.RetryCount != 1 {
+		t.Errorf("the second replacement has %+v", data)
+	}
+	p.mark(third)
+	p.awaitRemediation(third, "CannotBeRemediated", "already failed 1 times (MaxRetry)")
+	p.MustPatch(p.plane, `{"spec":{"remediation":{"minHealthyPeriodSeconds":0}}}`) // then it is no retry
+	p.awaitReplaced(third)
+}
+
+// TestNoRemediation does not replace a machine that would be missed.
+func TestNoRemediation(t *testing.T) {
+	t.Parallel()
+	p := start(t, 3, 1)
+	names := p.names()
+	p.setCondition(names[1], clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
+	p.await("without one machine", func(plane *v1alpha1.RunlevelControlPlane) bool { return *plane.Status.AvailableReplicas == 2 })
+	p.mark(names[0])
+	p.awaitRemediation(names[0], "CannotBeRemediated", "this could cost etcd its quorum")
+	p.awaitCondition(clusterv1.RemediatingCondition, metav1.ConditionTrue, "this could cost etcd its quorum")
+	for _, name := range names[:2] {
+		p.setCondition(name, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, "Succeeded")
+	}
+	p.awaitSettled(3)
+	p.MustPatch(p.plane, `{"spec":{"replicas":1}}`)
+	p.awaitSettled(1)
+	last := p.names()[0]
+	p.mark(last)
+	p.awaitRemediation(last, "CannotBeRemediated", "current replicas are less or equal to 1")
+
+	// What a controller that was killed may have left: a machine that has recovered, one whose replacement is not wanted any more, nonsense.
+	p.setCondition(last, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, "Succeeded")
+	p.awaitSettled(1)
+	for _, left := range []string{`{"machine":"` + last + `"}`, `{"machine":"gone"}`, `?`} {
+		text, _ := json.Marshal(left)
+		p.MustPatch(p.plane, `{"metadata":{"annotations":{%q:%s}}}`, remediationInProgress, text)
+		p.await("without "+left, func(plane *v1alpha1.RunlevelControlPlane) bool {
+			_, isRemediating := plane.Annotations[remediationInProgress]
+			return !isRemediating
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package controlplane_test
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	infrav1 "github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+)
+
+// mostWrites is the most writes that a controller makes until it is killed: more than the creation of a machine takes, which begins
+// anew, and what is left of the one before.
+const mostWrites = 8
+
+// TestKilledBetweenWrites kills the controller again and again, each time after another number of writes, until it has come to an end:
+// all machines are there then, nothing is left over, and no two of them were missed at once.
+func TestKilledBetweenWrites(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		surge      int32
+		isExtended bool
+		version    string // of the change; empty for a remediation
+		wantedKept int
+	}{
+		"replaced":         {surge: 1, version: "v1.36.1"},
+		"updated in place": {isExtended: true, version: "v1.36.1", wantedKept: 3},
+		"remediated":       {surge: 1, wantedKept: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlant(t, 3, c.surge)
+			stop := p.run()
+			p.awaitSettled(3)
+			stop()
+			before, missed := p.names(), p.countMissed()
+			if c.isExtended {
+				p.extend()
+			}
+			if c.version != "" {
+				p.upgrade(c.version)
+			} else {
+				p.mark(before[0])
+			}
+			p.liveAndDie(cmp.Or(c.version, "v1.36.0"), func(m *clusterv1.Machine) bool { return c.version == "" && m.Name == before[0] })
+			if worst := missed(); len(worst) > 1 {
+				t.Errorf("missed at once: %v", worst)
+			}
+			if kept := slices.DeleteFunc(p.names(), func(name string) bool { return !slices.Contains(before, name) }); len(kept) != c.wantedKept {
+				t.Errorf("%v were kept of %v", kept, before)
+			}
+			p.awaitNoLeftovers()
+		})
+	}
+}
+
+// liveAndDie runs the controller, and kills it, until there are three machines of a version, all available, and none that has to go.
+func (p *plant) liveAndDie(version string, hasToGo func(*clusterv1.Machine) bool) {
+	p.Helper()
+	isDone := func() bool {
+		p.MustGet(p.plane)
+		machines := p.machines()
+		for _, m := range machines {
+			if m.Spec.Version != version || !rolloutrules.IsAvailable(m) || hasToGo(m) {
+				return false
+			}
+		}
+		_, isRemediating := p.plane.Annotations["controlplane.cluster.x-k8s.io/remediation-in-progress"]
+		return len(machines) == 3 && !isRemediating
+	}
+	for life := 0; ; life++ {
+		cut := sandboxtest.NewCut(1 + (life+1)%(mostWrites+1))
+		stop := p.runPlane(sandboxtest.Before(stage.Sandbox(p).Config, cut.Check))
+		p.Eventually("the controller is killed, or done", func() bool { return cut.Missed() != "" || isDone() })
+		stop()
+		if cut.Missed() == "" {
+			return
+		}
+		p.Logf("life %d ended before %s", life, cut.Missed())
+	}
+}
+
+// countMissed looks at the machines from now on. The function that it returns has the most machines that had joined, and were not
+// available at once.
+func (p *plant) countMissed() func() []string {
+	var mu sync.Mutex
+	var worst []string
+	ctx, stop := context.WithCancel(p.Context())
+	p.Cleanup(stop)
+	go wait.UntilWithContext(ctx, func(ctx context.Context) {
+		var list clusterv1.MachineList
+		if p.List(ctx, &list, client.InNamespace(p.Namespace)) != nil {
+			return
+		}
+		var missed []string
+		for i := range list.Items {
+			if m := &list.Items[i]; m.Status.NodeRef.IsDefined() && !rolloutrules.IsAvailable(m) {
+				missed = append(missed, m.Name)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(missed) > len(worst) {
+			worst = missed
+		}
+	}, 20*time.Millisecond)
+	return func() []string {
+		stop()
+		mu.Lock()
+		defer mu.Unlock()
+		return worst
+	}
+}
+
+// awaitNoLeftovers waits until there are only the objects to which machines refer.
+func (p *plant) awaitNoLeftovers() {
+	p.Helper()
+	p.Eventually("nothing is left over", func() bool {
+		var machines infrav1.KwokMachineList
+		var configs infrav1.KwokConfigList
+		p.MustList(&machines)
+		p.MustList(&configs)
+		used := p.machines()
+		return len(machines.Items) == len(used) && len(configs.Items) == len(used) &&
+			!slices.ContainsFunc(machines.Items, func(m infrav1.KwokMachine) bool { return used[m.Name] == nil }) &&
+			!slices.ContainsFunc(configs.Items, func(c infrav1.KwokConfig) bool { return used[c.Name] == nil })
+	})
+}
