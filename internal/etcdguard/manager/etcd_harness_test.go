@@ -160,8 +160,11 @@ func (c *etcdCluster) eventually(what string, try func(context.Context) error) {
 	err := wait.PollUntilContextTimeout(c.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		last = try(ctx)
-		return last == nil, nil
+		err := try(ctx)
+		if err == nil || ctx.Err() == nil || last == nil { // what was observed says more than the end of the time
+			last = err
+		}
+		return err == nil, nil
 	})
 	if err != nil {
 		c.Fatalf("never: %s: %v", what, last)

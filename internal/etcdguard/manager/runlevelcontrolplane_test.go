@@ -296,7 +296,7 @@ func (s *planeScene) soak(t *testing.T) {
 	waves, begin := 0, time.Now()
 	for ; time.Since(begin) < *soakTime; waves++ {
 		for range 1 + s.random.IntN(3) {
-			s.accident(t)
+			t.Logf("%s: wave %d: %s", time.Now().Format(time.TimeOnly), waves, s.accident(t))
 			pause(t.Context(), time.Duration(s.random.IntN(4000))*time.Millisecond)
 		}
 		s.awaitSettled(t)
@@ -306,30 +306,49 @@ func (s *planeScene) soak(t *testing.T) {
 	}
 }
 
-func (s *planeScene) accident(t *testing.T) {
+// accident has one happen, and returns what it is.
+func (s *planeScene) accident(t *testing.T) string {
+	t.Helper()
 	machines := s.available()
 	switch what := s.random.IntN(7); {
 	case what < 2:
 		s.upgrade(t)
+		return "another version"
 	case what == 2:
 		s.replaceAll(t)
+		return "another template"
 	case what == 3 && len(machines) > 0:
-		s.deleteByHand(t, machines[s.random.IntN(len(machines))])
+		name := machines[s.random.IntN(len(machines))]
+		s.deleteByHand(t, name)
+		return "delete " + name
 	case what == 4 && len(machines) == 3:
-		number := s.number(machines[s.random.IntN(len(machines))])
-		s.restarting <- struct{}{} // not while an update restarts another one
-		s.kill(number)
-		pause(t.Context(), time.Duration(s.random.IntN(6000))*time.Millisecond)
-		joining, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		_ = s.Join(joining, number) // its machine may be gone
-		cancel()
-		<-s.restarting
+		name := machines[s.random.IntN(len(machines))]
+		s.stopMember(t, name)
+		return "stop the member of " + name
 	case what == 5:
 		s.endGuard()
 		pause(t.Context(), time.Duration(s.random.IntN(3000))*time.Millisecond)
 		s.guard(t)
+		return "end the guard"
 	case what == 6:
 		s.endManager()
 		s.manage(t)
+		return "end the machine controller"
 	}
+	return "nothing"
+}
+
+// stopMember stops the member of a machine for some seconds.
+func (s *planeScene) stopMember(t *testing.T, name string) {
+	t.Helper()
+	s.restarting <- struct{}{} // not while an update restarts another one
+	defer func() { <-s.restarting }()
+	s.kill(s.number(name))
+	pause(t.Context(), time.Duration(s.random.IntN(6000))*time.Millisecond)
+	s.eventually("the member starts again, or its machine is gone", func(ctx context.Context) error {
+		if !slices.ContainsFunc(s.planeMachines(), func(m clusterv1.Machine) bool { return m.Name == name }) {
+			return nil
+		}
+		return s.Join(ctx, s.number(name))
+	})
 }

@@ -17,21 +17,9 @@ import (
 // command gets the flags of package extensionserver, and must log its address.
 func StartProcess(t testing.TB, command *exec.Cmd) runtimev1.ClientConfig {
 	t.Helper()
-	authority, folder := newAuthority(t), t.TempDir()
-	certificate := authority.serve(t, nil).Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certFile, keyFile := filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
-	for file, block := range map[string]*pem.Block{
-		certFile: {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}, keyFile: {Type: "PRIVATE KEY", Bytes: key},
-	} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	command.Args = append(command.Args, "--listen=127.0.0.1:0", "--cert-file="+certFile, "--key-file="+keyFile)
+	folder := t.TempDir()
+	ca := WriteCertificate(t, folder)
+	command.Args = append(command.Args, "--listen=127.0.0.1:0", "--cert-file="+filepath.Join(folder, "tls.crt"), "--key-file="+filepath.Join(folder, "tls.key"))
 	stderr, err := command.StderrPipe()
 	if err == nil {
 		err = command.Start()
@@ -43,7 +31,27 @@ func StartProcess(t testing.TB, command *exec.Cmd) runtimev1.ClientConfig {
 		_ = command.Process.Kill()
 		_ = command.Wait()
 	})
-	return runtimev1.ClientConfig{URL: "https://" + awaitAddress(t, bufio.NewScanner(stderr)), CABundle: authority.pem}
+	return runtimev1.ClientConfig{URL: "https://" + awaitAddress(t, bufio.NewScanner(stderr)), CABundle: ca}
+}
+
+// WriteCertificate writes a certificate for 127.0.0.1 and its key into a folder, as tls.crt and tls.key, and returns that of its
+// authority.
+func WriteCertificate(t testing.TB, folder string) []byte {
+	t.Helper()
+	authority := newAuthority(t)
+	certificate := authority.serve(t, nil).Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{
+		"tls.crt": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}, "tls.key": {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return authority.pem
 }
 
 // awaitAddress reads the log of an extension up to its address, and returns that. Later lines go to the test's standard error.

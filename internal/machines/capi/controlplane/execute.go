@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -19,14 +20,16 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
+// endPause is when to look again for the machines of a control plane whose Cluster is gone.
+const endPause = 5 * time.Second
+
 // claim adds the finalizer, and what connects the control plane with its Cluster.
 func (r *ControlPlaneReconciler) claim(ctx context.Context, seen *planeSnapshot) error {
 	claimed := seen.plane.DeepCopy()
 	controllerutil.AddFinalizer(claimed, planeFinalizer)
 	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, seen.cluster.Name)
-	if owner := contract.ClusterOwner(seen.cluster); metav1.GetControllerOfNoCopy(claimed) == nil {
-		owner.Controller = new(true)
-		claimed.OwnerReferences = append(slices.DeleteFunc(claimed.OwnerReferences, func(other metav1.OwnerReference) bool { return other.UID == owner.UID }), owner)
+	if owner := contract.ClusterOwner(seen.cluster); !slices.ContainsFunc(claimed.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
+		claimed.OwnerReferences = append(claimed.OwnerReferences, owner) // Cluster API's core decides whether it is the controller
 	}
 	if seen.isRemediationOver() {
 		delete(claimed.Annotations, remediationInProgressAnnotation)
@@ -102,6 +105,9 @@ func (r *ControlPlaneReconciler) create(ctx context.Context, seen *planeSnapshot
 // end deletes the machines of a control plane that is being deleted, after the workers of the cluster are gone, and then lets the
 // control plane go.
 func (r *ControlPlaneReconciler) end(ctx context.Context, seen *planeSnapshot) error {
+	if seen.cluster == nil { // by which events of machines lead to the control plane
+		seen.lookAgain(endPause)
+	}
 	switch {
 	case seen.workers > 0:
 		return nil

@@ -11,7 +11,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
@@ -79,6 +82,29 @@ func TestExtensionThatDoesNotDecide(t *testing.T) {
 		if _, hasBegun := request.Current.Machine.Annotations[clusterv1.UpdateInProgressAnnotation]; !hasBegun { // asked again after a conflict
 			expectRequest(t, request)
 		}
+	}
+}
+
+// TestExtensionThatHangsHoldsUpNoOther claims another control plane while an extension does not answer for the first.
+func TestExtensionThatHangsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	p := start(t, 3, 0)
+	e, _ := p.extend()
+	begun, ended := make(chan struct{}, 100), make(chan struct{}, 100)
+	e.Serve("CanUpdateMachine", func(_ http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		<-r.Context().Done()
+		ended <- struct{}{}
+	})
+	p.upgrade("v1.36.1")
+	<-begun
+	other := &v1alpha1.RunlevelControlPlane{ObjectMeta: p.Meta(p.Namespace + "-other"), Spec: *p.plane.Spec.DeepCopy()}
+	cluster := &clusterv1.Cluster{ObjectMeta: p.Meta("other")}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "RunlevelControlPlane", Name: other.Name}
+	p.MustCreate(other, cluster)
+	machinetest.Await(t, p, other, client.ObjectKeyFromObject(other), func(plane *v1alpha1.RunlevelControlPlane) bool { return len(plane.Finalizers) > 0 })
+	if len(ended) > 0 {
+		t.Error("the other control plane waited for the extension")
 	}
 }
 

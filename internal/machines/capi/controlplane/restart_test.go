@@ -1,8 +1,12 @@
 package controlplane_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
+	"io"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -10,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
@@ -43,7 +48,8 @@ func TestKilledBetweenWrites(t *testing.T) {
 			stop()
 			before, missed := p.names(), p.countMissed()
 			if c.isExtended {
-				p.extend()
+				e, _ := p.extend()
+				e.Serve("UpdateMachine", p.updateNodeSlowly())
 			}
 			if c.version != "" {
 				p.upgrade(c.version)
@@ -85,6 +91,22 @@ func (p *plant) liveAndDie(version string, hasToGo func(*clusterv1.Machine) bool
 			return
 		}
 		p.Logf("life %d ended before %s", life, cut.Missed())
+	}
+}
+
+// updateNodeSlowly returns an update in place that takes a second, in which another machine could be missed as well.
+func (p *plant) updateNodeSlowly() http.HandlerFunc {
+	var begun sync.Map
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var request hooksv1.UpdateMachineRequest
+		_ = json.Unmarshal(body, &request)
+		if _, hasBegun := begun.LoadOrStore(request.Desired.Machine.Name, true); !hasBegun {
+			_, _ = io.WriteString(w, `{"status":"Success","retryAfterSeconds":1}`)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		p.updateNode(w, r)
 	}
 }
 

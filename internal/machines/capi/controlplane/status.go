@@ -88,13 +88,11 @@ func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlan
 	return status
 }
 
-// initialized returns the condition Initialized, and sets the field that Cluster API reads: once a machine has joined, and its node is
-// healthy, the API server was reached. It stays true.
+// initialized returns the condition Initialized, and sets the field that Cluster API reads: once a machine has joined, the API server
+// was reached. It stays true. Whether the node is healthy is not asked: Cluster API's core looks at nodes only from then on.
 func initialized(seen *planeSnapshot, status *v1alpha1.RunlevelControlPlaneStatus, machines []*clusterv1.Machine) metav1.Condition {
-	isHealthy := func(m *clusterv1.Machine) bool {
-		return meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineNodeHealthyCondition)
-	}
-	if seen.isInitialized() || slices.ContainsFunc(machines, isHealthy) {
+	hasJoined := func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() }
+	if seen.isInitialized() || slices.ContainsFunc(machines, hasJoined) {
 		status.Initialization.ControlPlaneInitialized = new(true)
 		return aggregate.Condition(initializedCondition, true, "")
 	}
