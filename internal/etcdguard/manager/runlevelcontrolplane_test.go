@@ -52,13 +52,7 @@ func newPlaneScene(t *testing.T) *planeScene {
 	t.Helper()
 	stage := &guardStage{MachineStage: machinetest.New(sandbox.Options{AuditPolicy: planeAudit})}
 	t.Cleanup(func() { _ = stage.Sandbox(t).Stop() })
-	stage.once.Do(func() {
-		for _, object := range guardManifests() {
-			if object.GetKind() != "Deployment" {
-				stage.apply(t, object)
-			}
-		}
-	})
+	stage.once.Do(func() { stage.applyManifests(t) }) // the scene has a machine controller of its own
 	s := &planeScene{scene: newSceneOn(t, stage), isStarted: map[string]bool{}, restarting: make(chan struct{}, 1)}
 	s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {namespace: %s, name: c},
 		spec: {controlPlaneRef: {apiGroup: controlplane.runlevel.dev, kind: RunlevelControlPlane, name: shop}}}`, s.namespace)
