@@ -98,6 +98,7 @@ func (s *planeScene) manage(t *testing.T) {
 // guard runs the guard, until it is ended.
 func (s *planeScene) guard(t *testing.T) {
 	options := s.guardOptions()
+	options.Endpoints = nil // those of the nodes: there are more machines than other scenes have
 	options.MachineAPI = manager.ClusterAPI
 	options.LeaseDuration = 10 * time.Minute
 	s.endGuard = s.run(t, func(ctx context.Context) error { return manager.Run(ctx, s.api, options) })
