@@ -3,6 +3,7 @@ package manager_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,9 @@ func (s *scene) provide(ctx context.Context) error {
 		switch {
 		case m.DeletionTimestamp != nil:
 			s.kill(number)
+			if err := s.dropLearner(ctx, number); err != nil {
+				return err
+			}
 			if err := s.patch(ctx, &m, `{"spec":{"terminated":true}}`); err != nil {
 				return err
 			}
@@ -65,6 +69,20 @@ func (s *scene) provide(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// dropLearner removes a member that has joined when its machine was no longer held: who adds members has to remove such a one.
+func (s *scene) dropLearner(ctx context.Context, number int) error {
+	members, err := s.members(ctx)
+	if err != nil {
+		return err
+	}
+	for _, member := range members {
+		if member.IsLearner && strings.Contains(strings.Join(member.PeerURLs, " "), "//"+s.Address(number)+":") {
+			_, err = s.etcdCluster.client.MemberRemove(ctx, member.ID)
+		}
+	}
+	return err
 }
 
 func (s *scene) patch(ctx context.Context, object client.Object, patch string) error {

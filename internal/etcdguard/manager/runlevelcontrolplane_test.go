@@ -186,15 +186,15 @@ func (s *planeScene) awaitSettled(t *testing.T) {
 		if err := s.client.Get(ctx, client.ObjectKeyFromObject(s.plane), s.plane); err != nil {
 			return err
 		}
+		members, err := s.members(ctx)
+		if err != nil {
+			return err
+		}
 		status := s.plane.Status
 		if status.ObservedGeneration != s.plane.Generation || ptr.Deref(status.Replicas, 0) != 3 || len(s.available()) != 3 ||
-			!meta.IsStatusConditionFalse(status.Conditions, clusterv1.RollingOutCondition) {
+			!meta.IsStatusConditionFalse(status.Conditions, clusterv1.RollingOutCondition) || len(members) != 3 {
 			text, _ := json.Marshal(status)
-			return fmt.Errorf("%s", text)
-		}
-		members, err := s.members(ctx)
-		if err != nil || len(members) != 3 {
-			return fmt.Errorf("%d members: %w", len(members), err)
+			return fmt.Errorf("members %s, %s", describeMembers(members), text)
 		}
 		return nil
 	})
