@@ -22,8 +22,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// replacedAnnotation is on a machine that is deleted although extensions are there, and has the reason why it is not updated in place.
-const replacedAnnotation = "machine.runlevel.dev/replaced-because"
+// ReplacedAnnotation is on a machine that is deleted although extensions are there, and has the reason why it is not updated in place.
+const ReplacedAnnotation = "machine.runlevel.dev/replaced-because"
 
 // permissionPause is when to look again whether the quorum guard has answered, if no change was observed before.
 const permissionPause = 30 * time.Second
@@ -48,7 +48,7 @@ func (r *ControlPlaneReconciler) update(ctx context.Context, seen *planeSnapshot
 		}
 		marked := m.DeepCopy()
 		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
-		delete(marked.Annotations, replacedAnnotation)
+		delete(marked.Annotations, ReplacedAnnotation)
 		rolloutrules.DropRequest(marked)
 		if err := patch.WithLock(ctx, r.cached, marked, m); err != nil {
 			return fmt.Errorf("begin the update in place of Machine %s: %w", m.Name, err)
@@ -153,7 +153,7 @@ func (r *ControlPlaneReconciler) replace(ctx context.Context, seen *planeSnapsho
 	}
 	if hasExtensions {
 		noted := m.DeepCopy()
-		metav1.SetMetaDataAnnotation(&noted.ObjectMeta, replacedAnnotation, reason)
+		metav1.SetMetaDataAnnotation(&noted.ObjectMeta, ReplacedAnnotation, reason)
 		rolloutrules.DropRequest(noted)
 		if err := patch.WithLock(ctx, r.cached, noted, m); err != nil {
 			return fmt.Errorf("record why Machine %s is replaced: %w", m.Name, err)

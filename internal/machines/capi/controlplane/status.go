@@ -122,7 +122,7 @@ func (s *planeSnapshot) rollingOut(machines []*clusterv1.Machine, problem string
 	outdated, lines := 0, map[string]bool{}
 	var replaced []string
 	for _, m := range machines {
-		if why := m.Annotations[replacedAnnotation]; why != "" {
+		if why := m.Annotations[ReplacedAnnotation]; why != "" {
 			replaced = append(replaced, fmt.Sprintf("Machine %s is replaced, not updated in place: %s", m.Name, why))
 		}
 		if len(s.outdated[m.Name]) == 0 && !rolloutrules.IsUpdating(m) {
