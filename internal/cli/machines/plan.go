@@ -175,7 +175,9 @@ func (f *machinesPlanFlags) completeNames(command *cobra.Command, args []string,
 	deployment := schema.GroupKind{Group: overview.ClusterAPIKind.Group, Kind: "MachineDeployment"}
 	names, directive := f.cluster.CompleteMetadata(command, f.namespace, (*metav1.PartialObjectMetadata).GetName, deployment)
 	for _, kind := range []schema.GroupVersionKind{rolloutpreview.ControlPlaneMachineSetKind, rolloutpreview.RunlevelControlPlaneKind} {
-		withKind := func(object *metav1.PartialObjectMetadata) string { return strings.ToLower(kind.Kind) + "/" + object.Name }
+		withKind := func(object *metav1.PartialObjectMetadata) string {
+			return strings.ToLower(kind.Kind) + "/" + object.Name
+		}
 		controlPlanes, _ := f.cluster.CompleteMetadata(command, f.namespace, withKind, kind.GroupKind())
 		names = append(names, controlPlanes...)
 	}
