@@ -183,7 +183,7 @@ func collectRunlevelControlPlanes(to chan<- prometheus.Metric, planes []controlp
 	}
 }
 
-// A controlPlaneState is what monitoring is told of what replaces the machines of a control plane.
+// A controlPlaneState is what the metrics report of what replaces the machines of a control plane.
 type controlPlaneState struct {
 	kind, name, namespace, state, strategy         string
 	desired, replicas, updated, ready, unavailable int32
