@@ -36,10 +36,6 @@ test-node: build ## run the tests of the image on real nodes (Linux, root, conta
 	cd tools && $(GO) run ./image -source .. -o ../bin/image-node linux/$(shell $(GO) env GOARCH)
 	RUNLEVEL_TEST_NODES=$(RUNLEVEL_TEST_NODES) RUNLEVEL_TEST_IMAGE=$(CURDIR)/bin/image-node $(SUITE) -parallel 8 -v ./internal/sandbox/realnode ./install/e2e
 
-test-core: ## run the test beside all controllers of Cluster API's core, which are compiled first
-	cd sandbox/clusterapi && $(GO) build -o ../../bin/cluster-api-core sigs.k8s.io/cluster-api/core
-	RUNLEVEL_TEST_CLUSTER_API=$(CURDIR)/bin/cluster-api-core $(SUITE) -v -run TestWholeCore ./internal/machines/besidecore
-
 lint: ## gofmt, vet, staticcheck and the house test
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
 	$(GO) vet ./...
@@ -79,4 +75,4 @@ clean: ## remove what was built here; the programs of the control plane stay in 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: build test test-node test-core lint install demo bench image generate clean help
+.PHONY: build test test-node lint install demo bench image generate clean help

@@ -26,9 +26,10 @@ func TestPagesThatTryOnASandbox(t *testing.T) {
 		}
 	}
 	for page, then := range map[string]string{ // which shows that what the page promises has happened
-		"hooks.md":     `runlevel status --name bookshop`,
-		"in-place.md":  `kubectl wait $(kubectl get machines.cluster.x-k8s.io -o jsonpath='{range .items[*]}node/{.status.nodeRef.name} {end}') --for=jsonpath='{.status.nodeInfo.kubeletVersion}'=v1.36.0 --timeout=2m`,
-		"providers.md": `kubectl wait externalmachine/web-4 -n shop-machines --for=condition=Ready=False --timeout=2m`,
+		"control-plane-cluster-api.md": `sleep 1; kubectl wait rcp/shop --for=condition=RollingOut=False --timeout=2m; kubectl wait rcp/shop --for=jsonpath='{.status.upToDateReplicas}'=3 --timeout=1m`,
+		"hooks.md":                     `runlevel status --name bookshop`,
+		"in-place.md":                  `kubectl wait $(kubectl get machines.cluster.x-k8s.io -o jsonpath='{range .items[*]}node/{.status.nodeRef.name} {end}') --for=jsonpath='{.status.nodeInfo.kubeletVersion}'=v1.36.0 --timeout=2m`,
+		"providers.md":                 `kubectl wait externalmachine/web-4 -n shop-machines --for=condition=Ready=False --timeout=2m`,
 	} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()

@@ -60,7 +60,7 @@ func newEtcdCluster(t *testing.T, g *gate) *etcdCluster {
 	return c
 }
 
-// connect returns a client of all members that there can be.
+// connect returns a client of the first members that there can be, and of those that etcd lists later.
 func (c *etcdCluster) connect() *clientv3.Client {
 	var endpoints []string
 	for number := 1; number < 10; number++ {
@@ -70,7 +70,7 @@ func (c *etcdCluster) connect() *clientv3.Client {
 	if err != nil {
 		c.Fatal(err)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: config, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: config, Logger: zap.NewNop(), AutoSyncInterval: time.Second})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -160,8 +160,11 @@ func (c *etcdCluster) eventually(what string, try func(context.Context) error) {
 	err := wait.PollUntilContextTimeout(c.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		last = try(ctx)
-		return last == nil, nil
+		err := try(ctx)
+		if err == nil || ctx.Err() == nil || last == nil { // what was observed says more than the end of the time
+			last = err
+		}
+		return err == nil, nil
 	})
 	if err != nil {
 		c.Fatalf("never: %s: %v", what, last)

@@ -54,11 +54,7 @@ func (s *guardStage) prepare(t *testing.T) {
 	t.Helper()
 	config := s.Sandbox(t).Config
 	s.once.Do(func() {
-		for _, object := range guardManifests() {
-			if kind := object.GetKind(); kind != "Deployment" && kind != "ClusterOperator" { // which the guard makes
-				s.apply(t, object)
-			}
-		}
+		s.applyManifests(t)
 		go func() {
 			_ = machinemanager.Run(context.Background(), config, machinemanager.Options{
 				Options:  leader.Options{Namespace: metav1.NamespaceDefault, LeaseDuration: 10 * time.Minute},
@@ -66,6 +62,16 @@ func (s *guardStage) prepare(t *testing.T) {
 			})
 		}()
 	})
+}
+
+// applyManifests applies what a guard needs, but for its Deployment.
+func (s *guardStage) applyManifests(t *testing.T) {
+	t.Helper()
+	for _, object := range guardManifests() {
+		if kind := object.GetKind(); kind != "Deployment" && kind != "ClusterOperator" { // which the guard makes
+			s.apply(t, object)
+		}
+	}
 }
 
 func guardManifests() []*unstructured.Unstructured {

@@ -52,13 +52,7 @@ func newPlaneScene(t *testing.T) *planeScene {
 	t.Helper()
 	stage := &guardStage{MachineStage: machinetest.New(sandbox.Options{AuditPolicy: planeAudit})}
 	t.Cleanup(func() { _ = stage.Sandbox(t).Stop() })
-	stage.once.Do(func() {
-		for _, object := range guardManifests() {
-			if object.GetKind() != "Deployment" {
-				stage.apply(t, object)
-			}
-		}
-	})
+	stage.once.Do(func() { stage.applyManifests(t) }) // the scene has a machine controller of its own
 	s := &planeScene{scene: newSceneOn(t, stage), isStarted: map[string]bool{}, restarting: make(chan struct{}, 1)}
 	s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {namespace: %s, name: c},
 		spec: {controlPlaneRef: {apiGroup: controlplane.runlevel.dev, kind: RunlevelControlPlane, name: shop}}}`, s.namespace)
@@ -104,6 +98,7 @@ func (s *planeScene) manage(t *testing.T) {
 // guard runs the guard, until it is ended.
 func (s *planeScene) guard(t *testing.T) {
 	options := s.guardOptions()
+	options.Endpoints = nil // those of the nodes: there are more machines than other scenes have
 	options.MachineAPI = manager.ClusterAPI
 	options.LeaseDuration = 10 * time.Minute
 	s.endGuard = s.run(t, func(ctx context.Context) error { return manager.Run(ctx, s.api, options) })
@@ -296,7 +291,7 @@ func (s *planeScene) soak(t *testing.T) {
 	waves, begin := 0, time.Now()
 	for ; time.Since(begin) < *soakTime; waves++ {
 		for range 1 + s.random.IntN(3) {
-			s.accident(t)
+			t.Logf("%s: wave %d: %s", time.Now().Format(time.TimeOnly), waves, s.accident(t))
 			pause(t.Context(), time.Duration(s.random.IntN(4000))*time.Millisecond)
 		}
 		s.awaitSettled(t)
@@ -306,30 +301,49 @@ func (s *planeScene) soak(t *testing.T) {
 	}
 }
 
-func (s *planeScene) accident(t *testing.T) {
+// accident has one happen, and returns what it is.
+func (s *planeScene) accident(t *testing.T) string {
+	t.Helper()
 	machines := s.available()
 	switch what := s.random.IntN(7); {
 	case what < 2:
 		s.upgrade(t)
+		return "another version"
 	case what == 2:
 		s.replaceAll(t)
+		return "another template"
 	case what == 3 && len(machines) > 0:
-		s.deleteByHand(t, machines[s.random.IntN(len(machines))])
+		name := machines[s.random.IntN(len(machines))]
+		s.deleteByHand(t, name)
+		return "delete " + name
 	case what == 4 && len(machines) == 3:
-		number := s.number(machines[s.random.IntN(len(machines))])
-		s.restarting <- struct{}{} // not while an update restarts another one
-		s.kill(number)
-		pause(t.Context(), time.Duration(s.random.IntN(6000))*time.Millisecond)
-		joining, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		_ = s.Join(joining, number) // its machine may be gone
-		cancel()
-		<-s.restarting
+		name := machines[s.random.IntN(len(machines))]
+		s.stopMember(t, name)
+		return "stop the member of " + name
 	case what == 5:
 		s.endGuard()
 		pause(t.Context(), time.Duration(s.random.IntN(3000))*time.Millisecond)
 		s.guard(t)
+		return "end the guard"
 	case what == 6:
 		s.endManager()
 		s.manage(t)
+		return "end the machine controller"
 	}
+	return "nothing"
+}
+
+// stopMember stops the member of a machine for some seconds.
+func (s *planeScene) stopMember(t *testing.T, name string) {
+	t.Helper()
+	s.restarting <- struct{}{} // not while an update restarts another one
+	defer func() { <-s.restarting }()
+	s.kill(s.number(name))
+	pause(t.Context(), time.Duration(s.random.IntN(6000))*time.Millisecond)
+	s.eventually("the member starts again, or its machine is gone", func(ctx context.Context) error {
+		if !slices.ContainsFunc(s.planeMachines(), func(m clusterv1.Machine) bool { return m.Name == name }) {
+			return nil
+		}
+		return s.Join(ctx, s.number(name))
+	})
 }

@@ -103,10 +103,14 @@ func TestBesideCore(t *testing.T) {
 	awaitCounts(f, "3 3 3 3 3")
 	var machines clusterv1.MachineList
 	f.MustList(&machines)
-	f.MustGet(plane)
-	if owners := plane.OwnerReferences; len(owners) != 1 || owners[0].UID != cluster.UID {
-		t.Errorf("the control plane has the owners %+v", owners)
-	}
+	// Two controllers that disagree would write the owners again and again.
+	_ = wait.PollUntilContextTimeout(t.Context(), time.Second/20, time.Second, true, func(context.Context) (bool, error) {
+		f.MustGet(plane)
+		if owners := plane.OwnerReferences; len(owners) != 1 || owners[0].UID != cluster.UID || ptr.Deref(owners[0].Controller, false) {
+			t.Fatalf("the control plane has the owners %+v", owners)
+		}
+		return false, nil
+	})
 
 	f.MustDelete(cluster)
 	f.AwaitGone(plane)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -62,13 +63,10 @@ func (c *EtcdCluster) call(ctx context.Context, method string, request, response
 		return err
 	}
 	failed := errors.New("no member runs")
-	for number := range 10 {
-		c.mu.Lock()
-		_, isRunning := c.running[number]
-		c.mu.Unlock()
-		if !isRunning {
-			continue
-		}
+	c.mu.Lock()
+	numbers := slices.Sorted(maps.Keys(c.running))
+	c.mu.Unlock()
+	for _, number := range numbers {
 		if failed = c.post(ctx, c.memberURL(number)+"/v3/cluster/member/"+method, body, response); failed == nil {
 			return nil
 		}

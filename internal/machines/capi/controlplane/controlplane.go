@@ -85,7 +85,7 @@ func (r *ControlPlaneReconciler) Reconcile(ctx context.Context, request ctrl.Req
 		return ctrl.Result{}, r.report(ctx, seen, nil)
 	case seen.plane.DeletionTimestamp != nil:
 		problem := r.end(ctx, seen)
-		return ctrl.Result{}, r.report(ctx, seen, problem)
+		return ctrl.Result{RequeueAfter: seen.after}, r.report(ctx, seen, problem)
 	case seen.cluster == nil:
 		return ctrl.Result{}, r.report(ctx, seen, nil)
 	}

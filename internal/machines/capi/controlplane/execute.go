@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -18,6 +19,9 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
+
+// endPause is when to look again for the machines of a control plane whose Cluster is gone.
+const endPause = 5 * time.Second
 
 // claim adds the finalizer, and what connects the control plane with its Cluster.
 func (r *ControlPlaneReconciler) claim(ctx context.Context, seen *planeSnapshot) error {
@@ -101,6 +105,9 @@ func (r *ControlPlaneReconciler) create(ctx context.Context, seen *planeSnapshot
 // end deletes the machines of a control plane that is being deleted, after the workers of the cluster are gone, and then lets the
 // control plane go.
 func (r *ControlPlaneReconciler) end(ctx context.Context, seen *planeSnapshot) error {
+	if seen.cluster == nil { // by which events of machines lead to the control plane
+		seen.lookAgain(endPause)
+	}
 	switch {
 	case seen.workers > 0:
 		return nil

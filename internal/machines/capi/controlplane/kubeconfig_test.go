@@ -118,7 +118,7 @@ func TestKubeconfig(t *testing.T) {
 	ca.Data = authority.data(t)
 	p.Must(p.Update(t.Context(), ca))
 	const year = 365 * 24 * time.Hour
-	secret, config, certificate := p.awaitKubeconfig("https://10.0.0.1:6443", year-time.Hour)
+	secret, _, certificate := p.awaitKubeconfig("https://10.0.0.1:6443", year-time.Hour)
 	p.awaitCondition(kubeconfigAvailable, metav1.ConditionTrue, "")
 	if secret.Type != clusterv1.ClusterSecretType || secret.Labels[clusterv1.ClusterNameLabel] != "c" || !metav1.IsControlledBy(secret, p.plane) {
 		t.Errorf("%s, %v, %v", secret.Type, secret.Labels, secret.OwnerReferences)
@@ -132,7 +132,7 @@ func TestKubeconfig(t *testing.T) {
 		t.Errorf("the certificate is %s's", name)
 	}
 	p.MustPatch(&clusterv1.Cluster{ObjectMeta: p.Meta("c")}, `{"spec":{"controlPlaneEndpoint":{"host":"fd00::1"}}}`)
-	_, config, _ = p.awaitKubeconfig("https://[fd00::1]:6443", year-time.Hour)
+	_, config, _ := p.awaitKubeconfig("https://[fd00::1]:6443", year-time.Hour)
 
 	secret.Data["value"] = authority.age(t, config, year/2-time.Hour)
 	secret.ResourceVersion = ""

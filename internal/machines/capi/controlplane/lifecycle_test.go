@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -72,8 +73,14 @@ func TestAdoption(t *testing.T) {
 	p.runMachines()
 	orphan := p.machine(p.Namespace+"-orphan", map[string]string{clusterv1.MachineControlPlaneLabel: ""})
 	worker := p.machine(p.Namespace+"-worker", nil)
+	cluster := p.cluster()
+	p.MustGet(cluster)
+	p.MustPatch(p.plane, `{"metadata":{"ownerReferences":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","name":"c","uid":%q}]}}`, cluster.UID) // as a topology's
 	p.runPlane(stage.Sandbox(t).Config)
 	p.awaitSettled(3)
+	if p.MustGet(p.plane); len(p.plane.OwnerReferences) != 1 || p.plane.OwnerReferences[0].UID != cluster.UID {
+		t.Errorf("the control plane is owned by %v", p.plane.OwnerReferences)
+	}
 	p.MustGet(orphan)
 	p.MustGet(worker)
 	if !metav1.IsControlledBy(orphan, p.plane) || metav1.GetControllerOf(worker) != nil || len(p.machines()) != 4 {
@@ -96,7 +103,11 @@ func TestAdoption(t *testing.T) {
 // TestDeletedCluster deletes the Cluster: the control plane goes with it, after its machines.
 func TestDeletedCluster(t *testing.T) {
 	t.Parallel()
-	p := start(t, 1, 1)
+	p := newPlant(t, 1, 1)
+	p.MustCreate(&corev1.Secret{ObjectMeta: p.Meta("c-ca"), Data: newSigningAuthority(t).data(t)}) // or it would be looked for, in passes
+	p.run()
+	p.awaitSettled(1)
+	p.awaitCondition(kubeconfigAvailable, metav1.ConditionTrue, "")
 	p.MustDelete(p.cluster())
 	p.AwaitGone(p.plane)
 	if left := p.names(); len(left) > 0 {

@@ -1,0 +1,52 @@
+package controlplane
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+)
+
+func TestTheEarliestPassCounts(t *testing.T) {
+	t.Parallel()
+	s := &planeSnapshot{}
+	for _, after := range []time.Duration{time.Hour, time.Second, time.Minute} {
+		s.lookAgain(after)
+	}
+	if s.after != time.Second {
+		t.Error(s.after)
+	}
+}
+
+// TestFacts has what keeps a machine from an update in place, and when it counts as broken.
+func TestFacts(t *testing.T) {
+	t.Parallel()
+	isTrue := func(kinds ...string) (all []metav1.Condition) {
+		for _, kind := range kinds {
+			all = append(all, metav1.Condition{Type: kind, Status: metav1.ConditionTrue})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		annotation                       string
+		conditions                       []metav1.Condition
+		isReplaced, isUpdating, isBroken bool
+	}{
+		"available":                           {conditions: isTrue("Ready", "Available")},
+		"not available for long enough":       {conditions: isTrue("Ready")},
+		"not ready":                           {isBroken: true},
+		"to be remediated":                    {annotation: clusterv1.RemediateMachineAnnotation, conditions: isTrue("Ready", "Available"), isReplaced: true},
+		"updated":                             {annotation: clusterv1.UpdateInProgressAnnotation, isUpdating: true},
+		"updated, which is not in the status": {conditions: isTrue("Updating"), isUpdating: true},
+	} {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Annotations: map[string]string{c.annotation: ""}}}
+		m.Status.NodeRef.Name, m.Status.Conditions = "m", c.conditions
+		s := &planeSnapshot{plane: &v1alpha1.RunlevelControlPlane{}, machines: map[string]*clusterv1.Machine{"m": m}}
+		if got := s.facts()[0]; got.IsReplaced != c.isReplaced || got.IsUpdating != c.isUpdating || got.IsBroken != c.isBroken {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
