@@ -66,7 +66,7 @@ var jsonDocuments = map[string]jsonDocument{
 	"list":                        {"list", "the releases on a cluster", []state.ListedRelease{}},
 	"machines":                    {"machines", "machines; with `--watch` a line for each that has changed", []overview.MachineOverview{}},
 	"machines-plan":               {"machines plan", "what a changed MachineDeployment would do to its machines", &rolloutpreview.RolloutPreview{}},
-	"machines-plan-control-plane": {"machines plan controlplanemachineset/NAME", "what a set does to the machines of a control plane", &rolloutpreview.ControlPlanePreview{}},
+	"machines-plan-control-plane": {"machines plan controlplanemachineset/NAME, machines plan runlevelcontrolplane/NAME", "what a set, or a RunlevelControlPlane, does to the machines of a control plane", &rolloutpreview.ControlPlanePreview{}},
 	"notification":                {"apply --notify", "what a receiver gets for each event; so do those of `rollback` and `uninstall`, and the operator's", notify.CloudEvent{}},
 	"plan":                        {"plan, diff", "what an update does, object by object", &plan.Plan{}},
 	"render":                      {"render, get manifests", "the manifests of a cluster, or with `--explain` why each is in or out", review.RenderInfo{}},

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/machines/overview"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// controlPlaneLines returns a control plane, and the table of its machines in the order of their indexes.
+// controlPlaneLines returns a control plane, and the table of its machines, in the order of their indexes if they have any.
 func (f *machinesFlags) controlPlaneLines(set *overview.ControlPlaneOverview, list []overview.MachineOverview, now time.Time) []string {
 	lines := core.Align([]string{
 		cells("NAMESPACE", "CONTROL PLANE", "STATE", "STRATEGY", "DESIRED", "UPDATED", "READY", "WAITS FOR"),
@@ -23,21 +25,24 @@ func (f *machinesFlags) controlPlaneLines(set *overview.ControlPlaneOverview, li
 	if len(members) == 0 {
 		return lines
 	}
-	rows := []string{f.memberRow("NAMESPACE", "MACHINE", "INDEX", "UP TO DATE", "NODE", "PHASE", "SINCE", "PROVIDER ID", "HELD BY")}
+	hasIndex := members[0].ControlPlane.Index != nil
+	rows := []string{f.memberRow(hasIndex, "NAMESPACE", "MACHINE", "INDEX", "UP TO DATE", "NODE", "PHASE", "SINCE", "PROVIDER ID", "HELD BY")}
 	for i := range members {
-		m, index := &members[i], ""
-		if at := m.ControlPlane.Index; at != nil {
-			index = strconv.Itoa(*at)
-		}
-		rows = append(rows, f.memberRow(m.Namespace, m.Name, index, upToDate(m), m.Node, m.Phase, printable.Age(now, m.Since), m.ProviderID, m.HeldBy()))
+		m := &members[i]
+		index := strconv.Itoa(ptr.Deref(m.ControlPlane.Index, 0))
+		rows = append(rows, f.memberRow(hasIndex, m.Namespace, m.Name, index, upToDate(m), m.Node, m.Phase, printable.Age(now, m.Since), m.ProviderID, m.HeldBy()))
 	}
 	return append(lines, core.Align(rows)...)
 }
 
-// memberRow returns a row of the machines of a control plane. Only a wide row has the providerID.
-func (f *machinesFlags) memberRow(of ...string) string {
+// memberRow returns a row of the machines of a control plane. Only a wide row has the providerID, and only machines of a
+// ControlPlaneMachineSet have an index.
+func (f *machinesFlags) memberRow(hasIndex bool, of ...string) string {
 	if f.format != asWide {
 		of = slices.Delete(of, 7, 8)
+	}
+	if !hasIndex {
+		of = slices.Delete(of, 2, 3)
 	}
 	return cells(of...)
 }

@@ -42,8 +42,8 @@ const machinesHelp = `List the machines of a cluster (of OpenShift's API and of 
 lifecycle hook and its owner, the pod that a PodDisruptionBudget keeps on the node, another node of
 the control plane, the infrastructure object, the node that is to join, a finalizer of another controller.
 
-Machines of a control plane that a ControlPlaneMachineSet replaces are listed below it, with their index
-and whether they are up to date. With -o json they have it in "controlPlane".
+Machines of a control plane are listed below the ControlPlaneMachineSet or the RunlevelControlPlane that
+replaces them, with whether they are up to date. With -o json they have it in "controlPlane".
 
 Nothing is changed, and it also works on clusters whose machines OpenShift's own controllers manage.
 What you have no right to read is shown as not known. "runlevel why machine/NAME" explains one

@@ -44,8 +44,8 @@ what the object needs, and whether the gate would block the release. The object 
 until that version is applied.
 
 For a machine (machine.openshift.io), it shows the phase, what holds it, the command that helps, its
-conditions and its events: see "runlevel machines". For a ControlPlaneMachineSet, it shows what it waits for,
-which hook holds which of its machines, and what to do.
+conditions and its events: see "runlevel machines". For a ControlPlaneMachineSet or a RunlevelControlPlane, it
+shows what it waits for, what holds which of its machines, and what to do.
 
 Without an OBJECT, it shows for each release (with --name, for one) which process applies it, or
 when it was last applied, and the objects that are not as they should be: failures first, then

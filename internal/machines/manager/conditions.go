@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -11,8 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	controlplanev1alpha1 "github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
 	"github.com/runlevel/runlevel/internal/program/clusteroperator"
 )
@@ -34,7 +37,7 @@ var relatedObjects = []configv1.ObjectReference{
 }
 
 // readStatus returns the status of the controllers, from the machines in the cache.
-func readStatus(ctx context.Context, cached client.Reader) (clusteroperator.ControllerStatus, error) {
+func readStatus(ctx context.Context, cached client.Reader, dialects []MachineDialect) (clusteroperator.ControllerStatus, error) {
 	var machines machinev1beta1.MachineList
 	if err := cached.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
 		return clusteroperator.ControllerStatus{}, fmt.Errorf("list machines: %w", err)
@@ -44,15 +47,19 @@ func readStatus(ctx context.Context, cached client.Reader) (clusteroperator.Cont
 	defer cancel()
 	var sets machinev1.ControlPlaneMachineSetList
 	_ = cached.List(ctx, &sets, client.UnsafeDisableDeepCopy)
-	return statusOf(machines.Items, sets.Items), nil
+	var planes controlplanev1alpha1.RunlevelControlPlaneList
+	if hasRunlevelControlPlanes(dialects) {
+		_ = cached.List(ctx, &planes, client.UnsafeDisableDeepCopy)
+	}
+	return statusOf(machines.Items, append(stoppedSets(sets.Items), stoppedPlanes(planes.Items)...)), nil
 }
 
 // syncedWithin is how long the status waits for the cache of a kind.
 const syncedWithin = time.Second
 
-// statusOf returns the status of the controllers, from all machines and what replaces those of control planes. Upgradeable is false while
+// statusOf returns the status of the controllers, from all machines, and what stops the replacement of those of control planes. Upgradeable is false while
 // a machine of the control plane is being deleted: a minor update restarts the components on the others.
-func statusOf(machines []machinev1beta1.Machine, sets []machinev1.ControlPlaneMachineSet) clusteroperator.ControllerStatus {
+func statusOf(machines []machinev1beta1.Machine, stopped []string) clusteroperator.ControllerStatus {
 	var failed, going []string
 	for _, m := range machines {
 		if ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseFailed {
@@ -67,8 +74,8 @@ func statusOf(machines []machinev1beta1.Machine, sets []machinev1.ControlPlaneMa
 		s.Degraded = clusteroperator.ControllerProblem{Reason: ReasonMachinesFailed, Message: fmt.Sprintf(
 			"machines have failed, and are to be deleted and made again: %s", clusteroperator.List(failed))}
 	}
-	if stopped := stoppedSets(sets); len(stopped) > 0 {
-		message := fmt.Sprintf("ControlPlaneMachineSets replace no machine: %s", clusteroperator.List(stopped))
+	if len(stopped) > 0 {
+		message := fmt.Sprintf("control planes replace no machine: %s", clusteroperator.List(stopped))
 		if s.Degraded.Message != "" {
 			message += "; " + s.Degraded.Message
 		}
@@ -87,7 +94,21 @@ func stoppedSets(sets []machinev1.ControlPlaneMachineSet) []string {
 	for _, s := range sets {
 		degraded := meta.FindStatusCondition(s.Status.Conditions, controlplane.Degraded)
 		if s.Spec.State == machinev1.ControlPlaneMachineSetStateActive && degraded != nil && degraded.Status == metav1.ConditionTrue {
-			stopped = append(stopped, fmt.Sprintf("%s/%s (%s: %s)", s.Namespace, s.Name, degraded.Reason, degraded.Message))
+			stopped = append(stopped, fmt.Sprintf("ControlPlaneMachineSet %s/%s (%s: %s)", s.Namespace, s.Name, degraded.Reason, degraded.Message))
+		}
+	}
+	return stopped
+}
+
+// stoppedPlanes returns the control planes that have begun to work, and of whose machines no majority is available. Those that are paused
+// or being deleted change nothing anyway.
+func stoppedPlanes(planes []controlplanev1alpha1.RunlevelControlPlane) []string {
+	var stopped []string
+	for _, p := range planes {
+		available := meta.FindStatusCondition(p.Status.Conditions, clusterv1.AvailableCondition)
+		isActive := p.DeletionTimestamp == nil && !meta.IsStatusConditionTrue(p.Status.Conditions, clusterv1.PausedCondition)
+		if isActive && ptr.Deref(p.Status.Initialization.ControlPlaneInitialized, false) && available != nil && available.Status == metav1.ConditionFalse {
+			stopped = append(stopped, fmt.Sprintf("RunlevelControlPlane %s/%s (%s: %s)", p.Namespace, p.Name, available.Reason, strings.ReplaceAll(available.Message, "\n", " ")))
 		}
 	}
 	return stopped

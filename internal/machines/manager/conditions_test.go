@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	controlplanev1alpha1 "github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/program/clusteroperator"
 )
 
@@ -45,14 +46,23 @@ func TestStoppedControlPlanes(t *testing.T) {
 	set := machinev1.ControlPlaneMachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cluster"}}
 	set.Spec.State = machinev1.ControlPlaneMachineSetStateActive
 	set.Status.Conditions = []metav1.Condition{{Type: "Degraded", Status: metav1.ConditionTrue, Reason: "FailedReplacement", Message: "m-1 has failed"}}
-	got := statusOf([]machinev1beta1.Machine{failed}, []machinev1.ControlPlaneMachineSet{set}).Degraded
-	want := clusteroperator.ControllerProblem{Reason: "ControlPlaneDegraded", Message: "ControlPlaneMachineSets replace no machine: " +
-		"shop/cluster (FailedReplacement: m-1 has failed); machines have failed, and are to be deleted and made again: shop/m-1"}
+	got := statusOf([]machinev1beta1.Machine{failed}, stoppedSets([]machinev1.ControlPlaneMachineSet{set})).Degraded
+	want := clusteroperator.ControllerProblem{Reason: "ControlPlaneDegraded", Message: "control planes replace no machine: " +
+		"ControlPlaneMachineSet shop/cluster (FailedReplacement: m-1 has failed); machines have failed, and are to be deleted and made again: shop/m-1"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	set.Spec.State = machinev1.ControlPlaneMachineSetStateInactive
-	if got := statusOf(nil, []machinev1.ControlPlaneMachineSet{set}).Degraded; got.Reason != "" {
+	if got := stoppedSets([]machinev1.ControlPlaneMachineSet{set}); len(got) > 0 {
 		t.Errorf("an inactive one is reported: %+v", got)
+	}
+	plane := controlplanev1alpha1.RunlevelControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "plane"}}
+	plane.Status.Conditions = []metav1.Condition{{Type: "Available", Status: metav1.ConditionFalse, Reason: "NotAvailable", Message: "1 of 3 machines are available\n* m: down"}}
+	if got := stoppedPlanes([]controlplanev1alpha1.RunlevelControlPlane{plane}); len(got) > 0 {
+		t.Errorf("one that has not begun to work is reported: %+v", got)
+	}
+	plane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+	if got := stoppedPlanes([]controlplanev1alpha1.RunlevelControlPlane{plane}); len(got) != 1 || got[0] != "RunlevelControlPlane shop/plane (NotAvailable: 1 of 3 machines are available * m: down)" {
+		t.Errorf("got %q", got)
 	}
 }

@@ -47,7 +47,7 @@ func addControllers(ctx context.Context, m ctrl.Manager, o Options) error {
 			extensionconfig.SetupWithManager(m, extensionconfig.DiscoveryOptions{}),
 		)
 	}
-	if slices.Contains(o.Dialects, ClusterAPI) || slices.Contains(o.Dialects, ControlPlanes) {
+	if hasRunlevelControlPlanes(o.Dialects) {
 		err = errors.Join(err, clustercontrolplane.SetupWithManager(m, runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader())))
 	}
 	return err
@@ -63,6 +63,11 @@ const (
 	// ControlPlanes is the part of Cluster API that its own core does not have: RunlevelControlPlanes, beside the core's controllers.
 	ControlPlanes MachineDialect = "cluster-api-control-planes"
 )
+
+// hasRunlevelControlPlanes reports whether RunlevelControlPlanes are reconciled.
+func hasRunlevelControlPlanes(dialects []MachineDialect) bool {
+	return slices.Contains(dialects, ClusterAPI) || slices.Contains(dialects, ControlPlanes)
+}
 
 // checkDialects returns an error if a dialect is unknown.
 func checkDialects(dialects []MachineDialect) error {

@@ -73,7 +73,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 				RelatedObjects: relatedObjects,
 				Awaited:        &machinev1beta1.Machine{}, Awaits: "the controllers have not seen all machines yet",
 				Status: func(ctx context.Context) (clusteroperator.ControllerStatus, error) {
-					return readStatus(ctx, m.GetClient())
+					return readStatus(ctx, m.GetClient(), o.Dialects)
 				},
 			}, nil
 		},

@@ -15,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	controlplanev1alpha1 "github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/conditions"
 	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
@@ -38,18 +39,18 @@ var (
 	shortCircuit     = describe("mapi_machinehealthcheck_short_circuit", "1 while too many machines are unhealthy for a MachineHealthCheck to replace any.", "name", "namespace")
 	checkUnhealthy   = describe("runlevel_machinehealthcheck_not_healthy", "How many machines of a MachineHealthCheck are not healthy, by the API of the machines. Those that start or are being deleted are among them.", "api", "name", "namespace")
 	checkStopped     = describe("runlevel_machinehealthcheck_remediation_stopped", "1 while a limit of a MachineHealthCheck keeps its machines from remediation, by the API of the machines.", "api", "name", "namespace")
-	setDesired       = describe("runlevel_controlplanemachineset_replicas_desired", "How many machines a ControlPlaneMachineSet is to have.", "name", "namespace")
-	setReplicas      = describe("runlevel_controlplanemachineset_replicas", "How many machines a ControlPlaneMachineSet has.", "name", "namespace")
-	setUpdated       = describe("runlevel_controlplanemachineset_replicas_updated", "How many machines of a ControlPlaneMachineSet are up to date and ready.", "name", "namespace")
-	setReady         = describe("runlevel_controlplanemachineset_replicas_ready", "How many machines of a ControlPlaneMachineSet are ready.", "name", "namespace")
-	setUnavailable   = describe("runlevel_controlplanemachineset_replicas_unavailable", "How many indexes of a ControlPlaneMachineSet have no ready machine.", "name", "namespace")
-	setDegraded      = describe("runlevel_controlplanemachineset_degraded", "1 while a problem stops a ControlPlaneMachineSet, which the reason names.", "name", "namespace", "state", "reason")
-	setProgressing   = describe("runlevel_controlplanemachineset_progressing", "1 while machines of a ControlPlaneMachineSet have still to be replaced.", "name", "namespace", "state", "strategy")
+	setDesired       = describe("runlevel_controlplane_replicas_desired", "How many machines a ControlPlaneMachineSet or a RunlevelControlPlane is to have.", "kind", "name", "namespace")
+	setReplicas      = describe("runlevel_controlplane_replicas", "How many machines a ControlPlaneMachineSet or a RunlevelControlPlane has.", "kind", "name", "namespace")
+	setUpdated       = describe("runlevel_controlplane_replicas_updated", "How many machines of a ControlPlaneMachineSet or a RunlevelControlPlane are up to date and ready.", "kind", "name", "namespace")
+	setReady         = describe("runlevel_controlplane_replicas_ready", "How many machines of a ControlPlaneMachineSet or a RunlevelControlPlane are ready.", "kind", "name", "namespace")
+	setUnavailable   = describe("runlevel_controlplane_replicas_unavailable", "How many indexes of a ControlPlaneMachineSet or a RunlevelControlPlane have no ready machine.", "kind", "name", "namespace")
+	setDegraded      = describe("runlevel_controlplane_degraded", "1 while a problem stops a ControlPlaneMachineSet or a RunlevelControlPlane, which the reason names.", "kind", "name", "namespace", "state", "reason")
+	setProgressing   = describe("runlevel_controlplane_progressing", "1 while machines of a ControlPlaneMachineSet or a RunlevelControlPlane have still to be replaced.", "kind", "name", "namespace", "state", "strategy")
 	collectorUp      = describe("mapi_mao_collector_up", "1 if objects of a kind could be counted.", "kind")
 	deletionsWaiting = describe("runlevel_machine_deletions_waiting", "How many Machines that are being deleted wait, by stage of the deletion and reason.", "stage", "reason")
 )
 
-// collect sends the metrics of the machines in the cache; those of Cluster API if the dialects have it. ctx is that of the controllers:
+// collect sends the metrics of the machines in the cache; those of Cluster API and of RunlevelControlPlanes if the dialects have them. ctx is that of the controllers:
 // a scrape has none.
 func collect(ctx context.Context, cached client.Reader, dialects []MachineDialect, to chan<- prometheus.Metric) {
 	// A kind that can't be listed is reported by collectorUp, and does not delay the scrape.
@@ -70,6 +71,10 @@ func collect(ctx context.Context, cached client.Reader, dialects []MachineDialec
 	var controlPlanes machinev1.ControlPlaneMachineSetList
 	if list(ctx, cached, to, "runlevel_controlplanemachineset_items", &controlPlanes) {
 		collectControlPlanes(to, controlPlanes.Items)
+	}
+	var planes controlplanev1alpha1.RunlevelControlPlaneList
+	if hasRunlevelControlPlanes(dialects) && list(ctx, cached, to, "runlevel_runlevelcontrolplane_items", &planes) {
+		collectRunlevelControlPlanes(to, planes.Items)
 	}
 	var clusterChecks clusterv1.MachineHealthCheckList
 	if slices.Contains(dialects, ClusterAPI) && list(ctx, cached, to, "runlevel_clusterapi_machinehealthcheck_items", &clusterChecks) {
@@ -148,21 +153,52 @@ func collectClusterChecks(to chan<- prometheus.Metric, checks []clusterv1.Machin
 
 func collectControlPlanes(to chan<- prometheus.Metric, sets []machinev1.ControlPlaneMachineSet) {
 	for _, s := range sets {
-		gauge(to, setDesired, float64(ptr.Deref(s.Spec.Replicas, 0)), s.Name, s.Namespace)
-		gauge(to, setReplicas, float64(s.Status.Replicas), s.Name, s.Namespace)
-		gauge(to, setUpdated, float64(s.Status.UpdatedReplicas), s.Name, s.Namespace)
-		gauge(to, setReady, float64(s.Status.ReadyReplicas), s.Name, s.Namespace)
-		gauge(to, setUnavailable, float64(s.Status.UnavailableReplicas), s.Name, s.Namespace)
-		state, reason := string(s.Spec.State), ""
-		degraded := meta.FindStatusCondition(s.Status.Conditions, controlplane.Degraded)
-		isDegraded := degraded != nil && degraded.Status == metav1.ConditionTrue
-		if isDegraded {
-			reason = degraded.Reason
+		state := controlPlaneState{
+			kind: "ControlPlaneMachineSet", name: s.Name, namespace: s.Namespace, state: string(s.Spec.State), strategy: string(s.Spec.Strategy.Type),
+			desired: ptr.Deref(s.Spec.Replicas, 0), replicas: s.Status.Replicas, updated: s.Status.UpdatedReplicas, ready: s.Status.ReadyReplicas,
+			unavailable: s.Status.UnavailableReplicas, isProgressing: meta.IsStatusConditionTrue(s.Status.Conditions, controlplane.Progressing),
 		}
-		gauge(to, setDegraded, oneIf(isDegraded), s.Name, s.Namespace, state, reason)
-		isProgressing := meta.IsStatusConditionTrue(s.Status.Conditions, controlplane.Progressing)
-		gauge(to, setProgressing, oneIf(isProgressing), s.Name, s.Namespace, state, string(s.Spec.Strategy.Type))
+		if degraded := meta.FindStatusCondition(s.Status.Conditions, controlplane.Degraded); degraded != nil && degraded.Status == metav1.ConditionTrue {
+			state.degraded = degraded.Reason
+		}
+		state.collect(to)
 	}
+}
+
+func collectRunlevelControlPlanes(to chan<- prometheus.Metric, planes []controlplanev1alpha1.RunlevelControlPlane) {
+	for _, p := range planes {
+		state := controlPlaneState{
+			kind: "RunlevelControlPlane", name: p.Name, namespace: p.Namespace, state: "Active", strategy: "RollingUpdate",
+			desired: ptr.Deref(p.Spec.Replicas, 1), replicas: ptr.Deref(p.Status.Replicas, 0), updated: ptr.Deref(p.Status.UpToDateReplicas, 0),
+			ready: ptr.Deref(p.Status.AvailableReplicas, 0), isProgressing: meta.IsStatusConditionTrue(p.Status.Conditions, clusterv1.RollingOutCondition),
+		}
+		state.unavailable = max(state.desired-state.ready, 0)
+		if meta.IsStatusConditionTrue(p.Status.Conditions, clusterv1.PausedCondition) {
+			state.state = "Paused"
+		}
+		if available := meta.FindStatusCondition(p.Status.Conditions, clusterv1.AvailableCondition); available != nil && available.Status == metav1.ConditionFalse {
+			state.degraded = available.Reason
+		}
+		state.collect(to)
+	}
+}
+
+// A controlPlaneState is what the metrics report of what replaces the machines of a control plane.
+type controlPlaneState struct {
+	kind, name, namespace, state, strategy         string
+	desired, replicas, updated, ready, unavailable int32
+	degraded                                       string // the reason; empty if nothing stops it
+	isProgressing                                  bool
+}
+
+func (s *controlPlaneState) collect(to chan<- prometheus.Metric) {
+	for of, count := range map[*prometheus.Desc]int32{
+		setDesired: s.desired, setReplicas: s.replicas, setUpdated: s.updated, setReady: s.ready, setUnavailable: s.unavailable,
+	} {
+		gauge(to, of, float64(count), s.kind, s.name, s.namespace)
+	}
+	gauge(to, setDegraded, oneIf(s.degraded != ""), s.kind, s.name, s.namespace, s.state, s.degraded)
+	gauge(to, setProgressing, oneIf(s.isProgressing), s.kind, s.name, s.namespace, s.state, s.strategy)
 }
 
 func oneIf(is bool) float64 {

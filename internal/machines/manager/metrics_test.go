@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	controlplanev1alpha1 "github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/manager"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
@@ -41,13 +42,20 @@ func TestMetricsOfSetsAndHealthChecks(t *testing.T) {
 		`{"expectedMachines":5,"currentHealthy":2,"conditions":[{"type":"RemediationAllowed","status":"False","severity":"Warning","reason":"TooManyUnhealthy",`+since+`}]}`)
 	add(&clusterv1.MachineHealthCheck{}, `{metadata: {name: web}, spec: {clusterName: shop, selector: {matchLabels: {role: web}}, checks: {nodeStartupTimeoutSeconds: 600}}}`,
 		`{"expectedMachines":5,"currentHealthy":4,"conditions":[{"type":"RemediationAllowed","status":"True","reason":"RemediationAllowed",`+since+`}]}`)
+	add(&controlplanev1alpha1.RunlevelControlPlane{}, `{metadata: {name: plane}, spec: {replicas: 3, version: v1.36.0, machineTemplate: {spec: {
+		infrastructureRef: {apiGroup: infrastructure.runlevel.dev, kind: KwokMachineTemplate, name: small}, bootstrap: {dataSecretName: none}}}}}`,
+		`{"replicas":3,"availableReplicas":1,"upToDateReplicas":2,"conditions":[{"type":"Available","status":"False","reason":"NotAvailable",`+since+`},{"type":"RollingOut","status":"True","reason":"RollingOut",`+since+`}]}`)
 	served := collected(t, own.Client(t), manager.OpenShift, manager.ClusterAPI)
 	for _, line := range []string{
-		`runlevel_controlplanemachineset_replicas_desired{name=cluster} 3`, `runlevel_controlplanemachineset_replicas{name=cluster} 4`,
-		`runlevel_controlplanemachineset_replicas_updated{name=cluster} 1`, `runlevel_controlplanemachineset_replicas_ready{name=cluster} 3`,
-		`runlevel_controlplanemachineset_replicas_unavailable{name=cluster} 1`,
-		`runlevel_controlplanemachineset_degraded{name=cluster,reason=FailedReplacement,state=Active} 1`,
-		`runlevel_controlplanemachineset_progressing{name=cluster,state=Active,strategy=RollingUpdate} 0`,
+		`runlevel_controlplane_replicas_desired{kind=ControlPlaneMachineSet,name=cluster} 3`, `runlevel_controlplane_replicas{kind=ControlPlaneMachineSet,name=cluster} 4`,
+		`runlevel_controlplane_replicas_updated{kind=ControlPlaneMachineSet,name=cluster} 1`, `runlevel_controlplane_replicas_ready{kind=ControlPlaneMachineSet,name=cluster} 3`,
+		`runlevel_controlplane_replicas_unavailable{kind=ControlPlaneMachineSet,name=cluster} 1`,
+		`runlevel_controlplane_degraded{kind=ControlPlaneMachineSet,name=cluster,reason=FailedReplacement,state=Active} 1`,
+		`runlevel_controlplane_progressing{kind=ControlPlaneMachineSet,name=cluster,state=Active,strategy=RollingUpdate} 0`,
+		`runlevel_controlplane_replicas_desired{kind=RunlevelControlPlane,name=plane} 3`, `runlevel_controlplane_replicas_updated{kind=RunlevelControlPlane,name=plane} 2`,
+		`runlevel_controlplane_replicas_unavailable{kind=RunlevelControlPlane,name=plane} 2`,
+		`runlevel_controlplane_degraded{kind=RunlevelControlPlane,name=plane,reason=NotAvailable,state=Active} 1`,
+		`runlevel_controlplane_progressing{kind=RunlevelControlPlane,name=plane,state=Active,strategy=RollingUpdate} 1`,
 		`runlevel_machinehealthcheck_not_healthy{api=machine.openshift.io,name=web} 3`,
 		`runlevel_machinehealthcheck_remediation_stopped{api=machine.openshift.io,name=web} 1`,
 		`runlevel_machinehealthcheck_not_healthy{api=cluster.x-k8s.io,name=web} 1`,
@@ -58,7 +66,7 @@ func TestMetricsOfSetsAndHealthChecks(t *testing.T) {
 		}
 	}
 	for _, line := range collected(t, own.Client(t), manager.OpenShift) {
-		if strings.Contains(line, "cluster.x-k8s.io") {
+		if strings.Contains(line, "cluster.x-k8s.io") || strings.Contains(line, "kind=RunlevelControlPlane") {
 			t.Errorf("without its dialect: %s", line)
 		}
 	}

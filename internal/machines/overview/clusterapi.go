@@ -33,13 +33,14 @@ type clusterAPIFacts struct {
 	// deployment is the MachineDeployment of a machine that is not up to date; nil if it was not read, or does not exist.
 	deployment *clusterv1.MachineDeployment
 	checks     []*clusterv1.MachineHealthCheck // that select an unhealthy machine
+	plane      *planeFacts                     // the RunlevelControlPlane of the machine; nil if it was not read, or does not exist
 	unknown    []string
 }
 
 // clusterAPIMachines lists Machines of Cluster API, and the pods of nodes that are being drained. Nodes of other clusters
 // are not listed.
 func (g *machineGatherer) clusterAPIMachines(ctx context.Context, q MachineQuery) ([]*clusterAPIFacts, error) {
-	machines, err := machinesOf[clusterv1.Machine](ctx, g, ClusterAPIKind, q)
+	machines, err := objectsOf[clusterv1.Machine](ctx, g, ClusterAPIKind, q)
 	var facts []*clusterAPIFacts
 	for _, m := range machines {
 		g.listNodes(ctx)
@@ -217,6 +218,7 @@ func (f *clusterAPIFacts) explain(events []corev1.Event, now time.Time) *Machine
 	m := &MachineExplanation{MachineOverview: f.judge()}
 	m.addHolds("", f.remedy, now)
 	m.Statements = append(m.Statements, f.rollout()...)
+	m.Statements = append(m.Statements, f.plane.replacing(f.machine, now)...)
 	m.addDetails(f.machine.Status.Conditions, events, now)
 	return m
 }

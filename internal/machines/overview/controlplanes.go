@@ -12,8 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
@@ -21,8 +19,8 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
-// This file is about what replaces the machines of a control plane: ControlPlaneMachineSets of OpenShift's API. Their counts and what
-// they wait for are read from the status; which machine is up to date, from the judgement of the controller.
+// This file is about what replaces the machines of a control plane, and about ControlPlaneMachineSets of OpenShift's API. Their counts
+// and what they wait for are read from the status; which machine is up to date, from the judgement of the controller.
 
 // ControlPlaneMachineSetKind is the kind of the sets.
 var ControlPlaneMachineSetKind = schema.GroupKind{Group: Kind.Group, Kind: "ControlPlaneMachineSet"}
@@ -34,11 +32,11 @@ type ControlPlaneOverview struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	State     string `json:"state,omitempty"` // Active, or Inactive: it changes nothing
+	State     string `json:"state,omitempty"` // Active; or Inactive or Paused: it changes nothing
 	Strategy  string `json:"strategy"`
 	Desired   int    `json:"desired"`
 	Updated   int    `json:"updated"`
-	Ready     int    `json:"ready"`
+	Ready     int    `json:"ready"` // of a RunlevelControlPlane: available
 	// Degraded is the reason why it does nothing; empty if nothing stops it.
 	Degraded string `json:"degraded,omitempty"`
 	Waits    string `json:"waits,omitempty"` // what it waits for, or what stops it
@@ -53,7 +51,7 @@ func (o *ControlPlaneOverview) ID() kinds.ID {
 
 // A setMember is a machine of a control plane.
 type setMember struct {
-	name string
+	id kinds.ID
 	MachineMembership
 }
 
@@ -70,7 +68,7 @@ func (o *ControlPlaneOverview) Members(list []MachineOverview) []MachineOverview
 	var members []MachineOverview
 	for _, member := range o.machines {
 		at := slices.IndexFunc(list, func(m MachineOverview) bool {
-			return m.APIGroup == o.APIGroup && m.Namespace == o.Namespace && m.Name == member.name
+			return m.ID() == member.id
 		})
 		if at >= 0 {
 			members = append(members, list[at])
@@ -90,24 +88,14 @@ type setFacts struct {
 
 // controlPlaneSets returns the sets of a namespace, or of all, with the machines of their namespaces.
 func (g *machineGatherer) controlPlaneSets(ctx context.Context, namespace string) ([]*setFacts, error) {
-	in, err := g.cluster.FindKind(ctx, ControlPlaneMachineSetKind)
-	objects := &unstructured.UnstructuredList{}
-	if err == nil {
-		objects, err = g.cluster.In(in, namespace).List(ctx, metav1.ListOptions{})
-	}
-	if errors.Is(err, ErrNotServed) {
-		return nil, nil
-	}
+	listed, err := objectsOf[machinev1.ControlPlaneMachineSet](ctx, g, ControlPlaneMachineSetKind, MachineQuery{Namespace: namespace})
 	if err != nil {
-		return nil, requestError("list controlplanemachinesets.machine.openshift.io"+where(namespace), err)
+		return nil, unlessNotServed(err)
 	}
 	var sets []*setFacts
-	for i := range objects.Items {
-		f := &setFacts{set: &machinev1.ControlPlaneMachineSet{}}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects.Items[i].Object, f.set); err != nil {
-			return nil, fmt.Errorf("ControlPlaneMachineSet %s/%s can't be read: %w", objects.Items[i].GetNamespace(), objects.Items[i].GetName(), err)
-		}
-		machines, err := machinesOf[machinev1beta1.Machine](ctx, g, Kind, MachineQuery{Namespace: f.set.Namespace})
+	for _, set := range listed {
+		f := &setFacts{set: set}
+		machines, err := objectsOf[machinev1beta1.Machine](ctx, g, Kind, MachineQuery{Namespace: f.set.Namespace})
 		if err != nil {
 			return nil, err
 		}
@@ -126,6 +114,14 @@ func (g *machineGatherer) controlPlaneSets(ctx context.Context, namespace string
 	return sets, nil
 }
 
+// unlessNotServed returns an error, unless it is that the cluster does not serve a kind: then there are no objects of it.
+func unlessNotServed(err error) error {
+	if errors.Is(err, ErrNotServed) {
+		return nil
+	}
+	return err
+}
+
 // overview returns the state of the set.
 func (f *setFacts) overview() *ControlPlaneOverview {
 	o := &ControlPlaneOverview{
@@ -142,7 +138,7 @@ func (f *setFacts) overview() *ControlPlaneOverview {
 		if !f.judged.IsOfPlatform {
 			membership.IsUpToDate = ptr.To(!m.IsOutdated)
 		}
-		o.machines = append(o.machines, setMember{m.Name, membership})
+		o.machines = append(o.machines, setMember{kinds.ID{Group: Kind.Group, Kind: Kind.Kind, Namespace: o.Namespace, Name: m.Name}, membership})
 	}
 	return o
 }
@@ -178,16 +174,25 @@ func (f *setFacts) waits() string {
 
 // addControlPlanes adds what replaces the machines of control planes to a list. Of some machines, only their sets are added.
 func (l *MachineList) addControlPlanes(ctx context.Context, g *machineGatherer, q MachineQuery) {
+	var all []*ControlPlaneOverview
 	sets, err := g.controlPlaneSets(ctx, q.Namespace)
-	if err != nil {
-		l.Unknown = append(l.Unknown, inLine(err))
-	}
 	for _, f := range sets {
-		o := f.overview()
+		all = append(all, f.overview())
+	}
+	planes, planesErr := g.runlevelControlPlanes(ctx, q.Namespace)
+	for _, f := range planes {
+		all = append(all, f.overview())
+	}
+	for _, problem := range []error{err, planesErr} {
+		if problem != nil {
+			l.Unknown = append(l.Unknown, inLine(problem))
+		}
+	}
+	for _, o := range all {
 		isListed := len(q.Names) == 0 && !q.OnlyDeleting
 		for _, member := range o.machines {
 			for i := range l.Machines {
-				if m := &l.Machines[i]; m.APIGroup == o.APIGroup && m.Namespace == o.Namespace && m.Name == member.name {
+				if m := &l.Machines[i]; m.ID() == member.id {
 					m.ControlPlane, isListed = &member.MachineMembership, true
 				}
 			}

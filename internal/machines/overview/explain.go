@@ -47,9 +47,10 @@ func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExpl
 			return nil, err
 		}
 		g.askDeployment(ctx, facts[0])
+		g.askPlane(ctx, facts[0])
 		object, explain = facts[0].machine, facts[0].explain
 	} else {
-		machines, err := machinesOf[machinev1beta1.Machine](ctx, g, Kind, q)
+		machines, err := objectsOf[machinev1beta1.Machine](ctx, g, Kind, q)
 		if err != nil || len(machines) == 0 {
 			return nil, err
 		}

@@ -23,34 +23,45 @@ type ControlPlaneExplanation struct {
 }
 
 // IsControlPlane reports whether ExplainControlPlane explains the objects of a kind.
-func IsControlPlane(id kinds.ID) bool { return id.GroupKind() == ControlPlaneMachineSetKind }
+func IsControlPlane(id kinds.ID) bool {
+	return id.GroupKind() == ControlPlaneMachineSetKind || id.GroupKind() == RunlevelControlPlaneKind
+}
 
-// ExplainControlPlane returns what a set waits for, which hooks hold its machines, and what to do. It returns nil if the set does not
-// exist.
+// ExplainControlPlane returns what a set or a control plane waits for, which hooks hold its machines, and what to do. It returns nil if
+// the object does not exist.
 func ExplainControlPlane(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*ControlPlaneExplanation, error) {
 	g := &machineGatherer{cluster: c}
-	sets, err := g.controlPlaneSets(ctx, id.Namespace)
-	if err != nil {
+	explain := g.explainSet
+	if id.GroupKind() == RunlevelControlPlaneKind {
+		explain = g.explainPlane
+	}
+	e, object, conditions, err := explain(ctx, id)
+	if e == nil || err != nil {
 		return nil, err
 	}
-	for _, f := range sets {
-		if f.set.Name != id.Name {
-			continue
-		}
-		e := f.explain(ctx, g)
-		events, err := eventsOf(ctx, c, f.set)
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if err != nil {
-			e.Unknown = append(e.Unknown, inLine(requestError("list events in namespace "+id.Namespace, err)))
-		}
-		details := &MachineExplanation{}
-		details.addDetails(f.set.Status.Conditions, events, c.Now())
-		e.Statements = append(e.Statements, details.Statements...)
-		return e, nil
+	events, err := eventsOf(ctx, c, object)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
-	return nil, nil
+	if err != nil {
+		e.Unknown = append(e.Unknown, inLine(requestError("list events in namespace "+id.Namespace, err)))
+	}
+	details := &MachineExplanation{}
+	details.addDetails(conditions, events, c.Now())
+	e.Statements = append(e.Statements, details.Statements...)
+	return e, nil
+}
+
+// explainSet returns the explanation of a ControlPlaneMachineSet, without its conditions and events, and these conditions. It returns nil
+// if the set does not exist.
+func (g *machineGatherer) explainSet(ctx context.Context, id kinds.ID) (*ControlPlaneExplanation, metav1.Object, []metav1.Condition, error) {
+	sets, err := g.controlPlaneSets(ctx, id.Namespace)
+	for _, f := range sets {
+		if f.set.Name == id.Name {
+			return f.explain(ctx, g), f.set, f.set.Status.Conditions, err
+		}
+	}
+	return nil, nil, nil, err
 }
 
 // explain returns the explanation of the set, without its conditions and events.
@@ -76,7 +87,7 @@ func (f *setFacts) explain(ctx context.Context, g *machineGatherer) *ControlPlan
 		}
 	}
 	for _, machine := range g.facts(ctx, awaited) {
-		e.addMachine(machine, now)
+		e.addMachine(judge(machine), machine.remedy, now)
 	}
 	e.addMembers(f)
 	return e
@@ -99,12 +110,11 @@ func (e *ControlPlaneExplanation) add(text string, details ...string) {
 	e.Statements = append(e.Statements, MachineStatement{text, details})
 }
 
-// addMachine adds what holds a machine that the set waits for, and what to do about it.
-func (e *ControlPlaneExplanation) addMachine(f *machineFacts, now time.Time) {
-	m := judge(f)
+// addMachine adds what holds a machine that the control plane waits for, and what to do about it.
+func (e *ControlPlaneExplanation) addMachine(m MachineOverview, remedy func(*MachineHold) []string, now time.Time) {
 	e.Unknown = append(e.Unknown, m.Unknown...)
 	for i := range m.Holds {
-		hold := m.Holds[i].statement(f.remedy(&m.Holds[i]), now)
+		hold := m.Holds[i].statement(remedy(&m.Holds[i]), now)
 		e.add(fmt.Sprintf("machine %s (%s): %s", m.Name, m.Phase, strings.TrimPrefix(hold.Text, "it ")), hold.Details...)
 	}
 }

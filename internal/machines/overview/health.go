@@ -88,14 +88,18 @@ func (f *clusterAPIFacts) remediationHolds() []MachineHold {
 
 // problemsOf returns the problems of an unhealthy machine in a line.
 func problemsOf(failed metav1.Condition) string {
-	text := strings.TrimPrefix(failed.Message, "Health check failed:")
-	var problems []string
-	for line := range strings.SplitSeq(text, "\n") {
+	return cmp.Or(linesOf(strings.TrimPrefix(failed.Message, "Health check failed:"), ", "), failed.Reason)
+}
+
+// linesOf returns the lines of the message of a condition, joined, and without the marks of a list.
+func linesOf(message, separator string) string {
+	var lines []string
+	for line := range strings.SplitSeq(message, "\n") {
 		if line = strings.TrimPrefix(strings.TrimSpace(line), "* "); line != "" {
-			problems = append(problems, line)
+			lines = append(lines, line)
 		}
 	}
-	return cmp.Or(strings.Join(problems, ", "), failed.Reason)
+	return strings.Join(lines, separator)
 }
 
 // remediationState is who remediates an unhealthy machine, or why it is not remediated.
@@ -111,6 +115,8 @@ func (f *clusterAPIFacts) remediationState() string {
 		return "it has no owner that would replace it"
 	case owned.Status == metav1.ConditionFalse && owned.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason:
 		return fmt.Sprintf("%s %s has to replace it", owner.Kind, owner.Name)
+	case owned.Status == metav1.ConditionFalse && owned.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason:
+		return fmt.Sprintf("%s %s does not replace it: %s", owner.Kind, owner.Name, cmp.Or(owned.Message, owned.Reason))
 	case owned.Status == metav1.ConditionFalse:
 		return fmt.Sprintf("%s %s replaces it: %s", owner.Kind, owner.Name, cmp.Or(owned.Message, owned.Reason))
 	case external.Status == metav1.ConditionFalse && external.Reason == clusterv1.MachineExternallyRemediatedWaitingForRemediationReason:
@@ -137,5 +143,5 @@ func (f *clusterAPIFacts) remediationRemedy(command func(verb, rest string) stri
 	if len(remedy) > 0 {
 		remedy = append([]string{"see its health check, which has the limits and the number of unhealthy machines:"}, remedy...)
 	}
-	return append(remedy, "or give up the machine; with a MachineSet another one is made:", command("delete", ""))
+	return append(remedy, "or give up the machine; its owner makes another one:", command("delete", ""))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	"golang.org/x/sync/errgroup"
@@ -48,7 +49,7 @@ type MachineList struct {
 // listed only for nodes that are being drained, and infrastructure is read only if a machine waits for it.
 func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) (*MachineList, error) {
 	g := &machineGatherer{cluster: c}
-	machines, err := machinesOf[machinev1beta1.Machine](ctx, g, Kind, q)
+	machines, err := objectsOf[machinev1beta1.Machine](ctx, g, Kind, q)
 	others, otherErr := g.clusterAPIMachines(ctx, q)
 	if errors.Is(err, ErrNotServed) && errors.Is(otherErr, ErrNotServed) {
 		return nil, err
@@ -93,17 +94,21 @@ type machineGatherer struct {
 	healthChecks   map[string]healthCheckList // of Cluster API, by namespace
 }
 
-// machinesOf lists the selected machines of a kind.
-func machinesOf[M any](ctx context.Context, g *machineGatherer, kind schema.GroupKind, q MachineQuery) ([]*M, error) {
+// objectsOf lists the selected objects of a kind: machines, or what replaces those of a control plane.
+func objectsOf[M any](ctx context.Context, g *machineGatherer, kind schema.GroupKind, q MachineQuery) ([]*M, error) {
+	what := "list machines"
+	if kind != Kind {
+		what = fmt.Sprintf("list %ss.%s", strings.ToLower(kind.Kind), kind.Group)
+	}
 	in, err := g.cluster.FindKind(ctx, kind)
 	if err != nil {
-		return nil, fmt.Errorf("list machines: %w", err)
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	var options metav1.ListOptions
 	if len(q.Names) == 1 {
 		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, q.Names[0]).String()
 	}
-	var machines []*M
+	var objects []*M
 	resource := g.cluster.In(in, q.Namespace)
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return resource.List(ctx, options)
@@ -115,19 +120,15 @@ func machinesOf[M any](ctx context.Context, g *machineGatherer, kind schema.Grou
 		}
 		m := new(M)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, m); err != nil {
-			return fmt.Errorf("machine %s/%s can't be read: %w", object.GetNamespace(), object.GetName(), err)
+			return fmt.Errorf("%s %s/%s can't be read: %w", kind.Kind, object.GetNamespace(), object.GetName(), err)
 		}
-		machines = append(machines, m)
+		objects = append(objects, m)
 		return nil
 	})
 	if err != nil {
-		what := "list machines"
-		if kind == ClusterAPIKind {
-			what = "list machines.cluster.x-k8s.io"
-		}
 		return nil, requestError(what+where(q.Namespace), err)
 	}
-	return machines, nil
+	return objects, nil
 }
 
 // facts gathers the facts about machines.

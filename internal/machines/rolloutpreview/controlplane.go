@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	machinev1 "github.com/openshift/api/machine/v1"
@@ -13,33 +12,35 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 )
 
-// This file previews what a set does to the machines of a control plane. A set updates no machine in place: a machine stays, or a new
-// one takes its place.
+// This file has the preview of what replaces the machines of a control plane, and previews a ControlPlaneMachineSet. A set updates no
+// machine in place: a machine stays, or a new one takes its place.
 
 // ControlPlaneMachineSetKind is the kind of the sets of OpenShift's API.
 var ControlPlaneMachineSetKind = machinev1.GroupVersion.WithKind("ControlPlaneMachineSet")
 
-// A ControlPlanePreview is what a set does to the machines of a control plane.
+// A ControlPlanePreview is what a set, or a RunlevelControlPlane, does to the machines of a control plane.
 type ControlPlanePreview struct {
 	APIGroup  string `json:"apiGroup"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	State     string `json:"state"` // Inactive: the preview is of what the set does once it is Active
+	State     string `json:"state"` // Inactive or Paused: the preview is of what it does once it is Active
 	Strategy  string `json:"strategy"`
+	// Unanswered is why it is not known whether a machine can be updated in place; the steps end before it then.
+	Unanswered string `json:"unanswered,omitempty"`
 	// Degraded is the reason why the set does nothing, and Message what an administrator has to do.
 	Degraded string                    `json:"degraded,omitempty"`
 	Message  string                    `json:"message,omitempty"`
-	Machines []PreviewedMachine        `json:"machines"` // that exist, in the order of their indexes
+	Machines []PreviewedMachine        `json:"machines"` // that exist, in the order of their indexes, or the oldest first
 	Steps    []ControlPlanePreviewStep `json:"steps"`
 	Totals   map[string]int            `json:"totals"`          // number of machines by action
-	Waits    []string                  `json:"waits,omitempty"` // what the set waits for in the end
+	Waits    []string                  `json:"waits,omitempty"` // what it waits for in the end
 	// IsStuck is true if the replacement does not end, for example because of a machine that is not ready.
 	IsStuck bool `json:"isStuck,omitempty"`
 }
@@ -47,10 +48,12 @@ type ControlPlanePreview struct {
 // A PreviewedMachine is a machine of a control plane, and what becomes of it.
 type PreviewedMachine struct {
 	Name          string         `json:"name"`
-	Index         int            `json:"index"`
+	Index         *int           `json:"index,omitempty"` // of a set
 	FailureDomain string         `json:"failureDomain,omitempty"`
 	Outcome       MachineOutcome `json:"outcome"`
-	Changes       []string       `json:"changes,omitempty"` // the fields of its providerSpec that are outdated
+	Changes       []string       `json:"changes,omitempty"`   // what is outdated: the fields of its providerSpec, for example
+	Extension     string         `json:"extension,omitempty"` // that has answered whether it can be updated in place
+	Reasons       []string       `json:"reasons,omitempty"`   // why it is not updated in place
 }
 
 // A MachineOutcome is what becomes of a machine.
@@ -60,6 +63,8 @@ type MachineOutcome string
 const (
 	Stays        MachineOutcome = "Stays"
 	IsReplaced   MachineOutcome = "Replaced"
+	IsUpdated    MachineOutcome = "UpdatedInPlace"
+	IsDeleted    MachineOutcome = "Deleted"      // there is one too many
 	IsGoing      MachineOutcome = "Deleting"     // before the preview
 	DeleteByHand MachineOutcome = "DeleteByHand" // it is replaced once an administrator deletes it
 	IsOutdated   MachineOutcome = "Outdated"     // and the set does not come to replace it
@@ -69,37 +74,16 @@ const (
 type ControlPlanePreviewStep struct {
 	Round         int           `json:"round"`
 	Action        PreviewAction `json:"action"`
-	Machine       string        `json:"machine"` // "new 1" and so on for a created one
-	Index         int           `json:"index"`
+	Machine       string        `json:"machine"`         // "new 1" and so on for a created one
+	Index         *int          `json:"index,omitempty"` // of a set
 	FailureDomain string        `json:"failureDomain,omitempty"`
 	Reason        string        `json:"reason"`
 }
 
 // ReadControlPlaneMachineSet reads the ControlPlaneMachineSet of a name from a file. Errors name the document and the field.
 func ReadControlPlaneMachineSet(file string, text []byte, name string) (*machinev1.ControlPlaneMachineSet, error) {
-	documents, err := documentsOf(file, text)
-	if err != nil {
-		return nil, err
-	}
-	var found *machinev1.ControlPlaneMachineSet
-	for i, d := range documents {
-		if d.object.GroupVersionKind() != ControlPlaneMachineSetKind || d.object.GetName() != name {
-			continue
-		}
-		set := &machinev1.ControlPlaneMachineSet{}
-		unknown, err := kjson.UnmarshalStrict(d.json, set)
-		if err = errors.Join(append(unknown, err)...); err != nil {
-			return nil, fmt.Errorf("%s, document %d: ControlPlaneMachineSet %s: %s", file, i+1, name, strings.ReplaceAll(err.Error(), "\n", "; "))
-		}
-		if found != nil {
-			return nil, fmt.Errorf("%s, document %d: it is the ControlPlaneMachineSet once more: leave one", file, i+1)
-		}
-		found = set
-	}
-	if found == nil {
-		return nil, fmt.Errorf("%s has no ControlPlaneMachineSet %s of %s: write it as it is to be", file, name, machinev1.GroupVersion)
-	}
-	return found, nil
+	set, _, err := readControlPlane[machinev1.ControlPlaneMachineSet](file, text, ControlPlaneMachineSetKind, name)
+	return set, err
 }
 
 // A ControlPlaneQuery is the input of PreviewControlPlane.
@@ -190,7 +174,7 @@ func setSpecDefaults(spec *machinev1.ControlPlaneMachineSetSpec, live machinev1.
 // Lines returns the preview as text.
 func (p *ControlPlanePreview) Lines() []string {
 	head := fmt.Sprintf("%s %s/%s: %s, %s", p.Kind, p.Namespace, p.Name, p.State, p.Strategy)
-	if p.State == string(machinev1.ControlPlaneMachineSetStateInactive) {
+	if p.State != string(machinev1.ControlPlaneMachineSetStateActive) {
 		head += "; this is what it does once it is Active"
 	}
 	lines := []string{head}
@@ -200,12 +184,14 @@ func (p *ControlPlanePreview) Lines() []string {
 	if p.Degraded != "" {
 		lines = append(lines, fmt.Sprintf("Degraded (%s): %s", p.Degraded, p.Message), "it creates and deletes no machine until that is solved")
 	}
-	if len(p.Steps) == 0 {
-		if p.Degraded == "" {
-			lines = append(lines, "no machine is created or deleted")
-		}
-	} else {
+	switch {
+	case len(p.Steps) > 0:
 		lines = append(append(lines, ""), p.stepLines()...)
+	case p.Degraded == "" && p.Unanswered == "":
+		lines = append(lines, "no machine is created or deleted")
+	}
+	if p.Unanswered != "" {
+		lines = append(lines, "not asked: "+p.Unanswered)
 	}
 	if p.IsStuck {
 		lines = append(lines, "the replacement stops there")
@@ -218,38 +204,67 @@ func (p *ControlPlanePreview) Lines() []string {
 
 // stepLines returns the steps as text, and their number.
 func (p *ControlPlanePreview) stepLines() []string {
-	words := map[PreviewAction]string{CreateMachine: "create", DeleteMachine: "delete"}
+	words := map[PreviewAction]string{CreateMachine: "create", DeleteMachine: "delete", UpdateInPlace: "update in place"}
+	updated, width := p.Totals[string(UpdateInPlace)], len("create")
+	if updated > 0 {
+		width = len("update in place")
+	}
 	var lines []string
 	for _, s := range p.Steps {
-		lines = append(lines, fmt.Sprintf("%3d  %-6s  %s  (%s: %s)", s.Round, words[s.Action], s.Machine, place(s.Index, s.FailureDomain), s.Reason))
+		why := strings.TrimPrefix(place(s.Index, s.FailureDomain)+": "+s.Reason, ": ")
+		lines = append(lines, fmt.Sprintf("%3d  %-*s  %s  (%s)", s.Round, width, words[s.Action], s.Machine, why))
 	}
-	return append(lines, fmt.Sprintf("created: %d, deleted: %d", p.Totals[string(CreateMachine)], p.Totals[string(DeleteMachine)]))
+	total := fmt.Sprintf("created: %d, deleted: %d", p.Totals[string(CreateMachine)], p.Totals[string(DeleteMachine)])
+	if updated > 0 {
+		total = fmt.Sprintf("updated in place: %d, %s", updated, total)
+	}
+	return append(lines, total)
 }
 
 // outcomes are the outcomes in words.
 var outcomes = map[MachineOutcome]string{
 	Stays: "stays as it is", IsReplaced: "is replaced", IsGoing: "is being deleted", DeleteByHand: "is replaced once it is deleted by hand",
-	IsOutdated: "is outdated, and not replaced",
+	IsOutdated: "is outdated, and not replaced", IsUpdated: "is updated in place", IsDeleted: "is deleted",
 }
 
 func (m *PreviewedMachine) lines() []string {
-	lines := []string{fmt.Sprintf("machine %s, %s: %s", m.Name, place(m.Index, m.FailureDomain), outcomes[m.Outcome])}
+	at := place(m.Index, m.FailureDomain)
+	if at != "" {
+		at = ", " + at
+	}
+	lines := []string{fmt.Sprintf("machine %s%s: %s", m.Name, at, outcomes[m.Outcome])}
 	for _, change := range m.Changes {
 		lines = append(lines, "  changes: "+change)
+	}
+	if m.Outcome == IsUpdated && m.Extension != "" {
+		lines = append(lines, "  by extension "+m.Extension)
+	}
+	for _, reason := range m.Reasons {
+		lines = append(lines, "  not in place: "+reason)
 	}
 	return lines
 }
 
-// place returns an index and a failure domain in words.
-func place(index int, domain string) string {
-	if domain == "" {
-		return fmt.Sprintf("index %d", index)
+// place returns an index and a failure domain in words; empty if there is neither.
+func place(index *int, domain string) string {
+	switch {
+	case index == nil:
+		return domain
+	case domain == "":
+		return fmt.Sprintf("index %d", *index)
 	}
-	return fmt.Sprintf("index %d, %s", index, domain)
+	return fmt.Sprintf("index %d, %s", *index, domain)
 }
 
-// IsControlPlane reports whether a kind is one whose sets PreviewControlPlane previews.
-func IsControlPlane(kind string) bool {
-	name, _, _ := strings.Cut(strings.ToLower(kind), ".")
-	return slices.Contains([]string{"controlplanemachineset", "controlplanemachinesets"}, name)
+// ControlPlaneKindOf returns the kind of a name as kubectl accepts it, of those that PreviewControlPlane and PreviewRunlevelControlPlane
+// preview; nil for others.
+func ControlPlaneKindOf(name string) *schema.GroupVersionKind {
+	name, _, _ = strings.Cut(strings.ToLower(name), ".")
+	switch name {
+	case "controlplanemachineset", "controlplanemachinesets":
+		return &ControlPlaneMachineSetKind
+	case "runlevelcontrolplane", "runlevelcontrolplanes", "rcp":
+		return &RunlevelControlPlaneKind
+	}
+	return nil
 }

@@ -51,12 +51,10 @@ func (r registered) Get(ctx context.Context, key client.ObjectKey, object client
 func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *facts, q PreviewQuery) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	configs, err := extensionsOf(ctx, c, q)
+	hooks, err := hooksOf(ctx, c, q.Extension)
 	if err != nil {
 		p.Unanswered = printable.Error(err).Error()
 	}
-	reader := registered{configs, c}
-	hooks := runtimehook.NewInPlaceHooks(reader, reader)
 	for _, set := range f.old {
 		if len(f.machines[set.UID]) == 0 {
 			continue
@@ -77,8 +75,15 @@ func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *fact
 	}
 }
 
+// hooksOf returns the hooks of the extensions that are asked.
+func hooksOf(ctx context.Context, c *cluster.Cluster, q ExtensionQuery) (*runtimehook.InPlaceHooks, error) {
+	configs, err := extensionsOf(ctx, c, q)
+	reader := registered{configs, c}
+	return runtimehook.NewInPlaceHooks(reader, reader), err
+}
+
 // extensionsOf returns the ExtensionConfigs of the cluster, or one with the URL of the query.
-func extensionsOf(ctx context.Context, c *cluster.Cluster, q PreviewQuery) ([]*runtimev1.ExtensionConfig, error) {
+func extensionsOf(ctx context.Context, c *cluster.Cluster, q ExtensionQuery) ([]*runtimev1.ExtensionConfig, error) {
 	if q.URL != "" {
 		config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "extension"}}
 		config.Spec.ClientConfig = runtimev1.ClientConfig{URL: q.URL, CABundle: q.CA}

@@ -125,33 +125,34 @@ func (f *facts) takeTemplates(ctx context.Context, c *cluster.Cluster, q Preview
 		}
 	}
 	for _, ref := range refsOf(f.deployment.Spec.Template.Spec) {
-		found, err := readTemplate(ctx, c, ref, q.Namespace)
-		if err != nil {
+		found, err := q.Wanted.templates.find(ctx, c, ref, q.Namespace)
+		if f.templates[ref] = found; err != nil {
 			return err
 		}
-		inFile := q.Wanted.template(ref)
-		switch {
-		case found == nil && inFile == nil:
-			return fmt.Errorf("%s %s is neither in %s nor on the cluster: add it to %s", ref.Kind, ref.Name, q.Wanted.file, q.Wanted.file)
-		case found != nil && inFile != nil && !equality.Semantic.DeepEqual(found.Object["spec"], inFile.Object["spec"]):
-			return fmt.Errorf("%s %s is on the cluster with another spec than in %s: give the changed template another name", ref.Kind, ref.Name, q.Wanted.file)
-		case found == nil:
-			found = inFile
-		}
-		f.templates[ref] = found
 	}
 	return nil
 }
 
-// template returns a template of the file, or nil.
-func (w *WantedObjects) template(ref clusterv1.ContractVersionedObjectReference) *unstructured.Unstructured {
-	at := slices.IndexFunc(w.templates, func(t *unstructured.Unstructured) bool {
+// find returns a template of the file or the cluster. One that is in both must not differ.
+func (w wantedTemplates) find(ctx context.Context, c *cluster.Cluster, ref clusterv1.ContractVersionedObjectReference, namespace string) (*unstructured.Unstructured, error) {
+	found, err := readTemplate(ctx, c, ref, namespace)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(w.objects, func(t *unstructured.Unstructured) bool {
 		return t.GetName() == ref.Name && t.GroupVersionKind().GroupKind() == ref.GroupKind()
 	})
-	if at < 0 {
-		return nil
+	switch {
+	case found == nil && at < 0 && w.file == "":
+		return nil, fmt.Errorf("%s %s is not on the cluster: create it", ref.Kind, ref.Name)
+	case found == nil && at < 0:
+		return nil, fmt.Errorf("%s %s is neither in %s nor on the cluster: add it to %s", ref.Kind, ref.Name, w.file, w.file)
+	case found != nil && at >= 0 && !equality.Semantic.DeepEqual(found.Object["spec"], w.objects[at].Object["spec"]):
+		return nil, fmt.Errorf("%s %s is on the cluster with another spec than in %s: give the changed template another name", ref.Kind, ref.Name, w.file)
+	case found == nil:
+		return w.objects[at], nil
 	}
-	return w.templates[at]
+	return found, nil
 }
 
 // readTemplate returns a template of the cluster, or nil if there is none.

@@ -136,7 +136,7 @@ func inPlace(t *testing.T) rolloutpreview.PreviewQuery {
 	const handler = `{"name":"%s","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"%s"}}`
 	extension.Answer("Discovery", fmt.Sprintf(`{"status":"Success","handlers":[`+handler+`,`+handler+`]}`, "can", "CanUpdateMachineSet", "do", "UpdateMachine"))
 	extension.Answer("CanUpdateMachineSet", `{"status":"Success","machineSetPatch":{"patchType":"JSONPatch","patch":"W3sib3AiOiJyZXBsYWNlIiwicGF0aCI6Ii9zcGVjL3RlbXBsYXRlL3NwZWMvdmVyc2lvbiIsInZhbHVlIjoidjIifV0="}}`)
-	return rolloutpreview.PreviewQuery{URL: extension.ClientConfig().URL, CA: extension.CA()}
+	return rolloutpreview.PreviewQuery{Extension: rolloutpreview.ExtensionQuery{URL: extension.ClientConfig().URL, CA: extension.CA()}}
 }
 
 // moving has the old set move machines to the new one, which counts one.

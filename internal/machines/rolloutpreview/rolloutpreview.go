@@ -1,12 +1,12 @@
 // Package rolloutpreview returns what a change of a MachineDeployment of Cluster API would do to its machines: which are updated in
-// place, which are replaced and why, and in which order; and the same of a ControlPlaneMachineSet of OpenShift's API. It changes
-// nothing: it reads the cluster, asks extensions whether they can do the change, and simulates the rollout by the rules of the
-// controllers (packages rolloutplan and rolloutrules, and controlplane.Judge).
+// place, which are replaced and why, and in which order; and the same of a RunlevelControlPlane, and of a ControlPlaneMachineSet of
+// OpenShift's API. It changes nothing: it reads the cluster, asks extensions whether they can do the change, and simulates the rollout by
+// the rules of the controllers (packages rolloutplan and rolloutrules, and Judge of both packages controlplane).
 //
 // In the simulation, created machines become available, and updates and deletions are completed. Other influences on the order,
 // such as the duration of drains, are not simulated.
 //
-// Preview and PreviewControlPlane are the calls to start from.
+// Preview, PreviewControlPlane and PreviewRunlevelControlPlane are the calls to start from.
 package rolloutpreview
 
 import (
@@ -62,7 +62,11 @@ type PreviewStep struct {
 type PreviewQuery struct {
 	Namespace string
 	Wanted    *WantedObjects
-	// URL and CA are of an extension that is called instead of those of the cluster's ExtensionConfigs; the URL may be empty.
+	Extension ExtensionQuery
+}
+
+// An ExtensionQuery names an extension that is called instead of those of the cluster's ExtensionConfigs. The URL may be empty.
+type ExtensionQuery struct {
 	URL string
 	CA  []byte
 }

@@ -134,9 +134,9 @@ updated in place: 3, created: 0, deleted: 0`},
   changes: Version v1, v2 required
 not asked: extension extension can't be reached at 127.0.0.1:`},
 	} {
-		q := rolloutpreview.PreviewQuery{Namespace: namespace, URL: test.url}
+		q := rolloutpreview.PreviewQuery{Namespace: namespace, Extension: rolloutpreview.ExtensionQuery{URL: test.url}}
 		if test.hasExtension {
-			q.URL, q.CA = extension.ClientConfig().URL, extension.CA()
+			q.Extension.URL, q.Extension.CA = extension.ClientConfig().URL, extension.CA()
 		}
 		var err error
 		if q.Wanted, err = rolloutpreview.Read("new.yaml", []byte(test.wanted), "web"); err != nil {

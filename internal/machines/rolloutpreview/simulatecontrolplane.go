@@ -78,7 +78,7 @@ func (s *controlPlaneSimulation) conclude(existing []controlplane.JudgedMachine,
 			outcome = IsOutdated
 		}
 		p.Machines = append(p.Machines, PreviewedMachine{
-			Name: m.Name, Index: m.Index, FailureDomain: m.FailureDomain, Outcome: outcome, Changes: m.Changes,
+			Name: m.Name, Index: &m.Index, FailureDomain: m.FailureDomain, Outcome: outcome, Changes: m.Changes,
 		})
 	}
 	isDone := len(last.Machines) == int(ptr.Deref(s.set.Spec.Replicas, 0)) &&
@@ -99,7 +99,7 @@ func (s *controlPlaneSimulation) execute(judged *controlplane.SetJudgement) (isC
 		s.machine(name).DeletionTimestamp = ptr.To(metav1.NewTime(s.now))
 		at := slices.IndexFunc(judged.Machines, func(m controlplane.JudgedMachine) bool { return m.Name == name })
 		m := judged.Machines[at]
-		s.addStep(ControlPlanePreviewStep{Action: DeleteMachine, Machine: name, Index: m.Index, FailureDomain: m.FailureDomain, Reason: whyDeleted(judged, m)})
+		s.addStep(ControlPlanePreviewStep{Action: DeleteMachine, Machine: name, Index: &m.Index, FailureDomain: m.FailureDomain, Reason: whyDeleted(judged, m)})
 	}
 	for _, index := range judged.Create {
 		m, err := judged.NewMachine(index, "new")
@@ -111,7 +111,7 @@ func (s *controlPlaneSimulation) execute(judged *controlplane.SetJudgement) (isC
 		m.CreationTimestamp = metav1.NewTime(s.now.Add(time.Duration(s.made) * time.Second))
 		controlplane.SetIndex(m, index)
 		s.machines = append(s.machines, *m)
-		s.addStep(ControlPlanePreviewStep{Action: CreateMachine, Machine: m.Name, Index: index, FailureDomain: judged.FailureDomain(index), Reason: whyCreated(judged, index)})
+		s.addStep(ControlPlanePreviewStep{Action: CreateMachine, Machine: m.Name, Index: &index, FailureDomain: judged.FailureDomain(index), Reason: whyCreated(judged, index)})
 	}
 	return len(judged.Adopt)+len(judged.Delete)+len(judged.Create) > 0, nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	kjson "sigs.k8s.io/json"
@@ -20,10 +21,15 @@ import (
 
 // WantedObjects are the desired MachineDeployment, and new templates for it.
 type WantedObjects struct {
-	file       string
 	deployment *clusterv1.MachineDeployment
 	isUnsized  bool // the file has no spec.replicas
-	templates  []*unstructured.Unstructured
+	templates  wantedTemplates
+}
+
+// wantedTemplates are the templates of a file, whose name is empty if there is none.
+type wantedTemplates struct {
+	file    string
+	objects []*unstructured.Unstructured
 }
 
 // Namespace is the namespace of the MachineDeployment; empty if the file has none.
@@ -31,7 +37,7 @@ func (w *WantedObjects) Namespace() string { return w.deployment.Namespace }
 
 // Read reads the documents of a file: the MachineDeployment of a name, and templates. Errors name the document and the field.
 func Read(file string, text []byte, name string) (*WantedObjects, error) {
-	w := &WantedObjects{file: file}
+	w := &WantedObjects{templates: wantedTemplates{file: file}}
 	documents, err := documentsOf(file, text)
 	if err != nil {
 		return nil, err
@@ -76,6 +82,38 @@ func documentsOf(file string, text []byte) ([]document, error) {
 	}
 }
 
+// readControlPlane reads what replaces the machines of a control plane, of a kind and a name, and the templates of a file. Errors name the
+// document and the field.
+func readControlPlane[T any](file string, text []byte, kind schema.GroupVersionKind, name string) (*T, wantedTemplates, error) {
+	templates := wantedTemplates{file: file}
+	documents, err := documentsOf(file, text)
+	if err != nil {
+		return nil, templates, err
+	}
+	var found *T
+	for i, d := range documents {
+		if strings.HasSuffix(d.object.GetKind(), clusterv1.TemplateSuffix) {
+			templates.objects = append(templates.objects, d.object)
+		}
+		if d.object.GroupVersionKind() != kind || d.object.GetName() != name {
+			continue
+		}
+		wanted := new(T)
+		unknown, err := kjson.UnmarshalStrict(d.json, wanted)
+		if err = errors.Join(append(unknown, err)...); err != nil {
+			return nil, templates, fmt.Errorf("%s, document %d: %s %s: %s", file, i+1, kind.Kind, name, strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+		if found != nil {
+			return nil, templates, fmt.Errorf("%s, document %d: it is the %s once more: leave one", file, i+1, kind.Kind)
+		}
+		found = wanted
+	}
+	if found == nil {
+		return nil, templates, fmt.Errorf("%s has no %s %s of %s: write it as it is to be", file, kind.Kind, name, kind.GroupVersion())
+	}
+	return found, templates, nil
+}
+
 // add adds one document. It may be empty.
 func (w *WantedObjects) add(d document, name string) error {
 	object := d.object
@@ -89,7 +127,7 @@ func (w *WantedObjects) add(d document, name string) error {
 	case !strings.HasSuffix(kind.Kind, clusterv1.TemplateSuffix):
 		return fmt.Errorf("kind: it is %q, which is neither a MachineDeployment nor a template", kind.Kind)
 	}
-	w.templates = append(w.templates, object)
+	w.templates.objects = append(w.templates.objects, object)
 	return nil
 }
 
@@ -122,7 +160,7 @@ func (w *WantedObjects) setUnsetReplicas(live *unstructured.Unstructured) error 
 	last, _, _ := unstructured.NestedInt64(live.Object, "spec", "replicas")
 	unset, invalid := rolloutrules.UnsetReplicas(w.deployment.Annotations, int(last))
 	if invalid != "" {
-		return fmt.Errorf("MachineDeployment %s in %s: %s", w.deployment.Name, w.file, invalid)
+		return fmt.Errorf("MachineDeployment %s in %s: %s", w.deployment.Name, w.templates.file, invalid)
 	}
 	w.deployment.Spec.Replicas = unset
 	return nil

@@ -72,11 +72,11 @@ func (r *ControlPlaneReconciler) execute(ctx context.Context, seen *planeSnapsho
 		return r.remediate(ctx, seen)
 	}
 	switch step := seen.step; step.Action {
-	case createMachine:
+	case CreateMachine:
 		return r.create(ctx, seen)
-	case deleteMachine:
+	case DeleteMachine:
 		return replicas.Remove(ctx, scaler, []string{step.Machine}, seen.machines)
-	case updateMachine, continueMachine:
+	case UpdateMachine, ContinueMachine:
 		return r.update(ctx, seen, seen.machines[step.Machine])
 	}
 	return nil

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -22,8 +23,8 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// replacedAnnotation is on a machine that is deleted although extensions are there, and has the reason why it is not updated in place.
-const replacedAnnotation = "machine.runlevel.dev/replaced-because"
+// ReplacedAnnotation is on a machine that is deleted although extensions are there, and has the reason why it is not updated in place.
+const ReplacedAnnotation = "machine.runlevel.dev/replaced-because"
 
 // permissionPause is when to look again whether the quorum guard has answered, if no change was observed before.
 const permissionPause = 30 * time.Second
@@ -48,7 +49,7 @@ func (r *ControlPlaneReconciler) update(ctx context.Context, seen *planeSnapshot
 		}
 		marked := m.DeepCopy()
 		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
-		delete(marked.Annotations, replacedAnnotation)
+		delete(marked.Annotations, ReplacedAnnotation)
 		rolloutrules.DropRequest(marked)
 		if err := patch.WithLock(ctx, r.cached, marked, m); err != nil {
 			return fmt.Errorf("begin the update in place of Machine %s: %w", m.Name, err)
@@ -90,30 +91,51 @@ func (r *ControlPlaneReconciler) hasExtensions(ctx context.Context) (bool, error
 // replacementReason returns why a machine can't be updated in place; empty if the extension can make all of its changes.
 func (r *ControlPlaneReconciler) replacementReason(ctx context.Context, seen *planeSnapshot, t machinetemplate.MachineTemplate, m *clusterv1.Machine) (string, error) {
 	objects := seen.objects[m.Name]
-	switch {
-	case objects.infrastructure == nil:
-		return fmt.Sprintf("%s %s is gone", m.Spec.InfrastructureRef.Kind, m.Spec.InfrastructureRef.Name), nil
-	case m.Spec.Bootstrap.ConfigRef.IsDefined() != t.Spec.Bootstrap.ConfigRef.IsDefined():
-		return "spec.machineTemplate.spec.bootstrap.configRef is added or removed", nil
-	case m.Spec.Bootstrap.ConfigRef.IsDefined() && objects.bootstrap == nil:
-		return fmt.Sprintf("%s %s is gone", m.Spec.Bootstrap.ConfigRef.Kind, m.Spec.Bootstrap.ConfigRef.Name), nil
+	if reason := ruledOut(t, m, objects); reason != "" {
+		return reason, nil
 	}
-	infrastructure, reason, err := r.preview(ctx, objects.infrastructure, t, t.Spec.InfrastructureRef)
+	infrastructure, reason, err := r.preview(ctx, objects.Infrastructure, t, t.Spec.InfrastructureRef)
 	if reason != "" || err != nil {
 		return reason, err
 	}
-	bootstrap, reason, err := r.preview(ctx, objects.bootstrap, t, t.Spec.Bootstrap.ConfigRef)
+	bootstrap, reason, err := r.preview(ctx, objects.Bootstrap, t, t.Spec.Bootstrap.ConfigRef)
 	if reason != "" || err != nil {
 		return reason, err
 	}
-	decision, err := r.hooks.CanUpdateMachine(ctx, &hooksv1.CanUpdateMachineRequest{
-		Current: runtimehook.NewMachineObjects(m, unstructuredOf(objects.infrastructure), unstructuredOf(objects.bootstrap)),
-		Desired: runtimehook.NewMachineObjects(t.Updated(m), infrastructure, bootstrap),
-	})
+	decision, err := r.hooks.CanUpdateMachine(ctx, newRequest(t, m, objects, infrastructure, bootstrap))
 	if err != nil || decision.CanUpdate {
 		return "", err
 	}
 	return strings.Join(decision.Reasons, "; "), nil
+}
+
+// ruledOut returns why a machine can't be updated in place, whatever an extension answers; empty if it has to be asked.
+func ruledOut(t machinetemplate.MachineTemplate, m *clusterv1.Machine, objects MachineObjects) string {
+	switch {
+	case objects.Infrastructure == nil:
+		return fmt.Sprintf("%s %s is gone", m.Spec.InfrastructureRef.Kind, m.Spec.InfrastructureRef.Name)
+	case m.Spec.Bootstrap.ConfigRef.IsDefined() != t.Spec.Bootstrap.ConfigRef.IsDefined():
+		return "spec.machineTemplate.spec.bootstrap.configRef is added or removed"
+	case m.Spec.Bootstrap.ConfigRef.IsDefined() && objects.Bootstrap == nil:
+		return fmt.Sprintf("%s %s is gone", m.Spec.Bootstrap.ConfigRef.Kind, m.Spec.Bootstrap.ConfigRef.Name)
+	}
+	return cmp.Or(ofAnotherKind(objects.Infrastructure, t.Spec.InfrastructureRef), ofAnotherKind(objects.Bootstrap, t.Spec.Bootstrap.ConfigRef))
+}
+
+func ofAnotherKind(object *contract.ReferencedObject, template clusterv1.ContractVersionedObjectReference) string {
+	if object == nil || object.GetKind()+clusterv1.TemplateSuffix == template.Kind && object.GroupVersionKind().Group == template.APIGroup {
+		return ""
+	}
+	return fmt.Sprintf("%s %s is of another kind than %s", object.GetKind(), object.GetName(), template.Kind)
+}
+
+// newRequest returns the question to an extension whether a machine can be updated in place. Infrastructure and bootstrap are as they
+// are to be.
+func newRequest(t machinetemplate.MachineTemplate, m *clusterv1.Machine, objects MachineObjects, infrastructure, bootstrap *unstructured.Unstructured) *hooksv1.CanUpdateMachineRequest {
+	return &hooksv1.CanUpdateMachineRequest{
+		Current: runtimehook.NewMachineObjects(m, unstructuredOf(objects.Infrastructure), unstructuredOf(objects.Bootstrap)),
+		Desired: runtimehook.NewMachineObjects(t.Updated(m), infrastructure, bootstrap),
+	}
 }
 
 // preview returns an object as an update in place would make it, without the mark of one, or why the API server does not allow that.
@@ -123,9 +145,6 @@ func (r *ControlPlaneReconciler) preview(ctx context.Context, object *contract.R
 ) (*unstructured.Unstructured, string, error) {
 	if object == nil {
 		return nil, "", nil
-	}
-	if kind := object.GetKind() + clusterv1.TemplateSuffix; kind != template.Kind || object.GroupVersionKind().Group != template.APIGroup {
-		return nil, fmt.Sprintf("%s %s is of another kind than %s", object.GetKind(), object.GetName(), template.Kind), nil
 	}
 	desired, err := r.machines.Preview(ctx, t, object, template)
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
@@ -153,7 +172,7 @@ func (r *ControlPlaneReconciler) replace(ctx context.Context, seen *planeSnapsho
 	}
 	if hasExtensions {
 		noted := m.DeepCopy()
-		metav1.SetMetaDataAnnotation(&noted.ObjectMeta, replacedAnnotation, reason)
+		metav1.SetMetaDataAnnotation(&noted.ObjectMeta, ReplacedAnnotation, reason)
 		rolloutrules.DropRequest(noted)
 		if err := patch.WithLock(ctx, r.cached, noted, m); err != nil {
 			return fmt.Errorf("record why Machine %s is replaced: %w", m.Name, err)

@@ -216,7 +216,7 @@ func (s *planeSnapshot) isRemediationOver() bool {
 
 // isComplete reports whether no machine has to be created.
 func (s *planeSnapshot) isComplete() bool {
-	return len(s.machines) >= s.wanted() && !slices.ContainsFunc(s.facts(), planeMachine.isOutdated)
+	return len(s.machines) >= s.wanted() && !slices.ContainsFunc(s.facts(), PlaneMachine.IsOutdated)
 }
 
 // lastRemediation returns the last remediation for the status.

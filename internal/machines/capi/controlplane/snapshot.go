@@ -30,11 +30,11 @@ type planeSnapshot struct {
 	cluster  *clusterv1.Cluster            // nil if none refers to the control plane
 	machines map[string]*clusterv1.Machine // of the control plane, by name
 	workers  int                           // other machines of the cluster
-	objects  map[string]machineObjects     // of the machines, by their names
+	objects  map[string]MachineObjects     // of the machines, by their names
 	outdated map[string][]string           // why machines are not up to date, by their names
 	adopt    []string
 	remedy   *planeRemedy // of an unhealthy machine; nil if there is none
-	step     planeStep
+	step     PlaneStep
 	// kubeconfig is why there is no kubeconfig; empty if there is one.
 	kubeconfig kubeconfigProblem
 	time       time.Time
@@ -47,7 +47,7 @@ func (r *ControlPlaneReconciler) read(ctx context.Context, reader client.Reader,
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
 	}
-	seen := &planeSnapshot{plane: &v1alpha1.RunlevelControlPlane{}, machines: map[string]*clusterv1.Machine{}, time: r.now()}
+	seen := newSnapshot(&v1alpha1.RunlevelControlPlane{}, r.now())
 	if err := reader.Get(ctx, key, seen.plane); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
@@ -58,15 +58,27 @@ func (r *ControlPlaneReconciler) read(ctx context.Context, reader client.Reader,
 	for i := range list.Items {
 		seen.add(&list.Items[i])
 	}
-	seen.objects, seen.outdated = map[string]machineObjects{}, map[string][]string{}
 	for name, m := range seen.machines {
-		if seen.objects[name], err = r.objectsOf(ctx, m); err != nil {
+		objects, err := r.objectsOf(ctx, m)
+		if err != nil {
 			return nil, fmt.Errorf("read the objects of Machine %s: %w", name, err)
 		}
-		seen.outdated[name] = outdatedBy(seen.plane, m, seen.objects[name], seen.time)
+		seen.setObjects(m, objects)
 	}
 	seen.decide()
 	return seen, nil
+}
+
+func newSnapshot(plane *v1alpha1.RunlevelControlPlane, now time.Time) *planeSnapshot {
+	return &planeSnapshot{
+		plane: plane, time: now, machines: map[string]*clusterv1.Machine{},
+		objects: map[string]MachineObjects{}, outdated: map[string][]string{},
+	}
+}
+
+// setObjects sets the objects of a machine, and whether it is up to date.
+func (s *planeSnapshot) setObjects(m *clusterv1.Machine, objects MachineObjects) {
+	s.objects[m.Name], s.outdated[m.Name] = objects, outdatedBy(s.plane, m, objects, s.time)
 }
 
 // clusterName returns the name of the Cluster; that of the last one, for a control plane that outlives it to be deleted; or none.
@@ -87,11 +99,16 @@ func clusterOf(ctx context.Context, reader client.Reader, plane *v1alpha1.Runlev
 		return nil, fmt.Errorf("list Clusters: %w", err)
 	}
 	for i := range clusters.Items {
-		if clusters.Items[i].Spec.ControlPlaneRef == refTo(plane.Name) {
+		if hasPlane(&clusters.Items[i], plane) {
 			return &clusters.Items[i], nil
 		}
 	}
 	return nil, nil
+}
+
+// hasPlane reports whether a Cluster refers to a control plane.
+func hasPlane(cluster *clusterv1.Cluster, plane *v1alpha1.RunlevelControlPlane) bool {
+	return cluster.Spec.ControlPlaneRef == refTo(plane.Name)
 }
 
 func refTo(name string) clusterv1.ContractVersionedObjectReference {
@@ -124,13 +141,16 @@ func (s *planeSnapshot) decide() {
 	if s.plane.DeletionTimestamp != nil || s.isPaused() {
 		return
 	}
-	s.remedy = s.nextRemedy()
-	switch infrastructure := s.cluster.Spec.InfrastructureRef; {
-	case infrastructure.IsDefined() && !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) && s.hasCore():
-		s.step = waitFor(fmt.Sprintf("Cluster %s waits for its infrastructure %s %s", s.cluster.Name, infrastructure.Kind, infrastructure.Name))
-	default:
-		s.step = nextStep(s.wanted(), s.surge(), s.facts())
+	s.remedy, s.step = s.nextRemedy(), s.nextStep(s.facts())
+}
+
+// nextStep returns the next step for machines, which is none before the cluster has its infrastructure.
+func (s *planeSnapshot) nextStep(machines []PlaneMachine) PlaneStep {
+	infrastructure := s.cluster.Spec.InfrastructureRef
+	if infrastructure.IsDefined() && !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) && s.hasCore() {
+		return waitFor(fmt.Sprintf("Cluster %s waits for its infrastructure %s %s", s.cluster.Name, infrastructure.Kind, infrastructure.Name))
 	}
+	return nextStep(s.wanted(), s.surge(), machines)
 }
 
 // lookAgain has another pass done after a while, unless there is an earlier one.
@@ -172,14 +192,14 @@ func (s *planeSnapshot) owned() []*clusterv1.Machine {
 }
 
 // facts returns what the next step depends on.
-func (s *planeSnapshot) facts() []planeMachine {
-	var all []planeMachine
+func (s *planeSnapshot) facts() []PlaneMachine {
+	var all []PlaneMachine
 	for _, m := range s.owned() {
 		_, isChosen := m.Annotations[clusterv1.DeleteMachineAnnotation]
 		isMarked, problem := rolloutrules.IsUpdating(m), problemOf(m)
 		// An update is over once its end is in the status, too: until then its machine would seem broken.
 		isUpdating := isMarked || meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
-		all = append(all, planeMachine{
+		all = append(all, PlaneMachine{
 			Name: m.Name, FailureDomain: m.Spec.FailureDomain, Created: m.CreationTimestamp.Time, Outdated: s.outdated[m.Name],
 			IsReplaced: isExpired(s.plane, m, s.time) || rolloutrules.IsMarked(m) || metav1.HasAnnotation(m.ObjectMeta, clusterv1.RemediateMachineAnnotation),
 			IsDeleting: m.DeletionTimestamp != nil, IsHeld: rolloutrules.IsHeld(m),

@@ -64,8 +64,7 @@ func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlan
 	}
 	status.ObservedGeneration = seen.plane.Generation
 	if seen.clusterName() == "" {
-		setConditions(aggregate.Condition(clusterv1.AvailableCondition, false, fmt.Sprintf("no Cluster of namespace %s has this control plane: "+
-			"set spec.controlPlaneRef of one to {apiGroup: %s, kind: RunlevelControlPlane, name: %s}", seen.plane.Namespace, v1alpha1.GroupVersion.Group, seen.plane.Name)))
+		setConditions(aggregate.Condition(clusterv1.AvailableCondition, false, withoutCluster(seen.plane)))
 		return status
 	}
 	machines := seen.owned()
@@ -86,6 +85,12 @@ func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlan
 		setConditions(aggregate.Condition(kubeconfigCondition, seen.kubeconfig == "", string(seen.kubeconfig)))
 	}
 	return status
+}
+
+// withoutCluster returns what an administrator has to do about a control plane without a Cluster.
+func withoutCluster(plane *v1alpha1.RunlevelControlPlane) string {
+	return fmt.Sprintf("no Cluster of namespace %s has this control plane: set spec.controlPlaneRef of one to {apiGroup: %s, kind: RunlevelControlPlane, name: %s}",
+		plane.Namespace, v1alpha1.GroupVersion.Group, plane.Name)
 }
 
 // initialized returns the condition Initialized, and sets the field that Cluster API reads: once a machine has joined, the API server
@@ -122,7 +127,7 @@ func (s *planeSnapshot) rollingOut(machines []*clusterv1.Machine, problem string
 	outdated, lines := 0, map[string]bool{}
 	var replaced []string
 	for _, m := range machines {
-		if why := m.Annotations[replacedAnnotation]; why != "" {
+		if why := m.Annotations[ReplacedAnnotation]; why != "" {
 			replaced = append(replaced, fmt.Sprintf("Machine %s is replaced, not updated in place: %s", m.Name, why))
 		}
 		if len(s.outdated[m.Name]) == 0 && !rolloutrules.IsUpdating(m) {

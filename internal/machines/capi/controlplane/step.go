@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A planeMachine is what the next step depends on of a machine.
-type planeMachine struct {
+// A PlaneMachine is what the next step depends on of a machine.
+type PlaneMachine struct {
 	Name          string
 	FailureDomain string
 	Created       time.Time
@@ -26,35 +26,36 @@ type planeMachine struct {
 	IsBroken    bool   // not only not available yet: it is not ready
 }
 
-func (m planeMachine) isOutdated() bool { return len(m.Outdated) > 0 }
+// IsOutdated reports whether a machine is not up to date.
+func (m PlaneMachine) IsOutdated() bool { return len(m.Outdated) > 0 }
 
-// A planeAction is what a step does.
-type planeAction string
+// A PlaneAction is what a step does.
+type PlaneAction string
 
 // The actions.
 const (
-	createMachine   planeAction = "create"
-	deleteMachine   planeAction = "delete"
-	updateMachine   planeAction = "update"   // in place, or if that is impossible, delete
-	continueMachine planeAction = "continue" // an update in place that has begun
+	CreateMachine   PlaneAction = "create"
+	DeleteMachine   PlaneAction = "delete"
+	UpdateMachine   PlaneAction = "update"   // in place, or if that is impossible, delete
+	ContinueMachine PlaneAction = "continue" // an update in place that has begun
 )
 
-// A planeStep is the next step of a control plane. A step without action waits.
-type planeStep struct {
-	Action  planeAction
+// A PlaneStep is the next step of a control plane. A step without action waits.
+type PlaneStep struct {
+	Action  PlaneAction
 	Machine string   // to be deleted or updated
 	Waits   []string // what the step waits for
 }
 
-func waitFor(problems ...string) planeStep { return planeStep{Waits: problems} }
+func waitFor(problems ...string) PlaneStep { return PlaneStep{Waits: problems} }
 
 // nextStep returns the next step towards a number of machines that are all up to date. Surge is how many more there may be during a
 // rollout.
 //
 // There is one step at a time: a deletion or an update in place ends, and the other machines are available, before the next begins.
 // Only a deletion that a hook holds until there is a replacement does not stop its creation.
-func nextStep(wanted, surge int, machines []planeMachine) planeStep {
-	var staying, leaving []planeMachine
+func nextStep(wanted, surge int, machines []PlaneMachine) PlaneStep {
+	var staying, leaving []PlaneMachine
 	for _, m := range machines {
 		if m.IsDeleting {
 			leaving = append(leaving, m)
@@ -65,8 +66,8 @@ func nextStep(wanted, surge int, machines []planeMachine) planeStep {
 	if step, ok := continueUpdate(staying); ok {
 		return step
 	}
-	if m := firstWhere(staying, func(m planeMachine) bool { return m.isOutdated() && !m.HasNode }); m != nil {
-		return planeStep{Action: deleteMachine, Machine: m.Name} // it has never joined, and won't be wanted
+	if m := firstWhere(staying, func(m PlaneMachine) bool { return m.IsOutdated() && !m.HasNode }); m != nil {
+		return PlaneStep{Action: DeleteMachine, Machine: m.Name} // it has never joined, and won't be wanted
 	}
 	if len(staying) < wanted {
 		return restore(wanted, staying, leaving)
@@ -78,19 +79,19 @@ func nextStep(wanted, surge int, machines []planeMachine) planeStep {
 }
 
 // continueUpdate returns the step that goes on with an update in place that has begun, or waits for its end.
-func continueUpdate(staying []planeMachine) (planeStep, bool) {
-	m := firstWhere(staying, func(m planeMachine) bool { return m.IsUpdating })
+func continueUpdate(staying []PlaneMachine) (PlaneStep, bool) {
+	m := firstWhere(staying, func(m PlaneMachine) bool { return m.IsUpdating })
 	switch {
 	case m == nil:
-		return planeStep{}, false
+		return PlaneStep{}, false
 	case !m.IsTriggered:
-		return planeStep{Action: continueMachine, Machine: m.Name}, true
+		return PlaneStep{Action: ContinueMachine, Machine: m.Name}, true
 	}
 	return waitFor(fmt.Sprintf("Machine %s is updated in place: %s", m.Name, m.Problem)), true
 }
 
 // restore returns the step towards the wanted number of machines. There is at most one machine that has not joined.
-func restore(wanted int, staying, leaving []planeMachine) planeStep {
+func restore(wanted int, staying, leaving []PlaneMachine) PlaneStep {
 	var problems []string
 	healthy := 0
 	for _, m := range staying {
@@ -101,7 +102,7 @@ func restore(wanted int, staying, leaving []planeMachine) planeStep {
 			healthy++
 		}
 	}
-	free := firstWhere(leaving, func(m planeMachine) bool { return !m.IsHeld })
+	free := firstWhere(leaving, func(m PlaneMachine) bool { return !m.IsHeld })
 	switch {
 	case len(problems) > 0:
 		return waitFor(problems...)
@@ -110,41 +111,41 @@ func restore(wanted int, staying, leaving []planeMachine) planeStep {
 	case free != nil || len(staying)+len(leaving) > wanted:
 		return waitFor(deletionsOf(leaving)...)
 	}
-	return planeStep{Action: createMachine}
+	return PlaneStep{Action: CreateMachine}
 }
 
 // rollOut returns the step that brings a machine up to date, or deletes one too many.
-func rollOut(wanted, surge int, staying []planeMachine) planeStep {
-	outdated := where(staying, planeMachine.isOutdated)
+func rollOut(wanted, surge int, staying []PlaneMachine) PlaneStep {
+	outdated := where(staying, PlaneMachine.IsOutdated)
 	upToDate := len(staying) - len(outdated)
 	switch {
 	case len(outdated) == 0 && len(staying) == wanted:
-		return planeStep{}
+		return PlaneStep{}
 	case len(outdated) > 0 && len(staying) < wanted+surge:
 		if problems := problemsOf(staying, ""); len(problems) > 0 {
 			return unlessBroken(staying, outdated, problems)
 		}
-		return planeStep{Action: createMachine}
+		return PlaneStep{Action: CreateMachine}
 	}
 	m := choose(staying, outdated)
 	if problems := problemsOf(staying, m.Name); len(problems) > 0 {
 		return waitFor(problems...)
 	}
-	switch isKept := m.isOutdated() && !m.IsReplaced && !m.IsChosen && !m.IsBroken && upToDate < wanted; {
+	switch isKept := m.IsOutdated() && !m.IsReplaced && !m.IsChosen && !m.IsBroken && upToDate < wanted; {
 	case isKept && m.Problem != "":
 		return waitFor(problemsOf(staying, "")...)
 	case isKept:
-		return planeStep{Action: updateMachine, Machine: m.Name}
+		return PlaneStep{Action: UpdateMachine, Machine: m.Name}
 	}
-	return planeStep{Action: deleteMachine, Machine: m.Name}
+	return PlaneStep{Action: DeleteMachine, Machine: m.Name}
 }
 
 // unlessBroken returns a wait for what keeps a rollout from creating a machine, or, if that is only an outdated machine, the step
 // that replaces this one.
-func unlessBroken(staying, outdated []planeMachine, problems []string) planeStep {
+func unlessBroken(staying, outdated []PlaneMachine, problems []string) PlaneStep {
 	m := choose(staying, outdated)
 	if len(problems) == 1 && m.IsBroken && len(staying) > 1 {
-		return planeStep{Action: deleteMachine, Machine: m.Name}
+		return PlaneStep{Action: DeleteMachine, Machine: m.Name}
 	}
 	return waitFor(problems...)
 }
@@ -152,27 +153,27 @@ func unlessBroken(staying, outdated []planeMachine, problems []string) planeStep
 // choose returns the machine to update or delete, in Cluster API's order: an outdated one that a user has chosen, any that a user has
 // chosen, an outdated one that is not ready, an outdated one, one that is not ready, any; of these, the oldest in the failure
 // domain with most machines.
-func choose(staying, outdated []planeMachine) planeMachine {
-	isChosen := func(m planeMachine) bool { return m.IsChosen }
-	isBroken := func(m planeMachine) bool { return m.IsBroken }
+func choose(staying, outdated []PlaneMachine) PlaneMachine {
+	isChosen := func(m PlaneMachine) bool { return m.IsChosen }
+	isBroken := func(m PlaneMachine) bool { return m.IsBroken }
 	count := map[string]int{}
 	for _, m := range staying {
 		count[m.FailureDomain]++
 	}
-	for _, candidates := range [][]planeMachine{
+	for _, candidates := range [][]PlaneMachine{
 		where(outdated, isChosen), where(staying, isChosen), where(outdated, isBroken), outdated, where(staying, isBroken), staying,
 	} {
 		if len(candidates) > 0 {
-			return slices.MinFunc(candidates, func(a, b planeMachine) int {
+			return slices.MinFunc(candidates, func(a, b PlaneMachine) int {
 				return cmp.Or(count[b.FailureDomain]-count[a.FailureDomain], a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
 			})
 		}
 	}
-	return planeMachine{}
+	return PlaneMachine{}
 }
 
 // problemsOf returns why machines are not available, except for one of them.
-func problemsOf(machines []planeMachine, except string) []string {
+func problemsOf(machines []PlaneMachine, except string) []string {
 	var problems []string
 	for _, m := range machines {
 		if m.Name != except && m.Problem != "" {
@@ -182,7 +183,7 @@ func problemsOf(machines []planeMachine, except string) []string {
 	return problems
 }
 
-func deletionsOf(leaving []planeMachine) []string {
+func deletionsOf(leaving []PlaneMachine) []string {
 	var waits []string
 	for _, m := range leaving {
 		waits = append(waits, fmt.Sprintf("Machine %s is being deleted: %s", m.Name, m.Problem))
@@ -190,11 +191,11 @@ func deletionsOf(leaving []planeMachine) []string {
 	return waits
 }
 
-func where(machines []planeMachine, is func(planeMachine) bool) []planeMachine {
-	return slices.DeleteFunc(slices.Clone(machines), func(m planeMachine) bool { return !is(m) })
+func where(machines []PlaneMachine, is func(PlaneMachine) bool) []PlaneMachine {
+	return slices.DeleteFunc(slices.Clone(machines), func(m PlaneMachine) bool { return !is(m) })
 }
 
-func firstWhere(machines []planeMachine, is func(planeMachine) bool) *planeMachine {
+func firstWhere(machines []PlaneMachine, is func(PlaneMachine) bool) *PlaneMachine {
 	if at := slices.IndexFunc(machines, is); at >= 0 {
 		return &machines[at]
 	}
@@ -203,7 +204,7 @@ func firstWhere(machines []planeMachine, is func(planeMachine) bool) *planeMachi
 
 // failureDomainFor returns the failure domain for a new machine: that with the fewest machines that are up to date, so that these are
 // spread at the end of a rollout, then with the fewest of all, then the first by name.
-func failureDomainFor(domains []string, machines []planeMachine) string {
+func failureDomainFor(domains []string, machines []PlaneMachine) string {
 	if len(domains) == 0 {
 		return ""
 	}
@@ -213,7 +214,7 @@ func failureDomainFor(domains []string, machines []planeMachine) string {
 			continue
 		}
 		all[m.FailureDomain]++
-		if !m.isOutdated() {
+		if !m.IsOutdated() {
 			upToDate[m.FailureDomain]++
 		}
 	}

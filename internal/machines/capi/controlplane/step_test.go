@@ -13,11 +13,11 @@ import (
 )
 
 // newMachines returns machines by their names and marks, such as "a outdated down".
-func newMachines(lines ...string) []planeMachine {
-	var machines []planeMachine
+func newMachines(lines ...string) []PlaneMachine {
+	var machines []PlaneMachine
 	for i, line := range lines {
 		words := strings.Fields(line)
-		m := planeMachine{Name: words[0], Created: time.Unix(int64(i), 0), HasNode: true}
+		m := PlaneMachine{Name: words[0], Created: time.Unix(int64(i), 0), HasNode: true}
 		for _, mark := range words[1:] {
 			switch mark {
 			case "outdated":
@@ -124,28 +124,28 @@ type simulatedPlane struct {
 	wanted, surge int
 	canUpdate     bool
 	isGuarded     bool // a hook holds deletions until as many machines as wanted stay
-	machines      []planeMachine
+	machines      []PlaneMachine
 	made          int
 }
 
 // do does a step, and returns an error if it is one that must not be done now.
-func (s *simulatedPlane) do(step planeStep) error {
-	at := slices.IndexFunc(s.machines, func(m planeMachine) bool { return m.Name == step.Machine })
-	if step.Action != createMachine && step.Action != "" {
+func (s *simulatedPlane) do(step PlaneStep) error {
+	at := slices.IndexFunc(s.machines, func(m PlaneMachine) bool { return m.Name == step.Machine })
+	if step.Action != CreateMachine && step.Action != "" {
 		if others := s.unavailable(step.Machine); others > 0 && s.machines[at].HasNode {
 			return fmt.Errorf("%s %s while %d others are not available", step.Action, step.Machine, others)
 		}
 	}
 	switch step.Action {
-	case createMachine:
+	case CreateMachine:
 		s.made++
-		s.machines = append(s.machines, planeMachine{Name: fmt.Sprint("m", s.made), Created: time.Unix(int64(s.made), 0), IsBroken: true, Problem: "starting"})
+		s.machines = append(s.machines, PlaneMachine{Name: fmt.Sprint("m", s.made), Created: time.Unix(int64(s.made), 0), IsBroken: true, Problem: "starting"})
 		if len(s.machines) > s.wanted+1 {
 			return fmt.Errorf("%d machines", len(s.machines))
 		}
-	case deleteMachine:
+	case DeleteMachine:
 		s.delete(at)
-	case updateMachine, continueMachine:
+	case UpdateMachine, ContinueMachine:
 		if m := &s.machines[at]; s.canUpdate {
 			m.IsUpdating, m.IsTriggered, m.Problem, m.Outdated = true, true, "updating", nil
 		} else {
@@ -174,7 +174,7 @@ func (s *simulatedPlane) unavailable(except string) int {
 // pass lets time pass: a machine starts, or is updated, or one whose deletion nothing holds goes.
 func (s *simulatedPlane) pass() {
 	s.random.Shuffle(len(s.machines), func(i, j int) { s.machines[i], s.machines[j] = s.machines[j], s.machines[i] })
-	available := len(where(s.machines, func(m planeMachine) bool { return m.Problem == "" }))
+	available := len(where(s.machines, func(m PlaneMachine) bool { return m.Problem == "" }))
 	for i := range s.machines {
 		switch m := &s.machines[i]; {
 		case m.IsDeleting && m.IsHeld && available >= s.wanted:
@@ -184,7 +184,7 @@ func (s *simulatedPlane) pass() {
 			s.machines = slices.Delete(s.machines, i, i+1)
 			return
 		case !m.IsDeleting && m.Problem != "":
-			*m = planeMachine{Name: m.Name, Created: m.Created, Outdated: m.Outdated, HasNode: true}
+			*m = PlaneMachine{Name: m.Name, Created: m.Created, Outdated: m.Outdated, HasNode: true}
 			return
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// machineObjects are the objects to which a machine refers; nil if there is none.
-type machineObjects struct{ infrastructure, bootstrap *contract.ReferencedObject }
+// MachineObjects are the objects to which a machine refers; nil if there is none.
+type MachineObjects struct{ Infrastructure, Bootstrap *contract.ReferencedObject }
 
 // isExpired reports whether spec.rollout.after has passed, and a machine is older.
 func isExpired(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, now time.Time) bool {
@@ -30,19 +30,19 @@ func isExpired(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, now t
 
 // outdatedBy returns why a machine is not up to date, in the words of Cluster API. An object that was not made from a template can't
 // be compared, and counts as up to date.
-func outdatedBy(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, objects machineObjects, now time.Time) []string {
+func outdatedBy(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, objects MachineObjects, now time.Time) []string {
 	var found []string
 	template := plane.Spec.MachineTemplate.Spec
 	if m.Spec.Version != plane.Spec.Version {
 		found = append(found, fmt.Sprintf("Version %s, %s required", m.Spec.Version, plane.Spec.Version))
 	}
-	if isOfAnotherTemplate(objects.bootstrap, template.Bootstrap.ConfigRef) || !template.Bootstrap.ConfigRef.IsDefined() && m.Spec.Bootstrap.ConfigRef.IsDefined() {
+	if isOfAnotherTemplate(objects.Bootstrap, template.Bootstrap.ConfigRef) || !template.Bootstrap.ConfigRef.IsDefined() && m.Spec.Bootstrap.ConfigRef.IsDefined() {
 		found = append(found, m.Spec.Bootstrap.ConfigRef.Kind+" is not up-to-date")
 	}
 	if name := m.Spec.Bootstrap.DataSecretName; !m.Spec.Bootstrap.ConfigRef.IsDefined() && !equality.Semantic.DeepEqual(name, template.Bootstrap.DataSecretName) {
 		found = append(found, fmt.Sprintf("spec.bootstrap.dataSecretName %s, %s required", ptr.Deref(name, "nil"), ptr.Deref(template.Bootstrap.DataSecretName, "nil")))
 	}
-	if isOfAnotherTemplate(objects.infrastructure, template.InfrastructureRef) {
+	if isOfAnotherTemplate(objects.Infrastructure, template.InfrastructureRef) {
 		found = append(found, m.Spec.InfrastructureRef.Kind+" is not up-to-date")
 	}
 	if isExpired(plane, m, now) {
@@ -62,13 +62,13 @@ func isOfAnotherTemplate(object *contract.ReferencedObject, wanted clusterv1.Con
 }
 
 // objectsOf reads the objects of a machine. The controller of Machines reports missing ones.
-func (r *ControlPlaneReconciler) objectsOf(ctx context.Context, m *clusterv1.Machine) (machineObjects, error) {
-	var objects machineObjects
+func (r *ControlPlaneReconciler) objectsOf(ctx context.Context, m *clusterv1.Machine) (MachineObjects, error) {
+	var objects MachineObjects
 	var err error
-	if objects.infrastructure, err = r.objectOf(ctx, m, m.Spec.InfrastructureRef); err != nil {
+	if objects.Infrastructure, err = r.objectOf(ctx, m, m.Spec.InfrastructureRef); err != nil {
 		return objects, err
 	}
-	objects.bootstrap, err = r.objectOf(ctx, m, m.Spec.Bootstrap.ConfigRef)
+	objects.Bootstrap, err = r.objectOf(ctx, m, m.Spec.Bootstrap.ConfigRef)
 	return objects, err
 }
 
