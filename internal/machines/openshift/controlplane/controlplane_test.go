@@ -94,7 +94,7 @@ func (s *site) previewed() []string {
 	var steps []string
 	for _, step := range preview.Steps {
 		if step.Action == rolloutpreview.CreateMachine {
-			steps = append(steps, fmt.Sprint("create ", step.Index))
+			steps = append(steps, fmt.Sprint("create ", *step.Index))
 		} else {
 			steps = append(steps, "delete "+step.Machine)
 		}
