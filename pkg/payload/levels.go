@@ -84,7 +84,26 @@ func orderByKind(files []*manifestFile) bool {
 		}
 		m.order = "0000_" + stages.prefix(stage) + level + "_" + strings.ToLower(m.object.GetKind()) + "_"
 	}
+	splitKinds(slices.DeleteFunc(all, func(m *Manifest) bool { return places[m].phase != applied })) // hooks have an order
 	return true
+}
+
+// mostOfKind is how many manifests of a kind may be one component, whose manifests are applied one after the other. The components
+// of a larger kind have partOfKind manifests each.
+const mostOfKind, partOfKind = 50, 12
+
+// splitKinds gives the manifests of a large kind to several components of its level, which are applied side by side.
+func splitKinds(all []*Manifest) {
+	count, seen := map[string]int{}, map[string]int{}
+	for _, m := range all {
+		count[m.order]++
+	}
+	for _, m := range all {
+		if of := m.order; count[of] > mostOfKind {
+			m.order = fmt.Sprintf("%s-%d_", strings.TrimSuffix(of, "_"), seen[of]/partOfKind+1)
+			seen[of]++
+		}
+	}
 }
 
 // stages are the stages of a release, in order. Each has all levels of kinds.

@@ -109,3 +109,29 @@ func TestNumberedFilesDecideAlone(t *testing.T) {
 		t.Errorf("it is %v (%v)", read, err)
 	}
 }
+
+// TestLargeKindsAreAppliedSideBySide has more objects of a kind than one component has. Hooks keep their order, however many there are.
+func TestLargeKindsAreAppliedSideBySide(t *testing.T) {
+	for count, want := range map[int]int{50: 1, 51: 5} {
+		var text strings.Builder
+		for i := range count {
+			text.WriteString(foreign("ConfigMap", fmt.Sprintf("c%02d", i)))
+			text.WriteString(foreign("Job", fmt.Sprintf("j%02d", i), `helm.sh/hook: "pre-install,pre-upgrade"`))
+		}
+		read, _, err := payload.Load(t.Context(), fstest.MapFS{"all.yaml": {Data: []byte(text.String())}}, payload.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		components := map[string]map[string]bool{}
+		for _, m := range read.Manifests {
+			name := graph.ParseName(m.File())
+			if components[name.Level] == nil {
+				components[name.Level] = map[string]bool{}
+			}
+			components[name.Level][name.Component] = true
+		}
+		if len(components["40"]) != want || len(components["45"]) != 1 {
+			t.Errorf("of %d: %v", count, components)
+		}
+	}
+}
