@@ -79,7 +79,7 @@ func TestTroubleLasts(t *testing.T) {
 	}
 }
 
-// TestMetrics reads what monitoring is told of machines that are held, also while etcd is not reached.
+// TestMetrics reads the metrics of machines that are held, also while etcd is not reached.
 func TestMetrics(t *testing.T) {
 	g := &guard{}
 	if served := servedBy(t, g); len(served) != 2 || served["etcd_reachable"] != 0 || served["held_machines"] != 0 {

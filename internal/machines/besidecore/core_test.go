@@ -30,12 +30,12 @@ const patience = 5 * time.Minute
 func newFixture(t *testing.T) *machinetest.Fixture {
 	t.Helper()
 	f := stage.NewFixture(t)
-	t.Cleanup(func() { tell(t, f.Namespace) })
+	t.Cleanup(func() { logObjects(t, f.Namespace) })
 	return f
 }
 
-// tell says what the objects of a failed test's namespace were at its end.
-func tell(t *testing.T, namespace string) {
+// logObjects logs the objects in the namespace of a failed test.
+func logObjects(t *testing.T, namespace string) {
 	if !t.Failed() {
 		return
 	}

@@ -37,7 +37,7 @@ var program = sync.OnceValues(func() (string, error) {
 	return built, nil
 })
 
-// isLocal tells whether the go command has named a command that corrects the module: otherwise something can't be fetched.
+// isLocal reports whether the go command has named a command that corrects the module: otherwise something can't be fetched.
 func isLocal(out []byte) bool {
 	return strings.Contains(string(out), "go get ") || strings.Contains(string(out), "go mod tidy")
 }

@@ -61,7 +61,7 @@ func TestHorizontalPodAutoscaler(t *testing.T) {
 	}
 }
 
-// newPodAutoscaler returns a HorizontalPodAutoscaler of a group, by a metric that nobody serves.
+// newPodAutoscaler returns a HorizontalPodAutoscaler of a group, by a metric that no API serves.
 func (g *nodeGroup) newPodAutoscaler(least, most int32) *autoscalingv2.HorizontalPodAutoscaler {
 	g.t.Helper()
 	scaler := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: g.metaOf(g.name + "-" + g.plural)}

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
-// machine returns a machine of the cluster that nobody owns, and makes its infrastructure and its bootstrap config.
+// machine returns a machine of the cluster without a controller, and makes its infrastructure and its bootstrap config.
 func (p *plant) machine(name string, labels map[string]string) *clusterv1.Machine {
 	p.Helper()
 	machine := &infrav1.KwokMachine{ObjectMeta: p.Meta(name)}
@@ -66,7 +66,7 @@ func TestWaits(t *testing.T) {
 	p.awaitNoLeftovers()
 }
 
-// TestAdoption adopts a machine of the cluster's control plane that nobody owns, and no worker, for which its deletion waits.
+// TestAdoption adopts a machine of the cluster's control plane without a controller, and no worker, for which its deletion waits.
 func TestAdoption(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 3, 1)

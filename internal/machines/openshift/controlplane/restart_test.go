@@ -82,7 +82,7 @@ func testKilledRelease(t *testing.T) {
 	s.expectReleased(old)
 }
 
-// expectReleased expects that the machines with some UIDs are there, and nobody's.
+// expectReleased expects that the machines with some UIDs exist, and have no controller.
 func (s *site) expectReleased(wanted []types.UID) {
 	s.Helper()
 	if after := s.uids(); !slices.Equal(after, wanted) {
