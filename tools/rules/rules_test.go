@@ -5,6 +5,7 @@ package rules
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -42,13 +43,12 @@ type scenario struct {
 }
 
 const (
-	leads   = "runlevel_leader 1x600"
 	nodes   = `kube_node_info{node="node-4"} 1x600`
 	made    = "mapi_machine_created_timestamp_seconds"
 	guard   = "runlevel_etcd_guard_"
-	set     = "runlevel_controlplanemachineset_"
-	cluster = `{namespace="shop",name="cluster"}`
-	active  = set + `progressing{namespace="shop",name="cluster",state="Active",strategy="RollingUpdate"} 1x400`
+	set     = "runlevel_controlplane_"
+	cluster = `{kind="ControlPlaneMachineSet",namespace="shop",name="cluster"}`
+	active  = set + `progressing{kind="ControlPlaneMachineSet",namespace="shop",name="cluster",state="Active",strategy="RollingUpdate"} 1x400`
 	web4    = `{namespace="shop",name="web-4",node="node-4",phase="Running"} 1700000000x600`
 )
 
@@ -56,8 +56,8 @@ var scenarios = []scenario{
 	{"ClusterVersionOperatorDown", []string{"up 1x30"}, 9 * time.Minute, 11 * time.Minute, "No operator keeps the release in place."},
 	{"ClusterVersionOperatorDown", []string{`runlevel_leader{pod="a"} 0x30`, `runlevel_leader{pod="b"} 0x30`}, 9 * time.Minute, 11 * time.Minute, ""},
 	{"ClusterVersionOperatorDown", []string{`runlevel_leader{pod="a"} 1x5 0x25`, `runlevel_leader{pod="b"} 0x7 1x23`}, 29 * time.Minute, 0, ""},
-	{"RunlevelNoFullPass", []string{leads, "runlevel_last_full_pass_timestamp_seconds 0x600"}, 3 * time.Hour, 200 * time.Minute, "The objects of the release were not looked at for 3h 20m 0s."},
-	{"RunlevelNoFullPass", []string{leads, "runlevel_last_full_pass_timestamp_seconds 0x600", `runlevel_problems{problem="waiting"} 1x600`}, 300 * time.Minute, 0, ""},
+	{"RunlevelNoFullPass", []string{"runlevel_last_full_pass_timestamp_seconds 0x600"}, 3 * time.Hour, 200 * time.Minute, "The objects of the release were not looked at for 3h 20m 0s."},
+	{"RunlevelNoFullPass", []string{"runlevel_last_full_pass_timestamp_seconds 0x600", `runlevel_problems{problem="waiting"} 1x600`}, 300 * time.Minute, 0, ""},
 	{"RunlevelKindsUnwatched", []string{"runlevel_unwatched_kinds 0x5 2x30"}, 15 * time.Minute, 17 * time.Minute, "Changes of 2 kinds are not seen."},
 	{"CannotRetrieveUpdates", []string{`cluster_operator_conditions{name="version",condition="RetrievedUpdates",reason="RemoteFailed"} 0x90`}, 59 * time.Minute, 61 * time.Minute, "Updates can't be retrieved, because of RemoteFailed."},
 	{"CannotRetrieveUpdates", []string{`cluster_operator_conditions{name="version",condition="RetrievedUpdates",reason="NoUpstream"} 0x90`}, 80 * time.Minute, 0, ""},
@@ -98,12 +98,13 @@ var scenarios = []scenario{
 	{"MachinesNotHealthy", []string{`runlevel_machinehealthcheck_not_healthy{api="cluster.x-k8s.io",namespace="shop",name="web"} 2x150`}, 119 * time.Minute, 121 * time.Minute, "2 machines of MachineHealthCheck shop/web are not healthy."},
 	{"MachinesNotHealthy", []string{`runlevel_machinehealthcheck_not_healthy{api="cluster.x-k8s.io",namespace="shop",name="web"} 2x60 0x5 2x90`}, 150 * time.Minute, 0, ""},
 
-	{"ControlPlaneMachineSetDegraded", []string{set + `degraded{namespace="shop",name="cluster",state="Active",reason="UnmanagedNodes"} 1x60`}, 14 * time.Minute, 16 * time.Minute, "ControlPlaneMachineSet shop/cluster replaces no machine, because of UnmanagedNodes."},
-	{"ControlPlaneMachineSetDegraded", []string{set + `degraded{namespace="shop",name="cluster",state="Inactive",reason="UnmanagedNodes"} 1x60`}, 59 * time.Minute, 0, ""},
+	{"ControlPlaneMachineSetDegraded", []string{set + `degraded{kind="ControlPlaneMachineSet",namespace="shop",name="cluster",state="Active",reason="UnmanagedNodes"} 1x60`}, 14 * time.Minute, 16 * time.Minute, "ControlPlaneMachineSet shop/cluster replaces no machine, because of UnmanagedNodes."},
+	{"ControlPlaneMachineSetDegraded", []string{set + `degraded{kind="ControlPlaneMachineSet",namespace="shop",name="cluster",state="Inactive",reason="UnmanagedNodes"} 1x60`}, 59 * time.Minute, 0, ""},
 	{"ControlPlaneMachineSetStuck", []string{active, set + "replicas" + cluster + ` 3x10 4x400`, set + "replicas_updated" + cluster + ` 1x400`}, 129 * time.Minute, 132 * time.Minute, "ControlPlaneMachineSet shop/cluster has replaced no machine for more than an hour, though some are outdated."},
 	{"ControlPlaneMachineSetStuck", []string{active, set + "replicas" + cluster + ` 3x50 4x50 3x50 4x50`, set + "replicas_updated" + cluster + ` 0x50 1x100 2x50`}, 190 * time.Minute, 0, ""},
 	{"ControlPlaneMachineSetStuck", []string{strings.Replace(active, "RollingUpdate", "OnDelete", 1), set + "replicas" + cluster + ` 3x400`, set + "replicas_updated" + cluster + ` 1x400`}, 390 * time.Minute, 0, ""}, // an administrator deletes them
 	{"ControlPlaneMachineSetUnavailableReplicas", []string{set + "replicas_unavailable" + cluster + ` 1x60`}, 29 * time.Minute, 31 * time.Minute, "1 machines of the control plane that ControlPlaneMachineSet shop/cluster wants are not ready."},
+	{"ControlPlaneMachineSetUnavailableReplicas", []string{set + `replicas_unavailable{kind="RunlevelControlPlane",namespace="shop",name="cluster"} 2x60`}, 29 * time.Minute, 31 * time.Minute, "2 machines of the control plane that RunlevelControlPlane shop/cluster wants are not ready."},
 	{"ControlPlaneMachineSetUnavailableReplicas", []string{set + "replicas_unavailable" + cluster + ` 1x20 0x40`}, 59 * time.Minute, 0, ""},
 
 	{"EtcdQuorumGuardDown", []string{`runlevel_etcd_guard_leader{pod="a"} 0x30`}, 9 * time.Minute, 11 * time.Minute, "No quorum guard of etcd is at work."},
@@ -126,6 +127,7 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.alert, func(t *testing.T) {
 			rule, series := find(t, s.alert), parse(t, s.series)
+			s.expectSeriesOf(t, rule)
 			if _, fires := rule.at(t, series, s.quiet); fires && s.quiet > 0 {
 				t.Errorf("it fires at %s", s.quiet)
 			}
@@ -137,6 +139,17 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 				t.Errorf("at %s it fires: %v, and says %q, want %q", s.fires, fires, says, s.says)
 			}
 		})
+	}
+}
+
+// expectSeriesOf checks that the rule reads the series of a scenario: an alert does not fire for one with another name.
+func (s scenario) expectSeriesOf(t *testing.T, rule alert) {
+	t.Helper()
+	for _, text := range s.series {
+		name, _, _ := strings.Cut(strings.Fields(text)[0], "{")
+		if name != "up" && !regexp.MustCompile(`\b`+name+`\b`).MatchString(rule.Expr) {
+			t.Errorf("the rule does not read %s", name)
+		}
 	}
 }
 
