@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,24 +17,37 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1alpha1 "github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
 	"github.com/runlevel/runlevel/internal/program/clusteroperator"
 )
 
 // The reasons of the ClusterOperator's conditions that only this controller has.
 const (
-	ReasonMachinesFailed        = "MachinesFailed"
-	ReasonControlPlaneDegraded  = "ControlPlaneDegraded"
-	ReasonControlPlaneDeletions = "ControlPlaneMachineDeleting"
+	ReasonMachinesFailed       = "MachinesFailed"
+	ReasonControlPlaneDegraded = "ControlPlaneDegraded"
+	ReasonControlPlaneChanging = "ControlPlaneMachinesChanging"
 )
 
-var relatedObjects = []configv1.ObjectReference{
-	{Resource: "namespaces", Name: DefaultNamespace},
-	{Group: "machine.openshift.io", Resource: "machines"},
-	{Group: "machine.openshift.io", Resource: "machinesets"},
-	{Group: "machine.openshift.io", Resource: "machinehealthchecks"},
-	{Group: "machine.openshift.io", Resource: "controlplanemachinesets"},
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: programName},
+// relatedObjects returns what an administrator looks at, or collects for a report of an error.
+func relatedObjects(dialects []MachineDialect) []configv1.ObjectReference {
+	related := []configv1.ObjectReference{
+		{Resource: "namespaces", Name: DefaultNamespace},
+		{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: programName},
+		{Group: "machine.openshift.io", Resource: "machines"},
+		{Group: "machine.openshift.io", Resource: "machinesets"},
+		{Group: "machine.openshift.io", Resource: "machinehealthchecks"},
+		{Group: "machine.openshift.io", Resource: "controlplanemachinesets"},
+	}
+	if slices.Contains(dialects, ClusterAPI) {
+		for _, resource := range []string{"machines", "machinesets", "machinedeployments", "machinehealthchecks"} {
+			related = append(related, configv1.ObjectReference{Group: clusterv1.GroupVersion.Group, Resource: resource})
+		}
+	}
+	if hasRunlevelControlPlanes(dialects) {
+		related = append(related, configv1.ObjectReference{Group: controlplanev1alpha1.GroupVersion.Group, Resource: "runlevelcontrolplanes"})
+	}
+	return related
 }
 
 // readStatus returns the status of the controllers, from the machines in the cache.
@@ -48,25 +62,25 @@ func readStatus(ctx context.Context, cached client.Reader, dialects []MachineDia
 	var sets machinev1.ControlPlaneMachineSetList
 	_ = cached.List(ctx, &sets, client.UnsafeDisableDeepCopy)
 	var planes controlplanev1alpha1.RunlevelControlPlaneList
+	var members clusterv1.MachineList
 	if hasRunlevelControlPlanes(dialects) {
 		_ = cached.List(ctx, &planes, client.UnsafeDisableDeepCopy)
+		_ = cached.List(ctx, &members, client.HasLabels{clusterv1.MachineControlPlaneLabel}, client.UnsafeDisableDeepCopy)
 	}
-	return statusOf(machines.Items, append(stoppedSets(sets.Items), stoppedPlanes(planes.Items)...)), nil
+	stopped := append(stoppedSets(sets.Items), stoppedPlanes(planes.Items)...)
+	return statusOf(machines.Items, stopped, append(deletedMachines(machines.Items), changingMachines(members.Items)...)), nil
 }
 
 // syncedWithin is how long the status waits for the cache of a kind.
 const syncedWithin = time.Second
 
-// statusOf returns the status of the controllers, from all machines, and what stops the replacement of those of control planes. Upgradeable is false while
-// a machine of the control plane is being deleted: a minor update restarts the components on the others.
-func statusOf(machines []machinev1beta1.Machine, stopped []string) clusteroperator.ControllerStatus {
-	var failed, going []string
+// statusOf returns the status of the controllers, from all machines, what stops the replacement of those of control planes, and which of
+// these are changing. Upgradeable is false meanwhile: a minor update restarts the components on the others.
+func statusOf(machines []machinev1beta1.Machine, stopped, changing []string) clusteroperator.ControllerStatus {
+	var failed []string
 	for _, m := range machines {
 		if ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseFailed {
 			failed = append(failed, m.Namespace+"/"+m.Name)
-		}
-		if !m.DeletionTimestamp.IsZero() && isOfControlPlane(m) {
-			going = append(going, m.Namespace+"/"+m.Name)
 		}
 	}
 	var s clusteroperator.ControllerStatus
@@ -81,11 +95,33 @@ func statusOf(machines []machinev1beta1.Machine, stopped []string) clusteroperat
 		}
 		s.Degraded = clusteroperator.ControllerProblem{Reason: ReasonControlPlaneDegraded, Message: message}
 	}
-	if len(going) > 0 {
-		s.NotUpgradeable = clusteroperator.ControllerProblem{Reason: ReasonControlPlaneDeletions, Message: fmt.Sprintf(
-			"machines of the control plane are being deleted, and a minor update would restart what runs on the others: %s", clusteroperator.List(going))}
+	if len(changing) > 0 {
+		s.NotUpgradeable = clusteroperator.ControllerProblem{Reason: ReasonControlPlaneChanging, Message: fmt.Sprintf(
+			"machines of the control plane are being deleted or updated, and a minor update would restart what runs on the others: %s", clusteroperator.List(changing))}
 	}
 	return s
+}
+
+// deletedMachines returns the machines of the control plane that are being deleted.
+func deletedMachines(machines []machinev1beta1.Machine) []string {
+	var deleted []string
+	for _, m := range machines {
+		if !m.DeletionTimestamp.IsZero() && isOfControlPlane(m) {
+			deleted = append(deleted, m.Namespace+"/"+m.Name)
+		}
+	}
+	return deleted
+}
+
+// changingMachines returns the machines of Cluster API's control planes that are being deleted, or updated in place.
+func changingMachines(members []clusterv1.Machine) []string {
+	var changing []string
+	for _, m := range members {
+		if !m.DeletionTimestamp.IsZero() || rolloutrules.IsUpdating(&m) {
+			changing = append(changing, m.Namespace+"/"+m.Name)
+		}
+	}
+	return changing
 }
 
 // stoppedSets returns the active sets that a problem stops. An inactive one is a proposal: as in OpenShift, its problems are only its own.

@@ -1,41 +1,45 @@
 package manager
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
 	machinev1 "github.com/openshift/api/machine/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	controlplanev1alpha1 "github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/program/clusteroperator"
 )
 
-// TestStanding tells of machines what the ClusterOperator's conditions say.
-func TestStanding(t *testing.T) {
+// TestStatusOf has failed machines, and those of the control plane that are being deleted.
+func TestStatusOf(t *testing.T) {
 	failed := machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "m-1"}}
 	failed.Status.Phase = ptr.To(machinev1beta1.PhaseFailed)
 	going := machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: "m-2", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
 		Labels: map[string]string{"machine.openshift.io/cluster-api-machine-role": "master"},
 	}}
-	got := statusOf([]machinev1beta1.Machine{failed, going, {}}, nil)
+	all := []machinev1beta1.Machine{failed, going, {}}
+	got := statusOf(all, nil, deletedMachines(all))
 	want := clusteroperator.ControllerStatus{
 		Degraded: clusteroperator.ControllerProblem{
 			Reason: "MachinesFailed", Message: "machines have failed, and are to be deleted and made again: shop/m-1",
 		},
 		NotUpgradeable: clusteroperator.ControllerProblem{
-			Reason:  "ControlPlaneMachineDeleting",
-			Message: "machines of the control plane are being deleted, and a minor update would restart what runs on the others: shop/m-2",
+			Reason:  "ControlPlaneMachinesChanging",
+			Message: "machines of the control plane are being deleted or updated, and a minor update would restart what runs on the others: shop/m-2",
 		},
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := statusOf([]machinev1beta1.Machine{{}}, nil); got != (clusteroperator.ControllerStatus{}) {
-		t.Errorf("a machine that is well is told of: %+v", got)
+	if got := statusOf([]machinev1beta1.Machine{{}}, nil, nil); got != (clusteroperator.ControllerStatus{}) {
+		t.Errorf("a healthy machine is reported: %+v", got)
 	}
 }
 
@@ -46,7 +50,7 @@ func TestStoppedControlPlanes(t *testing.T) {
 	set := machinev1.ControlPlaneMachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cluster"}}
 	set.Spec.State = machinev1.ControlPlaneMachineSetStateActive
 	set.Status.Conditions = []metav1.Condition{{Type: "Degraded", Status: metav1.ConditionTrue, Reason: "FailedReplacement", Message: "m-1 has failed"}}
-	got := statusOf([]machinev1beta1.Machine{failed}, stoppedSets([]machinev1.ControlPlaneMachineSet{set})).Degraded
+	got := statusOf([]machinev1beta1.Machine{failed}, stoppedSets([]machinev1.ControlPlaneMachineSet{set}), nil).Degraded
 	want := clusteroperator.ControllerProblem{Reason: "ControlPlaneDegraded", Message: "control planes replace no machine: " +
 		"ControlPlaneMachineSet shop/cluster (FailedReplacement: m-1 has failed); machines have failed, and are to be deleted and made again: shop/m-1"}
 	if got != want {
@@ -64,5 +68,28 @@ func TestStoppedControlPlanes(t *testing.T) {
 	plane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
 	if got := stoppedPlanes([]controlplanev1alpha1.RunlevelControlPlane{plane}); len(got) != 1 || got[0] != "RunlevelControlPlane shop/plane (NotAvailable: 1 of 3 machines are available * m: down)" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestChangingControlPlanes names the machines of Cluster API's control planes that are being deleted, or updated in place.
+func TestChangingControlPlanes(t *testing.T) {
+	deleted := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "m-1", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}}}
+	updated := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "m-2", Annotations: map[string]string{clusterv1.UpdateInProgressAnnotation: ""}}}
+	if got := changingMachines([]clusterv1.Machine{deleted, updated, {}}); !slices.Equal(got, []string{"shop/m-1", "shop/m-2"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestRelatedObjects has the kinds of the APIs that are served.
+func TestRelatedObjects(t *testing.T) {
+	has := func(resource, group string, dialects ...MachineDialect) bool {
+		return slices.Contains(relatedObjects(dialects), configv1.ObjectReference{Group: group, Resource: resource})
+	}
+	const planes = "controlplane.runlevel.dev"
+	if has("runlevelcontrolplanes", planes, OpenShift) || has("machines", "cluster.x-k8s.io", OpenShift, ControlPlanes) {
+		t.Error("kinds of APIs that are not served are related")
+	}
+	if !has("runlevelcontrolplanes", planes, ControlPlanes) || !has("runlevelcontrolplanes", planes, ClusterAPI) || !has("machines", "cluster.x-k8s.io", ClusterAPI) {
+		t.Error("a kind is missing")
 	}
 }

@@ -70,7 +70,7 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 					Leads:   "runlevel_machine_leader",
 					Collect: func(to chan<- prometheus.Metric) { collect(ctx, m.GetClient(), o.Dialects, to) },
 				},
-				RelatedObjects: relatedObjects,
+				RelatedObjects: relatedObjects(o.Dialects),
 				Awaited:        &machinev1beta1.Machine{}, Awaits: "the controllers have not seen all machines yet",
 				Status: func(ctx context.Context) (clusteroperator.ControllerStatus, error) {
 					return readStatus(ctx, m.GetClient(), o.Dialects)

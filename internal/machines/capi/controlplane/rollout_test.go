@@ -25,6 +25,9 @@ func TestControlPlane(t *testing.T) {
 	p.upgrade("v1.36.1")
 	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "Version v1.36.0, v1.36.1 required")
 	p.awaitSettled(3)
+	p.await("the new version in its status", func(plane *v1alpha1.RunlevelControlPlane) bool {
+		return plane.Status.Version == "v1.36.1" && slices.Equal(plane.Status.Versions, []clusterv1.StatusVersion{{Version: "v1.36.1", Replicas: 3}})
+	})
 	for _, name := range p.names() {
 		if slices.Contains(before, name) {
 			t.Errorf("machine %s was not replaced", name)

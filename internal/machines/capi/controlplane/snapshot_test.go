@@ -1,9 +1,11 @@
 package controlplane
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -48,5 +50,22 @@ func TestFacts(t *testing.T) {
 		if got := s.facts()[0]; got.IsReplaced != c.isReplaced || got.IsUpdating != c.isUpdating || got.IsBroken != c.isBroken {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+// TestVersions has the lowest version first, by its numbers, and that of a kubelet instead of the wanted one.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	var machines []*clusterv1.Machine
+	for _, versions := range [][2]string{{"v1.36.10", "v1.36.9"}, {"v1.36.10", ""}, {"v1.36.10", "v1.36.10"}, {"unknown", ""}} {
+		m := &clusterv1.Machine{Spec: clusterv1.MachineSpec{Version: versions[0]}}
+		if versions[1] != "" {
+			m.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: versions[1]}
+		}
+		machines = append(machines, m)
+	}
+	want := []clusterv1.StatusVersion{{Version: "v1.36.9", Replicas: 1}, {Version: "v1.36.10", Replicas: 2}}
+	if got := versionsOf(machines); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -74,7 +74,9 @@ func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlan
 	}
 	status.Selector = labels.Set{clusterv1.ClusterNameLabel: seen.clusterName(), clusterv1.MachineControlPlaneLabel: ""}.String()
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = aggregate.Count(machines)
-	status.Version = cmp.Or(lowestVersion(machines), status.Version)
+	if versions := versionsOf(machines); len(versions) > 0 {
+		status.Versions, status.Version = versions, versions[0].Version
+	}
 	if data := readRemediation(seen.plane, remediationInProgressAnnotation); data != nil {
 		status.LastRemediation = lastRemediation(data)
 	}
@@ -165,19 +167,25 @@ func (s *planeSnapshot) deleting(machines []*clusterv1.Machine) metav1.Condition
 	return aggregate.Condition(clusterv1.DeletingCondition, true, "Deletion completed")
 }
 
-// lowestVersion returns the lowest version of the machines; empty if there is none.
-func lowestVersion(machines []*clusterv1.Machine) string {
-	lowest := ""
+// versionsOf returns the versions of the machines, the lowest first. That of a kubelet counts more than the wanted one of its machine.
+func versionsOf(machines []*clusterv1.Machine) []clusterv1.StatusVersion {
+	count := map[string]int32{}
 	for _, m := range machines {
 		text := m.Spec.Version
 		if info := m.Status.NodeInfo; info != nil && info.KubeletVersion != "" {
 			text = info.KubeletVersion
 		}
-		parsed, err := version.ParseSemantic(text)
-		if err != nil || lowest != "" && !parsed.LessThan(version.MustParseSemantic(lowest)) {
-			continue
+		if _, err := version.ParseSemantic(text); err == nil {
+			count[text]++
 		}
-		lowest = text
 	}
-	return lowest
+	var versions []clusterv1.StatusVersion
+	for text, replicas := range count {
+		versions = append(versions, clusterv1.StatusVersion{Version: text, Replicas: replicas})
+	}
+	slices.SortFunc(versions, func(a, b clusterv1.StatusVersion) int {
+		order, _ := version.MustParseSemantic(a.Version).Compare(b.Version)
+		return cmp.Or(order, strings.Compare(a.Version, b.Version)) // builds of one version differ in the text alone
+	})
+	return versions
 }

@@ -195,7 +195,15 @@ type RunlevelControlPlaneStatus struct {
 	AvailableReplicas *int32 `json:"availableReplicas,omitempty"`
 	// +optional
 	UpToDateReplicas *int32 `json:"upToDateReplicas,omitempty"`
-	// version is the lowest version of Kubernetes of the machines.
+	// versions are the versions of Kubernetes of the machines, the lowest first.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=version
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	Versions []clusterv1.StatusVersion `json:"versions,omitempty"`
+	// version is the lowest of versions, for those who do not read these yet.
 	//
 	// +optional
 	Version string `json:"version,omitempty"`

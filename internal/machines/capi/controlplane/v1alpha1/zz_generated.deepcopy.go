@@ -309,6 +309,11 @@ func (in *RunlevelControlPlaneStatus) DeepCopyInto(out *RunlevelControlPlaneStat
 		*out = new(int32)
 		**out = **in
 	}
+	if in.Versions != nil {
+		in, out := &in.Versions, &out.Versions
+		*out = make([]v1beta2.StatusVersion, len(*in))
+		copy(*out, *in)
+	}
 	in.LastRemediation.DeepCopyInto(&out.LastRemediation)
 }
 
