@@ -123,6 +123,7 @@ func TestNext(t *testing.T) {
 		{"an update is requested", []string{"m0 asks"}, "permit update m0"},
 		{"two updates are requested", []string{"m1 asks", "m0 asks"}, "permit update m0"},
 		{"one update at a time", []string{"m0 asks", "m1 may update"}, "wait AsExpected"},
+		{"an update is requested while a learner replaces none", []string{"m0 asks", "m3 added", "e3 learns"}, "permit update m0"},
 		{"a replacement comes first", []string{"m0 asks", "m1 deleting", "m3 added", "e3 learns"}, "promote learner e3"},
 		{"an administrator's removal of a hook does not change which member goes", []string{"m0 deleting", "m0 free", "m3 added", "e3 votes"}, "remove member e0"},
 	} {
@@ -204,7 +205,9 @@ func TestPermit(t *testing.T) {
 		{"its own voter is unhealthy", []string{"e0 unhealthy"}, "these voting members of etcd do not answer: e0 (1)"},
 		{"a voter on no machine is silent", []string{"m3 added", "e3 votes", "m3 nowhere", "e3 silent"}, "these voting members of etcd do not answer: e3 (4)"},
 		{"a voter is missing", []string{"e1 gone"}, "etcd has 2 of 3 voting members"},
-		{"a learner", []string{"m3 added", "e3 learns"}, "these members of etcd are learners, which do not vote: e3 (4)"},
+		{"a learner that replaces no voter", []string{"m3 added", "e3 learns"}, ""},
+		{"such a learner does not answer", []string{"m3 added", "e3 learns", "e3 unhealthy"}, ""},
+		{"a learner that replaces a voter", []string{"m1 deleting", "m3 added", "e3 learns"}, "these members of etcd are on machines that are being deleted: e1 (2)"},
 		{"another machine is being deleted", []string{"m1 deleting"}, "these members of etcd are on machines that are being deleted: e1 (2)"},
 		{"its own machine is being deleted", []string{"m0 deleting"}, "these members of etcd are on machines that are being deleted: e0 (1)"},
 		{"its replacement votes", []string{"m1 deleting", "m3 added", "e3 votes"}, "these members of etcd are on machines that are being deleted: e1 (2)"},

@@ -20,7 +20,8 @@ func permitUpdate(v view) (GuardStep, bool) {
 }
 
 // Permit returns why an update in place of a machine is not permitted; empty if it is. During the update, the member of the machine
-// may stop answering; no other member may be missing then.
+// may stop answering; no other voter may be missing then. A learner does not count for the quorum, and stays one while no voter has
+// to be replaced: that of a machine that a rollout has created first is one until another machine is deleted.
 func Permit(s EtcdSnapshot, machine ControlPlaneMachine) string {
 	return newView(s).whyNoUpdate(machine)
 }
@@ -36,8 +37,6 @@ func (v view) whyNoUpdate(machine ControlPlaneMachine) string {
 		return fmt.Sprintf("these voting members of etcd do not answer: %s", list(silent))
 	case len(v.voters) < v.Voters:
 		return fmt.Sprintf("etcd has %d of %d voting members", len(v.voters), v.Voters)
-	case len(v.learners) > 0:
-		return fmt.Sprintf("these members of etcd are learners, which do not vote: %s", list(v.learners))
 	case len(deleted) > 0:
 		return fmt.Sprintf("these members of etcd are on machines that are being deleted: %s", list(deleted))
 	case busy != "":

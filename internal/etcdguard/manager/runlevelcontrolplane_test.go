@@ -21,6 +21,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/etcdguard/manager"
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	machinemanager "github.com/runlevel/runlevel/internal/machines/manager"
 	"github.com/runlevel/runlevel/internal/program/leader"
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -222,6 +223,12 @@ func (s *planeScene) upgrade(t *testing.T) {
 	s.patchPlane(t, `{"spec":{"version":"v1.36.%d"}}`, s.patches)
 }
 
+// surge has rollouts make so many machines more than the control plane has.
+func (s *planeScene) surge(t *testing.T, machines int) {
+	t.Helper()
+	s.patchPlane(t, `{"spec":{"rollout":{"strategy":{"rollingUpdate":{"maxSurge":%d}}}}}`, machines)
+}
+
 // replaceAll has all machines be replaced.
 func (s *planeScene) replaceAll(t *testing.T) {
 	t.Helper()
@@ -247,7 +254,8 @@ func (s *planeScene) deleteByHand(t *testing.T, names ...string) {
 }
 
 // TestRunlevelControlPlaneKeepsQuorum updates all machines in place, of which each restarts its member, while etcd is written to; once
-// more while a member does not answer; then it replaces them, and two that are deleted by hand. With -soak, accidents follow.
+// more while a member does not answer; then it replaces them, and two that are deleted by hand; and with maxSurge 1 it replaces one
+// and updates the others. With -soak, accidents follow.
 func TestRunlevelControlPlaneKeepsQuorum(t *testing.T) {
 	t.Parallel()
 	s := newPlaneScene(t)
@@ -273,6 +281,15 @@ func TestRunlevelControlPlaneKeepsQuorum(t *testing.T) {
 	s.deleteByHand(t, s.machine(4), s.machine(5))
 	s.awaitMembers("6 7 8")
 	s.awaitSettled(t)
+
+	before = s.available()
+	s.surge(t, 1)
+	s.upgrade(t)
+	s.awaitSettled(t)
+	after := s.available()
+	if kept := slices.DeleteFunc(slices.Clone(after), func(name string) bool { return !slices.Contains(before, name) }); len(kept) != 2 {
+		t.Errorf("of machines %v, %v are left: %v", before, kept, after)
+	}
 	if load.fewest < 3 || load.most > 4 {
 		t.Errorf("there were %d to %d voters", load.fewest, load.most)
 	}
@@ -307,8 +324,10 @@ func (s *planeScene) accident(t *testing.T) string {
 	machines := s.available()
 	switch what := s.random.IntN(7); {
 	case what < 2:
+		surge := s.random.IntN(2)
+		s.surge(t, surge)
 		s.upgrade(t)
-		return "another version"
+		return fmt.Sprint("another version, with maxSurge ", surge)
 	case what == 2:
 		s.replaceAll(t)
 		return "another template"
@@ -316,7 +335,7 @@ func (s *planeScene) accident(t *testing.T) string {
 		name := machines[s.random.IntN(len(machines))]
 		s.deleteByHand(t, name)
 		return "delete " + name
-	case what == 4 && len(machines) == 3:
+	case what == 4 && len(machines) >= 3 && !slices.ContainsFunc(s.planeMachines(), isInUpdate):
 		name := machines[s.random.IntN(len(machines))]
 		s.stopMember(t, name)
 		return "stop the member of " + name
@@ -332,6 +351,8 @@ func (s *planeScene) accident(t *testing.T) string {
 	}
 	return "nothing"
 }
+
+func isInUpdate(m clusterv1.Machine) bool { return rolloutrules.IsUpdating(&m) }
 
 // stopMember stops the member of a machine for some seconds.
 func (s *planeScene) stopMember(t *testing.T, name string) {
