@@ -3,6 +3,7 @@ package overview
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -167,11 +168,14 @@ func (f *setFacts) plan() string {
 
 // activation returns how an Inactive set is activated.
 func (f *setFacts) activation() []string {
-	return []string{
-		"see which machines it would replace:", f.plan(),
-		"then activate it, which can't be undone; to stop it later, delete it, and its machines stay:",
+	activate := []string{
+		"activate it, which can't be undone; to stop it later, delete it, and its machines stay:",
 		f.command("patch", ` --type=merge -p '{"spec":{"state":"Active"}}'`),
 	}
+	if f.judged.IsOfPlatform { // there is no preview
+		return activate
+	}
+	return append([]string{"see which machines it would replace:", f.plan()}, activate...)
 }
 
 // remedy returns what to do about what the set waits for, beside what holds its machines.
@@ -183,16 +187,26 @@ func (f *setFacts) remedy() []string {
 		return []string{"it creates and deletes no machine until an administrator has solved that; docs/control-plane.md has each reason (" + degraded.Reason + ")"}
 	case f.condition(controlplane.Error).Status == metav1.ConditionTrue:
 		return []string{"it is tried again, with growing pauses; if a right is missing, the ClusterOperator machine-controller names it"}
+	case f.judged.IsOfPlatform: // which machines are outdated is not known
+		return nil
 	}
 	if f.set.Spec.Strategy.Type == machinev1.OnDelete {
 		for _, m := range f.judged.Machines {
-			if m.IsOutdated && !m.IsDeleting {
+			if m.IsOutdated && !m.IsDeleting && f.areOthersReady(m.Name) {
 				return []string{"with OnDelete, an administrator deletes outdated machines, one after the other:",
 					fmt.Sprintf("kubectl delete machine.%s %s -n %s --wait=false", Kind.Group, m.Name, f.set.Namespace)}
 			}
 		}
 	}
 	return []string{"see what it does next:", f.plan()}
+}
+
+// areOthersReady reports whether all machines of the set but one are ready, and stay: then that one can be deleted. It is false if the
+// nodes are not known.
+func (f *setFacts) areOthersReady(name string) bool {
+	return !slices.ContainsFunc(f.judged.Machines, func(m controlplane.JudgedMachine) bool {
+		return m.Name != name && (m.IsDeleting || !m.IsReady)
+	})
 }
 
 // askControlPlane finds the set that replaces a machine.
