@@ -51,3 +51,12 @@ func TestProviderSpecsOfOpenShift(t *testing.T) {
 		t.Errorf("%+v", judged)
 	}
 }
+
+// TestMachineWithoutInfrastructureObject is for a Machine without providerSpec.value, which the API allows, of a template with failure
+// domains: it is outdated, and in none of them.
+func TestMachineWithoutInfrastructureObject(t *testing.T) {
+	judged := judgeOne(t, `{apiVersion: example.com/v1, kind: Host, failureDomains: [{rack: a}]}`, `null`)
+	if m := judged.Machines[0]; !m.IsOutdated || m.FailureDomain != "" || len(m.Changes) == 0 {
+		t.Errorf("%+v", m)
+	}
+}
