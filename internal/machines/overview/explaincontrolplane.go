@@ -88,6 +88,7 @@ func (f *setFacts) explain(ctx context.Context, g *machineGatherer) *ControlPlan
 		}
 	}
 	for _, machine := range g.facts(ctx, awaited) {
+		machine.set = f
 		e.addMachine(judge(machine), machine.remedy, now)
 	}
 	e.addMembers(f)
@@ -245,6 +246,19 @@ func (f *setFacts) replacing(name string) []MachineStatement {
 		return []MachineStatement{{set + " replaces it, as it is outdated: " + f.successor(m), append(m.Changes, why...)}}
 	}
 	return []MachineStatement{{set + " has it, and it is up to date", nil}}
+}
+
+// replacement returns what makes another machine once one is deleted. A nil set is none.
+func (f *setFacts) replacement(of *machinev1beta1.Machine) string {
+	switch owner := metav1.GetControllerOfNoCopy(of); {
+	case owner != nil && (f == nil || owner.UID != f.set.UID):
+		return "its " + owner.Kind + " makes another one then"
+	case f == nil || f.isInactive() || f.set.DeletionTimestamp != nil:
+		return "nothing replaces it then"
+	case f.condition(controlplane.Degraded).Status == metav1.ConditionTrue:
+		return "its ControlPlaneMachineSet makes another one once it is not Degraded"
+	}
+	return "its ControlPlaneMachineSet makes another one then"
 }
 
 // successor returns which machine takes the place of another one.

@@ -87,11 +87,7 @@ func (f *machineFacts) remedy(h *MachineHold) []string {
 	case Infrastructure:
 		return f.infraRemedy(h)
 	case Failure:
-		maker := "a MachineSet"
-		if f.set != nil {
-			maker = "its ControlPlaneMachineSet"
-		}
-		return []string{"only its deletion helps; " + maker + " makes another one then:", f.command("delete", "")}
+		return []string{"only its deletion helps; " + f.set.replacement(f.machine) + ":", f.command("delete", "")}
 	}
 	return h.commonRemedy()
 }
