@@ -172,10 +172,10 @@ func (f *setFacts) waits() string {
 	return ""
 }
 
-// addControlPlanes adds what replaces the machines of control planes to a list. Of some machines, only their sets are added.
-func (l *MachineList) addControlPlanes(ctx context.Context, g *machineGatherer, q MachineQuery) {
+// addControlPlanes adds what replaces the machines of control planes to a list: sets, as far as they were read, and those of Cluster API.
+// Of some machines, only their sets are added.
+func (l *MachineList) addControlPlanes(ctx context.Context, g *machineGatherer, q MachineQuery, sets []*setFacts, err error) {
 	var all []*ControlPlaneOverview
-	sets, err := g.controlPlaneSets(ctx, q.Namespace)
 	for _, f := range sets {
 		all = append(all, f.overview())
 	}
