@@ -155,6 +155,8 @@ func (f *setFacts) condition(kind string) metav1.Condition {
 // waits returns what the set waits for, or what stops it, as its conditions report it.
 func (f *setFacts) waits() string {
 	switch degraded, failed, progressing := f.condition(controlplane.Degraded), f.condition(controlplane.Error), f.condition(controlplane.Progressing); {
+	case f.set.DeletionTimestamp != nil && failed.Status == metav1.ConditionTrue && failed.ObservedGeneration == f.set.Generation:
+		return "it is being deleted, and its machines can't be released: " + failed.Message
 	case f.set.DeletionTimestamp != nil:
 		return "it is being deleted, and releases its machines"
 	case f.set.Status.ObservedGeneration < f.set.Generation:

@@ -183,12 +183,12 @@ func (f *setFacts) activation() []string {
 // remedy returns what to do about what the set waits for, beside what holds its machines.
 func (f *setFacts) remedy() []string {
 	switch degraded := f.condition(controlplane.Degraded); {
+	case f.condition(controlplane.Error).Status == metav1.ConditionTrue:
+		return []string{"it is tried again, with growing pauses; if a right is missing, the ClusterOperator machine-controller names it"}
 	case f.set.DeletionTimestamp != nil, f.isInactive() && degraded.Status != metav1.ConditionTrue:
 		return nil
 	case degraded.Status == metav1.ConditionTrue:
 		return []string{"it creates and deletes no machine until an administrator has solved that; docs/control-plane.md has each reason (" + degraded.Reason + ")"}
-	case f.condition(controlplane.Error).Status == metav1.ConditionTrue:
-		return []string{"it is tried again, with growing pauses; if a right is missing, the ClusterOperator machine-controller names it"}
 	case f.judged.IsOfPlatform: // which machines are outdated is not known
 		return nil
 	}
