@@ -86,3 +86,14 @@ func TestWhatHoldsADeletion(t *testing.T) {
 		}
 	}
 }
+
+// TestIndexAnnotation gives machines whose names end with the same number their own indexes.
+func TestIndexAnnotation(t *testing.T) {
+	second := &machinev1beta1.Machine{}
+	SetIndex(second, 1)
+	want := map[string]int{"rack1-0": 0, "rack2-0": 1, "rack3-0": 0}
+	got := indexesOf(map[string]*machinev1beta1.Machine{"rack1-0": {}, "rack2-0": second, "rack3-0": {}})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
