@@ -55,7 +55,7 @@ func (g *machineGatherer) runlevelControlPlanes(ctx context.Context, namespace s
 }
 
 func (f *planeFacts) condition(kind string) metav1.Condition {
-	return ptr.Deref(meta.FindStatusCondition(f.plane.Status.Conditions, kind), metav1.Condition{})
+	return conditionOf(f.plane.Status.Conditions, kind)
 }
 
 func (f *planeFacts) isPaused() bool {
