@@ -72,18 +72,21 @@ func TestAControlPlaneThatIsGone(t *testing.T) {
 	}
 }
 
-// A line is printed again only if it differs: none has whether the machine is up to date.
-func TestALineThatIsTheSame(t *testing.T) {
-	var out bytes.Buffer
-	w := newWatch(t, &out)
-	for _, isUpToDate := range []bool{true, false} {
-		m := overview.MachineOverview{Namespace: "shop", Name: "a", Phase: "Running"}
-		m.ControlPlane = &overview.MachineMembership{Set: &overview.ControlPlaneOverview{}, IsUpToDate: &isUpToDate}
-		if err := w.append(&overview.MachineList{Machines: []overview.MachineOverview{m}}); err != nil {
-			t.Fatal(err)
+// A machine is printed again only if what is printed differs: a line does not have whether the machine is up to date, and JSON has.
+func TestAMachineThatLooksTheSame(t *testing.T) {
+	for format, want := range map[core.Output]int{core.Text: 1, core.JSON: 2} {
+		var out bytes.Buffer
+		w := newWatch(t, &out)
+		w.flags.format = format
+		for _, isUpToDate := range []bool{true, false} {
+			m := overview.MachineOverview{Namespace: "shop", Name: "a", Phase: "Running"}
+			m.ControlPlane = &overview.MachineMembership{Set: &overview.ControlPlaneOverview{}, IsUpToDate: &isUpToDate}
+			if err := w.append(&overview.MachineList{Machines: []overview.MachineOverview{m}}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if count := strings.Count(out.String(), "Running"); count != 1 {
-		t.Errorf("%d lines, want 1:\n%s", count, &out)
+		if count := strings.Count(out.String(), "Running"); count != want {
+			t.Errorf("%s: printed %d times, want %d:\n%s", format, count, want, &out)
+		}
 	}
 }
