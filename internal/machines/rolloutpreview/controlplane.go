@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -124,7 +125,7 @@ func PreviewControlPlane(ctx context.Context, c *cluster.Cluster, q ControlPlane
 
 // readControlPlaneMachineSet returns the set to preview: that of the cluster with the wanted spec, or a new one.
 func readControlPlaneMachineSet(ctx context.Context, c *cluster.Cluster, q ControlPlaneQuery) (*machinev1.ControlPlaneMachineSet, error) {
-	live, isNew, err := readLive[machinev1.ControlPlaneMachineSet](ctx, c, ControlPlaneMachineSetKind, q.Namespace, q.Name, q.Wanted == nil)
+	live, isNew, err := readLive[machinev1.ControlPlaneMachineSet](ctx, c, ControlPlaneMachineSetKind, types.NamespacedName{Namespace: q.Namespace, Name: q.Name}, q.Wanted == nil)
 	switch {
 	case err != nil:
 		return nil, err
@@ -143,23 +144,23 @@ func readControlPlaneMachineSet(ctx context.Context, c *cluster.Cluster, q Contr
 }
 
 // readLive reads what replaces the machines of a control plane. It returns an empty object if that does not exist, and need not.
-func readLive[T any](ctx context.Context, c *cluster.Cluster, kind schema.GroupVersionKind, namespace, name string, mustExist bool) (live *T, isNew bool, err error) {
+func readLive[T any](ctx context.Context, c *cluster.Cluster, kind schema.GroupVersionKind, key types.NamespacedName, mustExist bool) (live *T, isNew bool, err error) {
 	in, err := c.Find(ctx, kind)
 	if errors.Is(err, cluster.ErrNotServed) {
 		return nil, false, fmt.Errorf("the cluster serves no %ss of %s: install the machine controller (docs/machines.md)", kind.Kind, kind.GroupVersion())
 	}
 	live = new(T)
 	if err == nil {
-		object, failure := c.In(in, namespace).Get(ctx, name, metav1.GetOptions{})
+		object, failure := c.In(in, key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 		if err = failure; err == nil {
 			err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, live)
 		}
 	}
 	switch isNew = apierrors.IsNotFound(err); {
 	case isNew && mustExist:
-		return nil, true, fmt.Errorf("there is no %s %s in namespace %s: name its namespace with -n, or a file with it with -f", kind.Kind, name, namespace)
+		return nil, true, fmt.Errorf("there is no %s %s in namespace %s: name its namespace with -n, or a file with it with -f", kind.Kind, key.Name, key.Namespace)
 	case err != nil && !isNew:
-		return nil, false, fmt.Errorf("read %s %s/%s: %w", kind.Kind, namespace, name, err)
+		return nil, false, fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
 	}
 	return live, isNew, nil
 }

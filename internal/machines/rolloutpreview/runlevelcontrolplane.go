@@ -6,6 +6,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -86,7 +87,7 @@ func PreviewRunlevelControlPlane(ctx context.Context, c *cluster.Cluster, q Runl
 
 // readRunlevelControlPlane returns the control plane to preview: that of the cluster with the wanted spec, or a new one.
 func readRunlevelControlPlane(ctx context.Context, c *cluster.Cluster, q RunlevelControlPlaneQuery) (*WantedControlPlane, error) {
-	live, isNew, err := readLive[v1alpha1.RunlevelControlPlane](ctx, c, RunlevelControlPlaneKind, q.Namespace, q.Name, q.Wanted == nil)
+	live, isNew, err := readLive[v1alpha1.RunlevelControlPlane](ctx, c, RunlevelControlPlaneKind, types.NamespacedName{Namespace: q.Namespace, Name: q.Name}, q.Wanted == nil)
 	switch {
 	case err != nil:
 		return nil, err
