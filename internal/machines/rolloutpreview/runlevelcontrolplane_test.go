@@ -145,6 +145,11 @@ machine a: is replaced
 	if first := p.Steps[0]; first.Action != rolloutpreview.DeleteMachine || first.Machine != "b" || first.Reason != "it is outdated, and not ready" {
 		t.Errorf("a machine that is down does not go first: %s", strings.Join(p.Lines(), "\n"))
 	}
+	s.setAvailable("a", metav1.ConditionFalse, "it is down, too")
+	p = s.previewPlane(fmt.Sprintf(runlevelControlPlane, 0, "v1.36.0", "small"), covering)
+	if len(p.Steps) > 0 || !p.IsStuck || p.Machines[2].Outcome != rolloutpreview.IsOutdated || len(p.Waits) == 0 {
+		t.Errorf("two machines that are down: %s", strings.Join(p.Lines(), "\n"))
+	}
 }
 
 // TestRunlevelControlPlanePreviewsOfStates compares what is told of machines that are annotated, updated, deleted or have not joined.
