@@ -53,8 +53,9 @@ SINCE is the time in the phase. A hook whose owner was uninstalled looks like an
 that it has held for long is a sign of that.
 
 --watch shows the machines again whenever something has changed, until Ctrl-C: on a terminal in
-place; else each machine that has changed on a line of its own, as "Gone" once it is gone; with
--o json a value in a line. It goes on while the API server does not respond, and reports that.
+place; else each machine or control plane that has changed on a line of its own, as "Gone" once it is
+gone; with -o json a machine as a value in a line. It goes on while the API server does not respond, and
+reports that.
 
 Exit codes: 0 when the machines could be listed, held or not; 1 when they could not: the cluster can't
 be reached, does not serve machines or does not let this user list them, or has no machine of a NAME;

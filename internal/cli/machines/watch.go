@@ -84,9 +84,9 @@ func (w *machinesWatch) show(list *overview.MachineList, outage error) error {
 // append prints the machines that have changed since they were printed, and those that are gone.
 func (w *machinesWatch) append(list *overview.MachineList) error {
 	content := func(m overview.MachineOverview) string { // without ages
-		text := m.UID + m.Phase + m.Node + m.HeldBy() + upToDate(&m) + strings.Join(m.Unknown, "\n")
-		if m.ControlPlane != nil && (w.flags.format == core.JSON || w.flags.format == core.YAML) {
-			text += setLine(m.ControlPlane.Set)
+		text := m.UID + m.Phase + m.Node + m.HeldBy() + strings.Join(m.Unknown, "\n")
+		if m.ControlPlane != nil && (w.flags.format == core.JSON || w.flags.format == core.YAML) { // a line has neither
+			text += upToDate(&m) + setLine(m.ControlPlane.Set)
 		}
 		return text
 	}
@@ -112,13 +112,24 @@ func (w *machinesWatch) append(list *overview.MachineList) error {
 	return w.print(changed, w.changedSets(list))
 }
 
-// changedSets returns a line for each control plane that has changed since it was printed.
+// changedSets returns a line for each control plane that has changed since it was printed, or is gone.
 func (w *machinesWatch) changedSets(list *overview.MachineList) []string {
 	var lines []string
+	left := map[kinds.ID]bool{}
 	for _, set := range list.ControlPlanes {
+		left[set.ID()] = true
 		if line := setLine(set); w.shownSets[set.ID()] != line {
 			w.shownSets[set.ID()] = line
 			lines = append(lines, line)
+		}
+	}
+	for id := range w.shownSets {
+		if left[id] || len(list.Unknown) > 0 {
+			continue
+		}
+		delete(w.shownSets, id)
+		if q := w.flags.query; len(q.Names) == 0 && !q.OnlyDeleting { // else perhaps none of its machines is selected any more
+			lines = append(lines, printable.Line(fmt.Sprintf("%s %s/%s: %s", id.Kind, id.Namespace, id.Name, phaseGone)))
 		}
 	}
 	return lines
@@ -134,11 +145,14 @@ func (w *machinesWatch) print(machines []overview.MachineOverview, sets []string
 		}
 		return nil
 	}
-	if len(machines) == 0 && (w.hasBegun || len(sets) > 0) {
-		w.hasBegun = true
-		return core.PrintLines(w.streams.Out, sets)
-	}
+	hadBegun := w.hasBegun
 	w.hasBegun = true
+	switch {
+	case len(machines) == 0 && len(sets) > 0:
+		return core.PrintLines(w.streams.Out, sets)
+	case len(machines) == 0 && hadBegun:
+		return nil
+	}
 	lines := append(w.flags.table(machines, w.cluster.Now()), unknownLines(&overview.MachineList{Machines: machines})...)
 	if w.hasHeader { // without the header: the columns may be wider now
 		lines = lines[1:]

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/deletion"
@@ -68,10 +69,12 @@ func (f *clusterAPIFacts) node() *corev1.Node {
 }
 
 func (f *clusterAPIFacts) condition(kind string) metav1.Condition {
-	if c := meta.FindStatusCondition(f.machine.Status.Conditions, kind); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
+	return conditionOf(f.machine.Status.Conditions, kind)
+}
+
+// conditionOf returns the condition of a type; an empty one if there is none.
+func conditionOf(conditions []metav1.Condition, kind string) metav1.Condition {
+	return ptr.Deref(meta.FindStatusCondition(conditions, kind), metav1.Condition{})
 }
 
 // stage is the stage of the deletion; "" if its controller reports none.

@@ -134,24 +134,37 @@ func TestWhatIsSaidOfARollout(t *testing.T) {
 func TestWhatIsSaidOfAnUnhealthyMachine(t *testing.T) {
 	const broken = "unhealthy (Condition Broken on Node is reporting status True, Node failed); "
 	isController := true
-	ownedBySet := func(f *clusterAPIFacts) {
-		f.machine.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineSet", Name: "web", Controller: &isController}}
-	}
+	isOrphan := func(f *clusterAPIFacts) { f.machine.OwnerReferences = nil }
 	marked := func(kind, reason, message string) func(*clusterAPIFacts) {
 		return func(f *clusterAPIFacts) {
 			f.machine.Status.Conditions = append(f.machine.Status.Conditions, metav1.Condition{Type: kind, Status: "False", Reason: reason, Message: message})
 		}
 	}
+	checkedBy := func(kind string, status metav1.ConditionStatus) func(*clusterAPIFacts) {
+		return func(f *clusterAPIFacts) {
+			check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+			check.Spec.ClusterName = "shop"
+			if kind != "" {
+				check.Status.Conditions = []metav1.Condition{
+					{Type: "RemediationAllowed", Status: "False", Message: "Remediation is not allowed"}, {Type: kind, Status: status},
+				}
+			}
+			f.checks = append(f.checks, check)
+		}
+	}
 	for name, c := range map[string]struct {
-		edits []func(*clusterAPIFacts)
-		want  string
+		edits  []func(*clusterAPIFacts)
+		want   string
+		isKept bool // no deletion is proposed
 	}{
 		"one that its set replaces": {want: "MachineSet web has to replace it",
-			edits: []func(*clusterAPIFacts){ownedBySet, marked("OwnerRemediated", "WaitingForRemediation", "Waiting for remediation")}},
-		"one that waits for others": {want: "MachineSet web replaces it: Waiting because there are already too many remediations in progress",
-			edits: []func(*clusterAPIFacts){ownedBySet, marked("OwnerRemediated", "RemediationDeferred", "Waiting because there are already too many remediations in progress")}},
-		"one without an owner": {want: "it has no owner that would replace it",
 			edits: []func(*clusterAPIFacts){marked("OwnerRemediated", "WaitingForRemediation", "Waiting for remediation")}},
+		"one that waits for others": {want: "MachineSet web replaces it: Waiting because there are already too many remediations in progress",
+			edits: []func(*clusterAPIFacts){marked("OwnerRemediated", "RemediationDeferred", "Waiting because there are already too many remediations in progress")}},
+		"one that etcd needs": {want: "MachineSet web does not replace it: this could cost etcd its quorum", isKept: true,
+			edits: []func(*clusterAPIFacts){marked("OwnerRemediated", "CannotBeRemediated", "this could cost etcd its quorum")}},
+		"one without an owner": {want: "it has no owner that would replace it", isKept: true,
+			edits: []func(*clusterAPIFacts){isOrphan, marked("OwnerRemediated", "WaitingForRemediation", "Waiting for remediation")}},
 		"one that another controller remediates": {want: "another controller has to remediate it",
 			edits: []func(*clusterAPIFacts){marked("ExternallyRemediated", "WaitingForRemediation", "")}},
 		"one without a template": {want: "Error retrieving remediation template RebootTemplate shop/gently",
@@ -159,15 +172,16 @@ func TestWhatIsSaidOfAnUnhealthyMachine(t *testing.T) {
 		"one that is skipped": {want: "not remediated, because of its annotation cluster.x-k8s.io/skip-remediation", edits: []func(*clusterAPIFacts){func(f *clusterAPIFacts) {
 			f.machine.Annotations["cluster.x-k8s.io/skip-remediation"] = ""
 		}}},
-		"one of too many": {want: "MachineHealthCheck web: Remediation is not allowed", edits: []func(*clusterAPIFacts){func(f *clusterAPIFacts) {
-			check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-			check.Status.Conditions = []metav1.Condition{{Type: "RemediationAllowed", Status: "False", Message: "Remediation is not allowed"}}
-			f.checks = append(f.checks, check)
-		}}},
+		"one of too many": {want: "MachineHealthCheck web: Remediation is not allowed", edits: []func(*clusterAPIFacts){checkedBy("Paused", "False")}},
+		"one of a paused health check": {want: "MachineHealthCheck web is paused, by its annotation cluster.x-k8s.io/paused or by Cluster shop",
+			edits: []func(*clusterAPIFacts){checkedBy("Paused", "True")}},
+		"one without a Cluster": {want: "MachineHealthCheck web has examined no machine yet: it does once Cluster shop exists",
+			edits: []func(*clusterAPIFacts){checkedBy("", "")}},
 		"one that nothing remediates": {want: "nothing asks for its remediation"},
 	} {
 		f := clusterFacts(t, "", "")
 		f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, "Running"
+		f.machine.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineSet", Name: "web", Controller: &isController}}
 		f.machine.Status.Conditions = []metav1.Condition{{
 			Type: "HealthCheckSucceeded", Status: "False", Reason: "UnhealthyNode", LastTransitionTime: metav1.NewTime(now.Add(-5 * time.Minute)),
 			Message: "Health check failed:\n  * Condition Broken on Node is reporting status True\n  * Node failed",
@@ -180,8 +194,8 @@ func TestWhatIsSaidOfAnUnhealthyMachine(t *testing.T) {
 		if m.HeldBy() != broken+c.want || said.Text != "it is "+broken+c.want+", for 5m" || m.IsDone() {
 			t.Errorf("%s: held by %q, said %q", name, m.HeldBy(), said)
 		}
-		if last := said.Details[len(said.Details)-1]; last != "kubectl delete machine.cluster.x-k8s.io web-4 -n shop" {
-			t.Errorf("%s: the last command is %q", name, last)
+		if isKept := !slices.Contains(said.Details, "kubectl delete machine.cluster.x-k8s.io web-4 -n shop"); isKept != c.isKept {
+			t.Errorf("%s: the remedy is %q", name, said.Details)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	machinev1 "github.com/openshift/api/machine/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -149,7 +148,7 @@ func (f *setFacts) isNotReady(m controlplane.JudgedMachine) bool {
 }
 
 func (f *setFacts) condition(kind string) metav1.Condition {
-	return ptr.Deref(meta.FindStatusCondition(f.set.Status.Conditions, kind), metav1.Condition{})
+	return conditionOf(f.set.Status.Conditions, kind)
 }
 
 // waits returns what the set waits for, or what stops it, as its conditions report it.

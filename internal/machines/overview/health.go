@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -125,10 +126,14 @@ func (f *clusterAPIFacts) remediationState() string {
 		return cmp.Or(external.Message, external.Reason)
 	}
 	for _, check := range f.checks {
-		for _, condition := range check.Status.Conditions {
-			if condition.Type == clusterv1.MachineHealthCheckRemediationAllowedCondition && condition.Status == metav1.ConditionFalse {
-				return fmt.Sprintf("MachineHealthCheck %s: %s", check.Name, condition.Message)
-			}
+		allowed := conditionOf(check.Status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+		switch { // a paused check keeps its other conditions, and one without a Cluster never gets any
+		case meta.IsStatusConditionTrue(check.Status.Conditions, clusterv1.PausedCondition):
+			return fmt.Sprintf("MachineHealthCheck %s is paused, by its annotation %s or by Cluster %s", check.Name, clusterv1.PausedAnnotation, check.Spec.ClusterName)
+		case len(check.Status.Conditions) == 0:
+			return fmt.Sprintf("MachineHealthCheck %s has examined no machine yet: it does once Cluster %s exists", check.Name, check.Spec.ClusterName)
+		case allowed.Status == metav1.ConditionFalse:
+			return fmt.Sprintf("MachineHealthCheck %s: %s", check.Name, allowed.Message)
 		}
 	}
 	return "nothing asks for its remediation"
@@ -142,6 +147,10 @@ func (f *clusterAPIFacts) remediationRemedy(command func(verb, rest string) stri
 	}
 	if len(remedy) > 0 {
 		remedy = append([]string{"see its health check, which has the limits and the number of unhealthy machines:"}, remedy...)
+	}
+	refused := f.condition(clusterv1.MachineOwnerRemediatedCondition).Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason
+	if refused || metav1.GetControllerOfNoCopy(f.machine) == nil { // a deletion could cost etcd its quorum, or is for good
+		return remedy
 	}
 	return append(remedy, "or give up the machine; its owner makes another one:", command("delete", ""))
 }

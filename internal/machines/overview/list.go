@@ -42,7 +42,7 @@ var ErrNotServed = cluster.ErrNotServed
 type MachineList struct {
 	Machines      []MachineOverview
 	ControlPlanes []*ControlPlaneOverview
-	Unknown       []string // failed reads of control planes
+	Unknown       []string // failed reads of control planes, which each machine has too
 }
 
 // List returns the states of machines. Machines and nodes are listed once, and the machines of a control plane once more. Pods are
@@ -75,6 +75,7 @@ func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) (*MachineList
 		list.Machines = append(list.Machines, f.judge())
 	}
 	list.addControlPlanes(ctx, g, q, sets, setsErr)
+	unknown = append(unknown, list.Unknown...) // a machine may be one of a control plane
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

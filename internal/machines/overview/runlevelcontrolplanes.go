@@ -55,11 +55,16 @@ func (g *machineGatherer) runlevelControlPlanes(ctx context.Context, namespace s
 }
 
 func (f *planeFacts) condition(kind string) metav1.Condition {
-	return ptr.Deref(meta.FindStatusCondition(f.plane.Status.Conditions, kind), metav1.Condition{})
+	return conditionOf(f.plane.Status.Conditions, kind)
 }
 
 func (f *planeFacts) isPaused() bool {
 	return f.condition(clusterv1.PausedCondition).Status == metav1.ConditionTrue
+}
+
+// hasNoCluster reports whether no Cluster has the control plane.
+func (f *planeFacts) hasNoCluster() bool {
+	return f.condition(clusterv1.AvailableCondition).Message == controlplane.WithoutCluster(f.plane)
 }
 
 // overview returns the state of the control plane.
@@ -88,12 +93,16 @@ func (f *planeFacts) overview() *ControlPlaneOverview {
 // waits returns what the control plane waits for, or what stops it, as its conditions report it.
 func (f *planeFacts) waits() string {
 	switch {
+	case f.plane.DeletionTimestamp != nil && f.isPaused():
+		return "it is being deleted, and paused: its machines stay until the pause ends"
 	case f.plane.DeletionTimestamp != nil:
-		return "it is being deleted: " + linesOf(f.condition(clusterv1.DeletingCondition).Message, "; ")
+		return "it is being deleted: " + cmp.Or(linesOf(f.condition(clusterv1.DeletingCondition).Message, "; "), "the controller has to notice that")
 	case f.isPaused():
 		return "it is paused, and changes nothing"
 	case f.plane.Status.ObservedGeneration < f.plane.Generation:
 		return "the controller has to notice its last change"
+	case f.hasNoCluster(): // its other conditions are not written any more
+		return f.condition(clusterv1.AvailableCondition).Message
 	}
 	for _, kind := range []string{clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition, clusterv1.ScalingDownCondition, clusterv1.RemediatingCondition} {
 		if message := f.condition(kind).Message; message != "" {
@@ -102,6 +111,9 @@ func (f *planeFacts) waits() string {
 	}
 	if available := f.condition(clusterv1.AvailableCondition); available.Status == metav1.ConditionFalse {
 		return linesOf(cmp.Or(available.Message, available.Reason), "; ")
+	}
+	if upToDate := f.condition(clusterv1.MachinesUpToDateCondition); upToDate.Status == metav1.ConditionFalse {
+		return linesOf(strings.ReplaceAll(upToDate.Message, ":\n  * ", ": "), "; ")
 	}
 	return ""
 }
@@ -136,7 +148,8 @@ func (f *planeFacts) explain(ctx context.Context, g *machineGatherer) *ControlPl
 		if m.Spec.FailureDomain != "" {
 			line += ", " + m.Spec.FailureDomain
 		}
-		lines = append(lines, line+": "+standingInPlane(m))
+		standing, why := standingOf(m, g.cluster.Now())
+		lines = append(lines, line+": "+standing.with(why))
 	}
 	if len(awaited.Names) > 0 {
 		e.addPlaneMachines(ctx, g, awaited)
@@ -161,38 +174,69 @@ func (e *ControlPlaneExplanation) addPlaneMachines(ctx context.Context, g *machi
 // remedy returns what to do about what the control plane waits for, beside what holds its machines.
 func (f *planeFacts) remedy() []string {
 	on := fmt.Sprintf("%s -n %s", f.plane.Name, f.plane.Namespace)
+	cluster := f.plane.Labels[clusterv1.ClusterNameLabel]
 	switch {
-	case f.plane.DeletionTimestamp != nil:
-		return nil
 	case metav1.HasAnnotation(f.plane.ObjectMeta, clusterv1.PausedAnnotation):
 		return []string{"go on:", fmt.Sprintf("kubectl annotate %s.%s %s %s-", strings.ToLower(RunlevelControlPlaneKind.Kind), RunlevelControlPlaneKind.Group, on, clusterv1.PausedAnnotation)}
+	case f.isPaused() && cluster == "": // it was created after the pause began
+		return []string{"set spec.paused of its Cluster to false; see which Clusters there are:", fmt.Sprintf("kubectl get cluster.%s -n %s", ClusterAPIKind.Group, f.plane.Namespace)}
 	case f.isPaused():
-		cluster := f.plane.Labels[clusterv1.ClusterNameLabel]
 		return []string{"go on:", fmt.Sprintf("kubectl patch cluster.%s %s -n %s --type=merge -p '{\"spec\":{\"paused\":false}}'", ClusterAPIKind.Group, cluster, f.plane.Namespace)}
+	case f.plane.DeletionTimestamp != nil, f.hasNoCluster(): // what it waits for is to be done, and a preview of it fails
+		return nil
 	}
 	return []string{"see what it does next:", "runlevel machines plan runlevelcontrolplane/" + on}
 }
 
-// standingInPlane returns whether a machine is up to date, or why not, and what becomes of it.
-func standingInPlane(m *clusterv1.Machine) string {
-	upToDate := ptr.Deref(meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition), metav1.Condition{})
+// A planeStanding is what becomes of a machine of a RunlevelControlPlane, in words.
+type planeStanding string
+
+// The standings.
+const (
+	standingReplaced    planeStanding = "replaced, not updated in place" // after its deletion
+	standingDeleted     planeStanding = "being deleted"
+	standingUpdating    planeStanding = "updated in place"
+	standingHeld        planeStanding = "outdated, and the etcd quorum guard does not permit its update in place yet"
+	standingOutdated    planeStanding = "outdated"
+	standingIncomplete  planeStanding = "not updated completely"
+	standingUnreported  planeStanding = "not reported to be up to date yet"
+	standingUnavailable planeStanding = "up to date, and not available"
+	standingUpToDate    planeStanding = "up to date"
+)
+
+// standingOf returns what becomes of a machine, and why. Annotations of an earlier rollout may be left on a machine that is up to date.
+func standingOf(m *clusterv1.Machine, now time.Time) (standing planeStanding, why []string) {
+	upToDate := conditionOf(m.Status.Conditions, clusterv1.MachineUpToDateCondition)
+	missing := strings.Split(linesOf(upToDate.Message, "\n"), "\n")
 	because, held := m.Annotations[controlplane.ReplacedAnnotation], m.Annotations[rolloutrules.UpdateHeldAnnotation]
-	switch outdated := "outdated: " + linesOf(upToDate.Message, ", "); {
-	case m.DeletionTimestamp != nil && because != "":
-		return "replaced, not updated in place: " + because
+	isOutdated := upToDate.Reason == clusterv1.MachineNotUpToDateReason
+	switch {
+	case m.DeletionTimestamp != nil && isOutdated && because != "":
+		return standingReplaced, []string{because}
 	case m.DeletionTimestamp != nil:
-		return "being deleted"
+		return standingDeleted, nil
 	case rolloutrules.IsUpdating(m):
-		return "updated in place"
-	case held != "":
-		return outdated + "; the etcd quorum guard does not permit its update in place yet: " + held
+		return standingUpdating, nil
+	case isOutdated && (held != "" || rolloutrules.AwaitsPermission(m, now)):
+		return standingHeld, append([]string{cmp.Or(held, "it has not answered yet")}, missing...)
+	case isOutdated:
+		return standingOutdated, missing
 	case upToDate.Status == metav1.ConditionFalse:
-		return outdated
+		return standingIncomplete, missing
+	case upToDate.Status != metav1.ConditionTrue:
+		return standingUnreported, nil
 	case !rolloutrules.IsAvailable(m):
-		return "up to date, and not available"
-	default:
-		return "up to date"
+		return standingUnavailable, nil
 	}
+	return standingUpToDate, nil
+}
+
+// with returns a standing with its reasons.
+func (s planeStanding) with(why []string) string {
+	if len(why) == 0 {
+		return string(s)
+	}
+	return string(s) + ": " + strings.Join(why, ", ")
 }
 
 // askPlane finds the RunlevelControlPlane of a machine.
@@ -215,26 +259,24 @@ func (f *planeFacts) replacing(m *clusterv1.Machine, now time.Time) []MachineSta
 	}
 	plane := "RunlevelControlPlane " + f.plane.Name
 	on := fmt.Sprintf("runlevelcontrolplane/%s -n %s", f.plane.Name, f.plane.Namespace)
-	upToDate := ptr.Deref(meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition), metav1.Condition{})
-	missing := strings.Split(linesOf(upToDate.Message, "\n"), "\n")
-	because, held := m.Annotations[controlplane.ReplacedAnnotation], m.Annotations[rolloutrules.UpdateHeldAnnotation]
-	isOutdated := upToDate.Status == metav1.ConditionFalse
-	switch {
-	case m.DeletionTimestamp != nil && because != "":
-		return []MachineStatement{{plane + " replaces it, and does not update it in place: " + because, []string{"runlevel why " + on}}}
-	case m.DeletionTimestamp != nil:
+	switch standing, why := standingOf(m, now); standing {
+	case standingReplaced:
+		return []MachineStatement{{plane + " replaces it, and does not update it in place: " + why[0], []string{"runlevel why " + on}}}
+	case standingDeleted:
 		return []MachineStatement{{plane + " has it, and replaces it if it wants as many machines", []string{"runlevel why " + on}}}
-	case rolloutrules.IsUpdating(m):
+	case standingUpdating:
 		return []MachineStatement{{plane + " updates it in place", nil}}
-	case held != "" || rolloutrules.AwaitsPermission(m, now):
+	case standingHeld:
 		return []MachineStatement{{
-			plane + " is to update it in place, and waits for the etcd quorum guard to permit that: " + cmp.Or(held, "it has not answered yet"),
-			append(missing, "see the members of etcd, and what the guard reports:", "kubectl get clusteroperator etcd-quorum-guard -o yaml"),
+			plane + " is to update it in place, and waits for the etcd quorum guard to permit that: " + why[0],
+			append(why[1:], "see the members of etcd, and what the guard reports:", "kubectl get clusteroperator etcd-quorum-guard -o yaml"),
 		}}
-	case isOutdated && f.isPaused():
-		return []MachineStatement{{plane + " is paused, and leaves it outdated", append(missing, f.remedy()...)}}
-	case isOutdated:
-		return []MachineStatement{{plane + " updates it in place or replaces it, as it is outdated", append(missing, "see which, and when:", "runlevel machines plan "+on)}}
+	case standingOutdated:
+		if f.isPaused() {
+			return []MachineStatement{{plane + " is paused, and leaves it outdated", append(why, f.remedy()...)}}
+		}
+		return []MachineStatement{{plane + " updates it in place or replaces it, as it is outdated", append(why, f.remedy()...)}}
+	default:
+		return []MachineStatement{{plane + " has it, and it is " + standing.with(why), nil}}
 	}
-	return []MachineStatement{{plane + " has it, and it is up to date", nil}}
 }

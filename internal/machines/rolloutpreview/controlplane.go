@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -124,23 +125,10 @@ func PreviewControlPlane(ctx context.Context, c *cluster.Cluster, q ControlPlane
 
 // readControlPlaneMachineSet returns the set to preview: that of the cluster with the wanted spec, or a new one.
 func readControlPlaneMachineSet(ctx context.Context, c *cluster.Cluster, q ControlPlaneQuery) (*machinev1.ControlPlaneMachineSet, error) {
-	in, err := c.Find(ctx, ControlPlaneMachineSetKind)
-	if errors.Is(err, cluster.ErrNotServed) {
-		return nil, fmt.Errorf("the cluster serves no ControlPlaneMachineSets of %s: install the machine controller (docs/machines.md)", machinev1.GroupVersion)
-	}
-	live := &machinev1.ControlPlaneMachineSet{}
-	if err == nil {
-		object, failure := c.In(in, q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
-		if err = failure; err == nil {
-			err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, live)
-		}
-	}
-	isNew := apierrors.IsNotFound(err)
+	live, isNew, err := readLive[machinev1.ControlPlaneMachineSet](ctx, c, ControlPlaneMachineSetKind, types.NamespacedName{Namespace: q.Namespace, Name: q.Name}, q.Wanted == nil)
 	switch {
-	case isNew && q.Wanted == nil:
-		return nil, fmt.Errorf("there is no ControlPlaneMachineSet %s in namespace %s: name its namespace with -n, or a file with it with -f", q.Name, q.Namespace)
-	case err != nil && !isNew:
-		return nil, fmt.Errorf("read ControlPlaneMachineSet %s/%s: %w", q.Namespace, q.Name, err)
+	case err != nil:
+		return nil, err
 	case live.DeletionTimestamp != nil:
 		return nil, fmt.Errorf("ControlPlaneMachineSet %s/%s is being deleted: its machines stay", q.Namespace, q.Name)
 	case q.Wanted == nil:
@@ -153,6 +141,28 @@ func readControlPlaneMachineSet(ctx context.Context, c *cluster.Cluster, q Contr
 	}
 	setSpecDefaults(&set.Spec, live.Spec)
 	return set, nil
+}
+
+// readLive reads what replaces the machines of a control plane. It returns an empty object if that does not exist, and need not.
+func readLive[T any](ctx context.Context, c *cluster.Cluster, kind schema.GroupVersionKind, key types.NamespacedName, mustExist bool) (live *T, isNew bool, err error) {
+	in, err := c.Find(ctx, kind)
+	if errors.Is(err, cluster.ErrNotServed) {
+		return nil, false, fmt.Errorf("the cluster serves no %ss of %s: install the machine controller (docs/machines.md)", kind.Kind, kind.GroupVersion())
+	}
+	live = new(T)
+	if err == nil {
+		object, failure := c.In(in, key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+		if err = failure; err == nil {
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, live)
+		}
+	}
+	switch isNew = apierrors.IsNotFound(err); {
+	case isNew && mustExist:
+		return nil, true, fmt.Errorf("there is no %s %s in namespace %s: name its namespace with -n, or a file with it with -f", kind.Kind, key.Name, key.Namespace)
+	case err != nil && !isNew:
+		return nil, false, fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
+	}
+	return live, isNew, nil
 }
 
 // setSpecDefaults sets the fields of a spec that are left out, as the API server does; the state stays as it is on the cluster.

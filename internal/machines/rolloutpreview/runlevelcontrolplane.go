@@ -2,14 +2,11 @@ package rolloutpreview
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -90,23 +87,10 @@ func PreviewRunlevelControlPlane(ctx context.Context, c *cluster.Cluster, q Runl
 
 // readRunlevelControlPlane returns the control plane to preview: that of the cluster with the wanted spec, or a new one.
 func readRunlevelControlPlane(ctx context.Context, c *cluster.Cluster, q RunlevelControlPlaneQuery) (*WantedControlPlane, error) {
-	in, err := c.Find(ctx, RunlevelControlPlaneKind)
-	if errors.Is(err, cluster.ErrNotServed) {
-		return nil, fmt.Errorf("the cluster serves no RunlevelControlPlanes of %s: install the machine controller (docs/control-plane-cluster-api.md)", v1alpha1.GroupVersion)
-	}
-	live := &v1alpha1.RunlevelControlPlane{}
-	if err == nil {
-		object, failure := c.In(in, q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
-		if err = failure; err == nil {
-			err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, live)
-		}
-	}
-	isNew := apierrors.IsNotFound(err)
+	live, isNew, err := readLive[v1alpha1.RunlevelControlPlane](ctx, c, RunlevelControlPlaneKind, types.NamespacedName{Namespace: q.Namespace, Name: q.Name}, q.Wanted == nil)
 	switch {
-	case isNew && q.Wanted == nil:
-		return nil, fmt.Errorf("there is no RunlevelControlPlane %s in namespace %s: name its namespace with -n, or a file with it with -f", q.Name, q.Namespace)
-	case err != nil && !isNew:
-		return nil, fmt.Errorf("read RunlevelControlPlane %s/%s: %w", q.Namespace, q.Name, err)
+	case err != nil:
+		return nil, err
 	case live.DeletionTimestamp != nil:
 		return nil, fmt.Errorf("RunlevelControlPlane %s/%s is being deleted, and its machines with it", q.Namespace, q.Name)
 	case q.Wanted == nil:

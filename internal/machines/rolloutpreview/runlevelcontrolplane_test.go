@@ -10,8 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/rolloutpreview"
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
@@ -142,5 +144,85 @@ machine a: is replaced
 	p = s.previewPlane(fmt.Sprintf(runlevelControlPlane, 0, "v1.36.0", "small"), covering)
 	if first := p.Steps[0]; first.Action != rolloutpreview.DeleteMachine || first.Machine != "b" || first.Reason != "it is outdated, and not ready" {
 		t.Errorf("a machine that is down does not go first: %s", strings.Join(p.Lines(), "\n"))
+	}
+	s.setAvailable("a", metav1.ConditionFalse, "it is down, too")
+	p = s.previewPlane(fmt.Sprintf(runlevelControlPlane, 0, "v1.36.0", "small"), covering)
+	if len(p.Steps) > 0 || !p.IsStuck || p.Machines[2].Outcome != rolloutpreview.IsOutdated || len(p.Waits) == 0 {
+		t.Errorf("two machines that are down: %s", strings.Join(p.Lines(), "\n"))
+	}
+}
+
+// TestRunlevelControlPlanePreviewsOfStates compares what is told of machines that are annotated, updated, deleted or have not joined.
+func TestRunlevelControlPlanePreviewsOfStates(t *testing.T) {
+	t.Parallel()
+	covering := coveringVersions(t)
+	outdated, upToDate := fmt.Sprintf(runlevelControlPlane, 0, "v1.36.0", "small"), fmt.Sprintf(runlevelControlPlane, 0, "v1.35.0", "small")
+	const annotation = `{"metadata":{"annotations":{%q:""}}}`
+	for name, c := range map[string]struct {
+		annotation, status string // of machine c
+		text               string
+		want               []string
+	}{
+		"one too many": {text: strings.Replace(upToDate, "replicas: 3", "replicas: 2", 1),
+			want: []string{"machine a: is deleted\n", "  1  delete  a  (there is one machine too many)\ncreated: 0, deleted: 1"}},
+		"one too many is chosen": {clusterv1.DeleteMachineAnnotation, "", strings.Replace(upToDate, "replicas: 3", "replicas: 2", 1),
+			[]string{"machine c: is deleted\n", "  1  delete  c  (there is one machine too many, and it is annotated with cluster.x-k8s.io/delete-machine)\n"}},
+		"chosen": {clusterv1.DeleteMachineAnnotation, "", outdated,
+			[]string{"  1  delete           c  (it is outdated, and annotated with cluster.x-k8s.io/delete-machine)\n"}},
+		"to be remediated": {clusterv1.RemediateMachineAnnotation, "", outdated,
+			[]string{"delete           c  (it is outdated, and not to be updated in place: spec.rollout.after has passed, or it is unhealthy)\n"}},
+		"never joined": {"", `{"status":{"nodeRef":null}}`, outdated,
+			[]string{"  1  delete           c  (it is outdated, and has never joined)\n", "  2  create           new 1  (rack-a: there are 2 of 3 machines)\n"}},
+		"updated in place": {"", `{"status":{"conditions":[{"type":"Updating","status":"True","reason":"Observed","message":"","lastTransitionTime":"2026-01-02T03:05:00Z"}]}}`, upToDate, []string{"machine c: is updated in place\n"}},
+		"another kind": {text: strings.Replace(outdated, "bootstrap: {", "bootstrap: {configRef: {apiGroup: bootstrap.example.com, kind: TestConfigTemplate, name: x}, ", 1),
+			want: []string{"machine a: is replaced\n", "  not in place: spec.machineTemplate.spec.bootstrap.configRef is added or removed\n"}},
+		"paused": {text: strings.Replace(outdated, "name: plane", `name: plane, annotations: {cluster.x-k8s.io/paused: ""}`, 1),
+			want: []string{"plane: Paused, RollingUpdate, maxSurge 0; this is what it does once it is Active\n", "  1  update in place  a "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newPlane(t)
+			s.MustPatchStatus(&clusterv1.Cluster{ObjectMeta: s.Meta("c")}, `{"status":{"failureDomains":[{"name":"rack-a","controlPlane":true}]}}`)
+			m := &clusterv1.Machine{ObjectMeta: s.Meta("c")}
+			if c.annotation != "" {
+				s.MustPatch(m, annotation, c.annotation)
+			}
+			if c.status != "" {
+				s.MustPatchStatus(m, "%s", c.status)
+			}
+			got := strings.Join(s.previewPlane(c.text, covering).Lines(), "\n")
+			for _, want := range c.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("%q is missing:\n%s", want, got)
+				}
+			}
+		})
+	}
+}
+
+// TestRunlevelControlPlanePreviewsOfDeletions compares what is told while a machine, and the control plane, are being deleted.
+func TestRunlevelControlPlanePreviewsOfDeletions(t *testing.T) {
+	t.Parallel()
+	s := newPlane(t)
+	m, plane := &clusterv1.Machine{ObjectMeta: s.Meta("a")}, &v1alpha1.RunlevelControlPlane{ObjectMeta: s.Meta("plane")}
+	for _, object := range []client.Object{m, plane} {
+		s.MustPatch(object, `{"metadata":{"finalizers":["example.com/test"]}}`)
+		s.Must(s.Client.Delete(s.Context(), object))
+		if object == m {
+			s.expectPlane("a deletion", fmt.Sprintf(runlevelControlPlane, 0, "v1.35.0", "small"), coveringVersions(t), `
+RunlevelControlPlane plane: Active, RollingUpdate, maxSurge 0
+machine a: is being deleted
+machine b: stays as it is
+machine c: stays as it is
+
+  1  create  new 1  (there are 2 of 3 machines)
+`)
+		}
+	}
+	_, err := rolloutpreview.PreviewRunlevelControlPlane(s.Context(), stage.Connect(s), rolloutpreview.RunlevelControlPlaneQuery{Namespace: s.Namespace, Name: "plane"})
+	if err == nil || !strings.HasSuffix(err.Error(), "/plane is being deleted, and its machines with it") {
+		t.Errorf("of a control plane that is being deleted: %v", err)
+	}
+	for _, object := range []client.Object{m, plane} {
+		s.MustPatch(object, `{"metadata":{"finalizers":null}}`)
 	}
 }

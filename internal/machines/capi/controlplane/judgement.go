@@ -22,7 +22,7 @@ func Judge(plane *v1alpha1.RunlevelControlPlane, clusters []*clusterv1.Cluster, 
 	seen := newSnapshot(plane, now)
 	at := slices.IndexFunc(clusters, func(c *clusterv1.Cluster) bool { return hasPlane(c, plane) })
 	if at < 0 {
-		return nil, errors.New(withoutCluster(plane))
+		return nil, errors.New(WithoutCluster(plane))
 	}
 	seen.cluster = clusters[at]
 	for _, m := range machines {

@@ -49,7 +49,7 @@ func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlan
 	}
 	status.ObservedGeneration = seen.plane.Generation
 	if seen.clusterName() == "" {
-		setConditions(aggregate.Condition(clusterv1.AvailableCondition, false, withoutCluster(seen.plane)))
+		setConditions(aggregate.Condition(clusterv1.AvailableCondition, false, WithoutCluster(seen.plane)))
 		return status
 	}
 	machines := seen.owned()
@@ -74,8 +74,8 @@ func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlan
 	return status
 }
 
-// withoutCluster returns what an administrator has to do about a control plane without a Cluster.
-func withoutCluster(plane *v1alpha1.RunlevelControlPlane) string {
+// WithoutCluster returns what an administrator has to do about a control plane without a Cluster.
+func WithoutCluster(plane *v1alpha1.RunlevelControlPlane) string {
 	return fmt.Sprintf("no Cluster of namespace %s has this control plane: set spec.controlPlaneRef of one to {apiGroup: %s, kind: RunlevelControlPlane, name: %s}",
 		plane.Namespace, v1alpha1.GroupVersion.Group, plane.Name)
 }
