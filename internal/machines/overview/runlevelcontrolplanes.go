@@ -229,7 +229,7 @@ func (f *planeFacts) replacing(m *clusterv1.Machine, now time.Time) []MachineSta
 	case held != "" || rolloutrules.AwaitsPermission(m, now):
 		return []MachineStatement{{
 			plane + " is to update it in place, and waits for the etcd quorum guard to permit that: " + cmp.Or(held, "it has not answered yet"),
-			append(missing, "see the members of etcd, and what the guard reports:", "kubectl get clusteroperator etcd-quorum-guard -o yaml"),
+			append(missing, "see the members of etcd, and what the guard reports:", guardCommand),
 		}}
 	case isOutdated && f.isPaused():
 		return []MachineStatement{{plane + " is paused, and leaves it outdated", append(missing, f.remedy()...)}}
