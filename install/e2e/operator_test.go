@@ -183,12 +183,16 @@ func (s *stage) request(image string) {
 	s.must(s.client.Patch(s.t.Context(), s.version(s.t.Context()), client.RawPatch(types.MergePatchType, patch)))
 }
 
-// expectNoFailedProbe fails the test if the start of the operator has made warnings about its pods: other tests have records there.
+// expectNoFailedProbe fails the test if the start of the operator has made warnings about its pods: other tests have records there. On a
+// slow machine, a pod may answer for a moment that it is not ready yet.
 func (s *stage) expectNoFailedProbe() {
 	s.t.Helper()
 	events, err := s.core.CoreV1().Events(system).List(s.t.Context(), metav1.ListOptions{FieldSelector: "type=Warning,involvedObject.kind=Pod"})
 	s.must(err)
 	for _, event := range events.Items {
+		if strings.HasPrefix(event.Message, "Readiness probe failed: HTTP probe failed with statuscode: 500") {
+			continue
+		}
 		s.t.Errorf("a warning about %s %s: %s: %s", event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Reason, event.Message)
 	}
 }

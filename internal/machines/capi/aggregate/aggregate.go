@@ -1,8 +1,8 @@
-// Package aggregate computes the conditions in which Cluster API's MachineSets and MachineDeployments sum up their Machines:
-// how many are ready and up to date, which are not and why, and what blocks a scaling.
+// Package aggregate computes the conditions in which Cluster API's owners of Machines, such as MachineSets, sum these up: how
+// many are ready and up to date, which are not and why, and what blocks a scaling.
 // The conditions have the names, reasons and messages of Cluster API's own controllers.
 //
-// The package reads and writes nothing. MachinesReady is the call to start from.
+// MachinesReady is the call to start from. It reads and writes nothing; a StatusWriter writes the status.
 package aggregate
 
 import (

@@ -92,7 +92,7 @@ func (r *ControlPlaneReconciler) Reconcile(ctx context.Context, request ctrl.Req
 	if err := r.claim(ctx, seen); err != nil {
 		return ctrl.Result{}, err
 	}
-	problem := errors.Join(r.judge(ctx, seen), r.propagate(ctx, seen), r.execute(ctx, seen))
+	problem := errors.Join(r.judge(ctx, seen), r.propagate(ctx, seen), r.tidy(ctx, seen), r.execute(ctx, seen))
 	problem = cmp.Or(problem, r.writeKubeconfig(ctx, seen))
 	return ctrl.Result{RequeueAfter: seen.after}, r.report(ctx, seen, problem)
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
@@ -58,6 +59,28 @@ func (r *ControlPlaneReconciler) propagate(ctx context.Context, seen *planeSnaps
 		if err := r.machines.Propagate(ctx, template, m); err != nil {
 			return fmt.Errorf("bring the template's changes to Machine %s: %w", name, err)
 		}
+	}
+	return nil
+}
+
+// tidy removes annotations that are of no use any more: the request to the quorum guard, and its answer, of a machine that is not to be
+// updated now, and why one is replaced that is not.
+func (r *ControlPlaneReconciler) tidy(ctx context.Context, seen *planeSnapshot) error {
+	for name, m := range seen.machines {
+		isNext := seen.step.Machine == name && seen.step.Action != ""
+		if isNext || m.DeletionTimestamp != nil || rolloutrules.IsUpdating(m) {
+			continue
+		}
+		tidied := m.DeepCopy()
+		rolloutrules.DropRequest(tidied)
+		delete(tidied.Annotations, ReplacedAnnotation)
+		if len(tidied.Annotations) == len(m.Annotations) {
+			continue
+		}
+		if err := patch.WithLock(ctx, r.cached, tidied, m); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("remove annotations of Machine %s: %w", name, err)
+		}
+		seen.machines[name] = tidied
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
@@ -26,8 +27,12 @@ import (
 // ReplacedAnnotation is on a machine that is deleted although extensions are there, and has the reason why it is not updated in place.
 const ReplacedAnnotation = "machine.runlevel.dev/replaced-because"
 
-// permissionPause is when to look again whether the quorum guard has answered, if no change was observed before.
-const permissionPause = 30 * time.Second
+const (
+	// permissionPause is when to look again whether the quorum guard has answered, if no change was observed before.
+	permissionPause = 30 * time.Second
+	// changedPause is when to look again at a control plane that has changed while the extension was asked.
+	changedPause = time.Second
+)
 
 // update updates a machine in place, if the extension can make all of its changes; otherwise it deletes the machine, which is
 // replaced. After an error of the extension neither is done: a replaced machine could not be restored.
@@ -35,28 +40,45 @@ const permissionPause = 30 * time.Second
 // The order of the writes is that of Cluster API: the mark on the Machine, then its objects, then the Machine with the pending hook.
 // If the controller stops in between, the next pass asks the extension again, since the template may have changed.
 func (r *ControlPlaneReconciler) update(ctx context.Context, seen *planeSnapshot, m *clusterv1.Machine) error {
-	template := seen.template(m)
-	reason, err := r.replacementReason(ctx, seen, template, m)
+	reason, err := r.replacementReason(ctx, seen, seen.template(m), m)
 	if err != nil {
 		return fmt.Errorf("decide whether Machine %s can be updated in place: %w", m.Name, err)
+	}
+	if reason == "" && !rolloutrules.IsPermitted(m, r.now()) {
+		return r.awaitPermission(ctx, seen, m)
+	}
+	// The extension may have taken its time.
+	if isStill, err := r.isStillNext(ctx, seen); err != nil || !isStill {
+		seen.lookAgain(changedPause)
+		return err
 	}
 	if reason != "" {
 		return r.replace(ctx, seen, m, reason)
 	}
+	return r.begin(ctx, seen, m)
+}
+
+// isStillNext reads the control plane once more, and reports whether its next step is the same.
+func (r *ControlPlaneReconciler) isStillNext(ctx context.Context, seen *planeSnapshot) (bool, error) {
+	now, err := r.read(ctx, r.live, client.ObjectKeyFromObject(seen.plane))
+	if err != nil || now == nil {
+		return false, err
+	}
+	return now.plane.Generation == seen.plane.Generation && now.remedy == nil && now.step.Action == seen.step.Action && now.step.Machine == seen.step.Machine, nil
+}
+
+// begin begins the update in place of a machine.
+func (r *ControlPlaneReconciler) begin(ctx context.Context, seen *planeSnapshot, m *clusterv1.Machine) error {
 	if !rolloutrules.IsUpdating(m) {
-		if !rolloutrules.IsPermitted(m, seen.time) {
-			return r.awaitPermission(ctx, seen, m)
-		}
 		marked := m.DeepCopy()
 		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
 		delete(marked.Annotations, ReplacedAnnotation)
-		rolloutrules.DropRequest(marked)
 		if err := patch.WithLock(ctx, r.cached, marked, m); err != nil {
 			return fmt.Errorf("begin the update in place of Machine %s: %w", m.Name, err)
 		}
 		m = marked
 	}
-	begun, err := r.machines.BeginUpdate(ctx, template, m)
+	begun, err := r.machines.BeginUpdate(ctx, seen.template(m), m)
 	if err != nil {
 		return fmt.Errorf("begin the update in place: %w", err)
 	}
@@ -71,11 +93,11 @@ func (r *ControlPlaneReconciler) awaitPermission(ctx context.Context, seen *plan
 		seen.step.Waits[0] += ": " + printable.Line(why)
 	}
 	seen.lookAgain(permissionPause)
-	if rolloutrules.IsRequested(m, seen.time) {
+	if rolloutrules.IsRequested(m, r.now()) {
 		return nil
 	}
 	asked := m.DeepCopy()
-	rolloutrules.Request(asked, seen.time)
+	rolloutrules.Request(asked, r.now())
 	if err := patch.WithLock(ctx, r.cached, asked, m); err != nil {
 		return fmt.Errorf("ask the quorum guard about Machine %s: %w", m.Name, err)
 	}

@@ -34,8 +34,10 @@ const (
 	kubeconfigKey = "value"
 	// clientLifetime is how long the certificate in a kubeconfig is valid. It is renewed after half of that.
 	clientLifetime = 365 * 24 * time.Hour
-	// kubeconfigPause is when to look again for what a kubeconfig needs.
+	// kubeconfigPause is when to look again for what a kubeconfig needs, and keptPause whether one is still there: Secrets are not
+	// watched.
 	kubeconfigPause = 15 * time.Second
+	keptPause       = 5 * time.Minute
 )
 
 // A kubeconfigProblem is why there is no kubeconfig, for its condition. It does not stop the machines.
@@ -45,7 +47,8 @@ type kubeconfigProblem string
 // another has written. Its certificate is signed by the CA in the Secret CLUSTER-ca.
 func (r *ControlPlaneReconciler) writeKubeconfig(ctx context.Context, seen *planeSnapshot) error {
 	defer func() {
-		if seen.kubeconfig != "" { // what is missing is not watched
+		seen.lookAgain(keptPause)
+		if seen.kubeconfig != "" {
 			seen.lookAgain(kubeconfigPause)
 		}
 	}()

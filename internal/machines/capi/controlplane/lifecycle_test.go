@@ -3,11 +3,13 @@ package controlplane_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -170,4 +172,17 @@ func TestMetadata(t *testing.T) {
 	if after := p.names(); !slices.Equal(before, after) {
 		t.Errorf("machines %v became %v", before, after)
 	}
+}
+
+// TestVersionSkew refuses a version that is two minor versions above the oldest machine, though one above the version before.
+func TestVersionSkew(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, 3, 1)
+	p.MustPatchStatus(p.plane, `{"status":{"version":"v1.35.9"}}`)
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"version":"v1.37.0"}}`))
+	if err := p.Patch(t.Context(), p.plane, patch); err == nil || !strings.Contains(err.Error(), "more than one minor version above status.version") {
+		t.Errorf("got %v", err)
+	}
+	p.MustPatchStatus(p.plane, `{"status":{"version":"v1.36.0"}}`)
+	p.Must(p.Patch(t.Context(), p.plane, patch))
 }

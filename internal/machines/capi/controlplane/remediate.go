@@ -65,7 +65,7 @@ type planeRemedy struct {
 }
 
 // nextRemedy returns the remedy that is due for one machine: the condition of one that has recovered, or is not to be replaced
-// now, or the replacement of the worst. It returns nil if there is nothing to write.
+// now, or the replacement of the worst that can be replaced. It returns nil if there is nothing to write.
 func (s *planeSnapshot) nextRemedy() *planeRemedy {
 	var marked []*clusterv1.Machine
 	for _, m := range s.owned() {
@@ -83,15 +83,27 @@ func (s *planeSnapshot) nextRemedy() *planeRemedy {
 	if len(marked) == 0 {
 		return nil
 	}
-	worst := slices.MinFunc(marked, worseFirst)
-	data, reason, message := s.remediation(worst)
-	remedy := &planeRemedy{machine: worst, changed: worst.DeepCopy(), data: data}
-	meta.SetStatusCondition(&remedy.changed.Status.Conditions, metav1.Condition{
-		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: worst.Generation,
-	})
-	if data == nil && equality.Semantic.DeepEqual(worst.Status.Conditions, remedy.changed.Status.Conditions) {
-		return nil
+	slices.SortFunc(marked, worseFirst)
+	var report *planeRemedy
+	for _, m := range marked {
+		remedy := s.remedyOf(m)
+		if remedy.data != nil {
+			return remedy
+		}
+		if report == nil && !equality.Semantic.DeepEqual(m.Status.Conditions, remedy.changed.Status.Conditions) {
+			report = remedy
+		}
 	}
+	return report
+}
+
+// remedyOf returns the remedy of an unhealthy machine, with the condition that reports it.
+func (s *planeSnapshot) remedyOf(m *clusterv1.Machine) *planeRemedy {
+	data, reason, message := s.remediation(m)
+	remedy := &planeRemedy{machine: m, changed: m.DeepCopy(), data: data}
+	meta.SetStatusCondition(&remedy.changed.Status.Conditions, metav1.Condition{
+		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: m.Generation,
+	})
 	return remedy
 }
 
@@ -123,11 +135,11 @@ func (s *planeSnapshot) remediation(m *clusterv1.Machine) (data *remediationData
 	joined, healthy := 0, 0
 	for _, other := range s.facts() {
 		switch {
-		case other.IsDeleting:
+		case other.IsDeleting && !s.isSuccessor(m, other):
 			return nil, remediationDeferred, "RunlevelControlPlane waiting for control plane Machine deletion to complete before triggering remediation"
 		case other.HasNode:
 			joined++
-		case other.Name != m.Name && s.isInitialized():
+		case other.Name != m.Name && !other.IsDeleting && s.isInitialized():
 			return nil, remediationDeferred, "RunlevelControlPlane waiting for control plane Machine provisioning to complete before triggering remediation"
 		}
 		if other.Name != m.Name && other.Problem == "" {
@@ -142,6 +154,12 @@ func (s *planeSnapshot) remediation(m *clusterv1.Machine) (data *remediationData
 		return nil, remediationRefused, "RunlevelControlPlane can't remediate this Machine because this could cost etcd its quorum"
 	}
 	return data, remediationDeleting, "Machine is deleting"
+}
+
+// isSuccessor reports whether a machine was created for one whose deletion a hook holds until there is a replacement: if the machine
+// fails, it has to be replaced for the deletion to end.
+func (s *planeSnapshot) isSuccessor(m *clusterv1.Machine, held PlaneMachine) bool {
+	return held.IsHeld && !m.CreationTimestamp.Before(s.machines[held.Name].DeletionTimestamp)
 }
 
 // withinLimits returns the data of a remediation, or nil and why the limits do not allow one now.

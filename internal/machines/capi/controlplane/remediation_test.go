@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
@@ -130,4 +131,35 @@ func TestNoRemediation(t *testing.T) {
 			return !isRemediating
 		})
 	}
+}
+
+// TestRemediationOfASuccessor replaces a machine that fails before it has taken over from one whose deletion a hook holds.
+func TestRemediationOfASuccessor(t *testing.T) {
+	t.Parallel()
+	p := start(t, 3, 1)
+	before := p.machines()
+	held := before[p.names()[0]]
+	p.MustPatch(held, `{"metadata":{"annotations":{"pre-terminate.delete.hook.machine.cluster.x-k8s.io/member":"etcd"}}}`)
+	p.MustDelete(held)
+	successor := p.awaitSuccessor(before)
+	p.mark(successor)
+	p.AwaitGone(&clusterv1.Machine{ObjectMeta: p.Meta(successor)})
+	p.awaitSuccessor(before)
+	p.MustPatch(held, `{"metadata":{"annotations":{"pre-terminate.delete.hook.machine.cluster.x-k8s.io/member":null}}}`)
+	p.awaitSettled(3)
+}
+
+// awaitSuccessor waits until a fourth machine is available, and returns its name.
+func (p *plant) awaitSuccessor(before map[string]*clusterv1.Machine) (name string) {
+	p.Helper()
+	p.Eventually("a fourth machine is available", func() bool {
+		machines := p.machines()
+		for candidate, m := range machines {
+			if before[candidate] == nil && rolloutrules.IsAvailable(m) {
+				name = candidate
+			}
+		}
+		return name != "" && len(machines) == 4
+	})
+	return name
 }

@@ -69,3 +69,33 @@ func TestVersions(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// TestNextRemedyIsOneThatCanBeDone takes the machine that has never joined, since the one that a user has annotated waits for it.
+func TestNextRemedyIsOneThatCanBeDone(t *testing.T) {
+	t.Parallel()
+	plane := &v1alpha1.RunlevelControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "plane", UID: "1"}}
+	plane.Status.Initialization.ControlPlaneInitialized = new(true)
+	s := newSnapshot(plane, time.Unix(1000, 0))
+	for _, name := range []string{"annotated", "unjoined", "healthy"} {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{ownerOf(plane)}}}
+		health, joined := metav1.ConditionFalse, name != "unjoined"
+		switch name {
+		case "annotated":
+			m.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
+		case "healthy":
+			health = metav1.ConditionTrue
+			m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionTrue}}
+		}
+		if joined {
+			m.Status.NodeRef.Name = name
+		}
+		m.Status.Conditions = append(m.Status.Conditions,
+			metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: health},
+			metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: health})
+		s.machines[name] = m
+	}
+	remedy := s.nextRemedy()
+	if remedy == nil || remedy.machine.Name != "unjoined" || remedy.data == nil {
+		t.Errorf("got %+v", remedy)
+	}
+}

@@ -3,20 +3,16 @@ package controlplane
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/version"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
@@ -35,18 +31,7 @@ func (r *ControlPlaneReconciler) report(ctx context.Context, seen *planeSnapshot
 	changed := seen.plane.DeepCopy()
 	message := replicas.MessageOf(problem)
 	changed.Status = newStatus(seen, message)
-	if equality.Semantic.DeepEqual(seen.plane.Status, changed.Status) {
-		return problem
-	}
-	reported := meta.FindStatusCondition(seen.plane.Status.Conditions, clusterv1.ScalingUpCondition)
-	if message != "" && (reported == nil || !strings.HasSuffix(reported.Message, message)) {
-		r.recorder.Eventf(seen.plane, nil, corev1.EventTypeWarning, "ReconcileError", "Reconcile", "%s", message)
-	}
-	// A control plane whose finalizer was removed is gone.
-	if err := r.cached.Status().Patch(ctx, changed, client.MergeFrom(seen.plane)); client.IgnoreNotFound(err) != nil {
-		return errors.Join(problem, fmt.Errorf("write the status of RunlevelControlPlane %s: %w", seen.plane.Name, err))
-	}
-	return problem
+	return aggregate.StatusWriter{Client: r.cached, Events: r.recorder}.Write(ctx, seen.plane, changed, message, problem)
 }
 
 // newStatus returns the status of a control plane. For a paused one only the condition Paused changes.
@@ -74,8 +59,8 @@ func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlan
 	}
 	status.Selector = labels.Set{clusterv1.ClusterNameLabel: seen.clusterName(), clusterv1.MachineControlPlaneLabel: ""}.String()
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = aggregate.Count(machines)
-	if versions := versionsOf(machines); len(versions) > 0 {
-		status.Versions, status.Version = versions, versions[0].Version
+	if status.Versions = versionsOf(machines); len(status.Versions) > 0 {
+		status.Version = status.Versions[0].Version
 	}
 	if data := readRemediation(seen.plane, remediationInProgressAnnotation); data != nil {
 		status.LastRemediation = lastRemediation(data)
@@ -129,7 +114,7 @@ func (s *planeSnapshot) rollingOut(machines []*clusterv1.Machine, problem string
 	outdated, lines := 0, map[string]bool{}
 	var replaced []string
 	for _, m := range machines {
-		if why := m.Annotations[ReplacedAnnotation]; why != "" {
+		if why := m.Annotations[ReplacedAnnotation]; why != "" && m.DeletionTimestamp != nil {
 			replaced = append(replaced, fmt.Sprintf("Machine %s is replaced, not updated in place: %s", m.Name, why))
 		}
 		if len(s.outdated[m.Name]) == 0 && !rolloutrules.IsUpdating(m) {

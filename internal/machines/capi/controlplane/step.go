@@ -53,7 +53,8 @@ func waitFor(problems ...string) PlaneStep { return PlaneStep{Waits: problems} }
 // rollout.
 //
 // There is one step at a time: a deletion or an update in place ends, and the other machines are available, before the next begins.
-// Only a deletion that a hook holds until there is a replacement does not stop its creation.
+// Only a deletion that a hook holds until there is a replacement does not stop its creation, and neither does an update in place,
+// which may take for ever.
 func nextStep(wanted, surge int, machines []PlaneMachine) PlaneStep {
 	var staying, leaving []PlaneMachine
 	for _, m := range machines {
@@ -63,8 +64,9 @@ func nextStep(wanted, surge int, machines []PlaneMachine) PlaneStep {
 			staying = append(staying, m)
 		}
 	}
-	if step, ok := continueUpdate(staying); ok {
-		return step
+	updating := firstWhere(staying, func(m PlaneMachine) bool { return m.IsUpdating })
+	if updating != nil && len(staying) >= wanted {
+		return continueUpdate(*updating, staying, leaving)
 	}
 	if m := firstWhere(staying, func(m PlaneMachine) bool { return m.IsOutdated() && !m.HasNode }); m != nil {
 		return PlaneStep{Action: DeleteMachine, Machine: m.Name} // it has never joined, and won't be wanted
@@ -78,16 +80,16 @@ func nextStep(wanted, surge int, machines []PlaneMachine) PlaneStep {
 	return rollOut(wanted, surge, staying)
 }
 
-// continueUpdate returns the step that goes on with an update in place that has begun, or waits for its end.
-func continueUpdate(staying []PlaneMachine) (PlaneStep, bool) {
-	m := firstWhere(staying, func(m PlaneMachine) bool { return m.IsUpdating })
-	switch {
-	case m == nil:
-		return PlaneStep{}, false
-	case !m.IsTriggered:
-		return PlaneStep{Action: ContinueMachine, Machine: m.Name}, true
+// continueUpdate returns the step that goes on with an update in place that has begun, or waits for its end. As long as its machine
+// was not touched, it waits for the other machines, as before its begin.
+func continueUpdate(m PlaneMachine, staying, leaving []PlaneMachine) PlaneStep {
+	if m.IsTriggered {
+		return waitFor(fmt.Sprintf("Machine %s is updated in place: %s", m.Name, m.Problem))
 	}
-	return waitFor(fmt.Sprintf("Machine %s is updated in place: %s", m.Name, m.Problem)), true
+	if problems := append(problemsOf(staying, m.Name), deletionsOf(leaving)...); len(problems) > 0 {
+		return waitFor(problems...)
+	}
+	return PlaneStep{Action: ContinueMachine, Machine: m.Name}
 }
 
 // restore returns the step towards the wanted number of machines. There is at most one machine that has not joined.

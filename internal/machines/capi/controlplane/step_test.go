@@ -79,7 +79,12 @@ func TestNextStep(t *testing.T) {
 		{"a chosen one is replaced first", 0, []string{"a outdated", "b outdated chosen", "c"}, "delete b"},
 		{"the largest failure domain first", 0, []string{"a outdated x", "b outdated y", "c outdated y"}, "update b"},
 		{"one update at a time", 0, []string{"a updating", "b outdated", "c outdated"}, "wait: Machine a is updated in place: it is updated"},
-		{"an update that has begun goes on", 0, []string{"a marked", "b outdated down", "c outdated"}, "continue a"},
+		{"an update that has begun goes on", 0, []string{"a marked", "b outdated", "c outdated"}, "continue a"},
+		{"but not before the machine is touched while another is down", 0, []string{"a marked", "b outdated down", "c"}, "wait: Machine b: it is down"},
+		{"nor while another goes", 1, []string{"a marked", "b deleting", "c", "d"}, "wait: Machine b is being deleted: it is drained"},
+		{"a machine that is deleted meanwhile is replaced", 0, []string{"a updating", "b held", "c"}, "create"},
+		{"also before the machine is touched", 0, []string{"a marked", "b held", "c"}, "create"},
+		{"once it is gone", 0, []string{"a updating", "c"}, "create"},
 		{"a deletion ends first", 1, []string{"a deleting", "b outdated", "c outdated", "d"}, "wait: Machine a is being deleted: it is drained"},
 		{"a deletion that makes room ends first", 1, []string{"a deleting", "b", "c"}, "wait: Machine a is being deleted: it is drained"},
 		{"a hook holds a deletion until there is a replacement", 1, []string{"a held", "b", "c"}, "create"},
@@ -146,10 +151,13 @@ func (s *simulatedPlane) do(step PlaneStep) error {
 	case DeleteMachine:
 		s.delete(at)
 	case UpdateMachine, ContinueMachine:
-		if m := &s.machines[at]; s.canUpdate {
-			m.IsUpdating, m.IsTriggered, m.Problem, m.Outdated = true, true, "updating", nil
-		} else {
+		switch m := &s.machines[at]; {
+		case !s.canUpdate:
 			s.delete(at)
+		case s.random.IntN(3) == 0: // and the next write fails
+			m.IsUpdating, m.Problem = true, "marked"
+		default:
+			m.IsUpdating, m.IsTriggered, m.Problem, m.Outdated = true, true, "updating", nil
 		}
 	}
 	return nil
@@ -174,7 +182,8 @@ func (s *simulatedPlane) unavailable(except string) int {
 // pass lets time pass: a machine starts, or is updated, or one whose deletion nothing holds goes.
 func (s *simulatedPlane) pass() {
 	s.random.Shuffle(len(s.machines), func(i, j int) { s.machines[i], s.machines[j] = s.machines[j], s.machines[i] })
-	available := len(where(s.machines, func(m PlaneMachine) bool { return m.Problem == "" }))
+	// The member of a machine whose update is only marked votes.
+	available := len(where(s.machines, func(m PlaneMachine) bool { return m.Problem == "" || !m.IsDeleting && m.IsUpdating && !m.IsTriggered }))
 	for i := range s.machines {
 		switch m := &s.machines[i]; {
 		case m.IsDeleting && m.IsHeld && available >= s.wanted:
@@ -183,7 +192,7 @@ func (s *simulatedPlane) pass() {
 		case m.IsDeleting && !m.IsHeld:
 			s.machines = slices.Delete(s.machines, i, i+1)
 			return
-		case !m.IsDeleting && m.Problem != "":
+		case !m.IsDeleting && m.Problem != "" && m.IsTriggered == m.IsUpdating:
 			*m = PlaneMachine{Name: m.Name, Created: m.Created, Outdated: m.Outdated, HasNode: true}
 			return
 		}
@@ -219,11 +228,13 @@ func TestRandomControlPlanes(t *testing.T) {
 	}
 }
 
-// disturb changes the template, or has a machine fail or be deleted, now and then.
+// disturb changes the template, or has a machine fail or be deleted, now and then: also while an update is marked, and its machine not
+// touched yet.
 func (s *simulatedPlane) disturb() {
 	if len(s.machines) == 0 {
 		return
 	}
+	isWhole := !slices.ContainsFunc(s.machines, func(m PlaneMachine) bool { return m.HasNode && m.Problem != "" && m.IsTriggered == m.IsUpdating })
 	at := s.random.IntN(len(s.machines))
 	switch s.random.IntN(30) {
 	case 0:
@@ -231,11 +242,11 @@ func (s *simulatedPlane) disturb() {
 			s.machines[i].Outdated = []string{"Version"}
 		}
 	case 1:
-		if m := &s.machines[at]; m.Problem == "" && s.unavailable("") == 0 {
+		if m := &s.machines[at]; m.Problem == "" && isWhole {
 			m.IsBroken, m.Problem = s.random.IntN(2) == 0, "down"
 		}
 	case 2:
-		if s.unavailable("") == 0 && s.wanted > 1 {
+		if isWhole && s.wanted > 1 {
 			s.delete(at)
 		}
 	}

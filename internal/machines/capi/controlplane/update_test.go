@@ -1,6 +1,7 @@
 package controlplane_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,12 +10,16 @@ import (
 	"sync/atomic"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
+	"github.com/runlevel/runlevel/internal/machines/capi/controlplane"
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/patch"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
@@ -113,14 +118,12 @@ func TestUpdateThatFails(t *testing.T) {
 	}
 }
 
-// TestTemplateThatChangesBeforeTheTrigger changes the template after a machine was marked for its update in place, and before the update is
-// triggered: the extension is asked again, and can't do it.
-func TestTemplateThatChangesBeforeTheTrigger(t *testing.T) {
-	t.Parallel()
-	p := newPlant(t, 3, 0)
-	var isCut atomic.Bool
+// cutTriggers runs the controllers, of which the one of control planes can't write infrastructure while isCut is true: then an update
+// is marked, and not triggered.
+func (p *plant) cutTriggers(isCut *atomic.Bool) {
+	p.Helper()
 	p.runMachines()
-	p.runPlane(sandboxtest.Before(stage.Sandbox(t).Config, func(r *http.Request) error {
+	p.runPlane(sandboxtest.Before(stage.Sandbox(p).Config, func(r *http.Request) error {
 		isApply := strings.Contains(r.Header.Get("Content-Type"), "apply-patch") && !r.URL.Query().Has("dryRun")
 		if isCut.Load() && isApply && strings.Contains(r.URL.Path, "/kwokmachines/") {
 			return errors.New("the connection is cut")
@@ -128,6 +131,121 @@ func TestTemplateThatChangesBeforeTheTrigger(t *testing.T) {
 		return nil
 	}))
 	p.awaitSettled(3)
+}
+
+// setHealth has a machine be unhealthy, or healthy again.
+func (p *plant) setHealth(name string, status metav1.ConditionStatus) {
+	p.Helper()
+	p.setCondition(name, clusterv1.MachineHealthCheckSucceededCondition, status, "Tested")
+	machinetest.Await(p, p, &clusterv1.Machine{}, p.Key(name), func(m *clusterv1.Machine) bool {
+		return rolloutrules.IsAvailable(m) == (status == metav1.ConditionTrue)
+	})
+}
+
+// TestMachineThatFailsBeforeTheTrigger has another machine fail after one was marked for its update in place, and before the update is
+// triggered: it waits until the other one is available again, also if it would be replaced now.
+func TestMachineThatFailsBeforeTheTrigger(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, 3, 0)
+	var isCut atomic.Bool
+	p.cutTriggers(&isCut)
+	e, _ := p.extend()
+	before := p.names()
+	isCut.Store(true)
+	p.upgrade("v1.36.1")
+	p.Eventually("a machine is marked", func() bool { return len(p.updating()) == 1 })
+	marked := p.updating()[0]
+	other := before[(slices.Index(before, marked)+1)%len(before)]
+	p.setHealth(other, metav1.ConditionFalse)
+	for _, answer := range []http.HandlerFunc{coverVersion, coverNothing} {
+		e.Serve("CanUpdateMachine", answer)
+		isCut.Store(false)
+		p.pass()
+		p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "Machine "+other+": ")
+		if m := p.machines()[marked]; m == nil || m.DeletionTimestamp != nil || m.Spec.Version != "v1.36.0" {
+			t.Errorf("machine %s was touched while %s was down", marked, other)
+		}
+	}
+	e.Serve("CanUpdateMachine", coverVersion)
+	p.setHealth(other, metav1.ConditionTrue)
+	p.awaitSettled(3)
+	if after := p.names(); !slices.Equal(before, after) {
+		t.Errorf("machines %v became %v", before, after)
+	}
+}
+
+// coverNothing answers that no change of a machine can be made in place.
+func coverNothing(w http.ResponseWriter, _ *http.Request) {
+	_, _ = w.Write([]byte(`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"CanUpdateMachineResponse","status":"Success"}`))
+}
+
+// TestMachineThatIsDeletedWhileTheExtensionDecides deletes another machine before the extension answers: none is replaced until that one
+// is gone.
+func TestMachineThatIsDeletedWhileTheExtensionDecides(t *testing.T) {
+	t.Parallel()
+	p := start(t, 3, 0)
+	e, _ := p.extend()
+	before := p.names()
+	asked, answer := make(chan string, 100), make(chan struct{})
+	e.Serve("CanUpdateMachine", func(w http.ResponseWriter, r *http.Request) {
+		var request hooksv1.CanUpdateMachineRequest
+		_ = json.NewDecoder(r.Body).Decode(&request)
+		asked <- request.Current.Machine.Name
+		<-answer
+		coverNothing(w, r)
+	})
+	p.upgrade("v1.36.1")
+	first := <-asked
+	other := p.machines()[before[(slices.Index(before, first)+1)%len(before)]]
+	p.MustPatch(other, `{"metadata":{"finalizers":[%q,"test.dev/hold"]}}`, clusterv1.MachineFinalizer)
+	p.MustDelete(other)
+	close(answer)
+	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "Machine "+other.Name+" is being deleted")
+	if m := p.machines()[first]; m == nil || m.DeletionTimestamp != nil {
+		t.Errorf("machine %s is replaced while %s goes", first, other.Name)
+	}
+	p.Eventually("the other machine goes", func() bool {
+		err := p.Get(t.Context(), p.Key(other.Name), other)
+		return apierrors.IsNotFound(err) || err == nil && patch.RemoveFinalizer(t.Context(), p, other, "test.dev/hold") == nil
+	})
+	p.awaitSettled(3)
+}
+
+// TestRequestThatIsOfNoUseAnyMore removes a request to the quorum guard, and its answer, if the machine is not to be updated any more, and
+// why a machine is replaced, if it is not.
+func TestRequestThatIsOfNoUseAnyMore(t *testing.T) {
+	t.Parallel()
+	p := start(t, 3, 0)
+	p.extend()
+	for _, m := range p.machines() {
+		p.MustPatch(m, `{"metadata":{"annotations":{"pre-terminate.delete.hook.machine.cluster.x-k8s.io/EtcdQuorumOperator":""}}}`)
+	}
+	annotations := func(key string) (names []string) {
+		for name, m := range p.machines() {
+			if metav1.HasAnnotation(m.ObjectMeta, key) {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	p.upgrade("v1.36.1")
+	p.Eventually("the guard is asked", func() bool { return len(annotations(rolloutrules.UpdateRequestedAnnotation)) == 1 })
+	m := p.machines()[annotations(rolloutrules.UpdateRequestedAnnotation)[0]]
+	p.MustPatch(m, `{"metadata":{"annotations":{%q:"a member does not answer",%q:"no"}}}`, rolloutrules.UpdateHeldAnnotation, controlplane.ReplacedAnnotation)
+	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "to permit its update in place: a member does not answer")
+	p.upgrade("v1.36.0")
+	p.Eventually("no annotation is left", func() bool {
+		return len(annotations(rolloutrules.UpdateRequestedAnnotation))+len(annotations(rolloutrules.UpdateHeldAnnotation))+len(annotations(controlplane.ReplacedAnnotation)) == 0
+	})
+}
+
+// TestTemplateThatChangesBeforeTheTrigger changes the template after a machine was marked for its update in place, and before the update is
+// triggered: the extension is asked again, and can't do it.
+func TestTemplateThatChangesBeforeTheTrigger(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, 3, 0)
+	var isCut atomic.Bool
+	p.cutTriggers(&isCut)
 	e, _ := p.extend()
 	before := p.names()
 	isCut.Store(true)

@@ -3,19 +3,15 @@ package machinedeployment
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
@@ -27,18 +23,7 @@ func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *d
 	before := &clusterv1.MachineDeployment{ObjectMeta: seen.deployment.ObjectMeta, Status: seen.deployment.Status}
 	changed := before.DeepCopy()
 	changed.Status = newStatus(seen, message)
-	if equality.Semantic.DeepEqual(before.Status, changed.Status) {
-		return problem
-	}
-	reported := meta.FindStatusCondition(before.Status.Conditions, clusterv1.ScalingUpCondition)
-	if message != "" && (reported == nil || !strings.HasSuffix(reported.Message, message)) {
-		r.recorder.Eventf(seen.deployment, nil, corev1.EventTypeWarning, "ReconcileError", "Reconcile", "%s", message)
-	}
-	// A deployment whose finalizer was removed is gone.
-	if err := r.cached.Status().Patch(ctx, changed, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return errors.Join(problem, fmt.Errorf("write the status of MachineDeployment %s: %w", before.Name, err))
-	}
-	return problem
+	return aggregate.StatusWriter{Client: r.cached, Events: r.recorder}.Write(ctx, before, changed, message, problem)
 }
 
 // newStatus returns the status of a deployment. A paused or invalid deployment keeps its counts.

@@ -3,17 +3,12 @@ package machineset
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
 	"github.com/runlevel/runlevel/internal/machines/replicas"
@@ -24,23 +19,7 @@ func (r *ClusterMachineSetReconciler) report(ctx context.Context, seen *clusterS
 	changed := seen.set.DeepCopy()
 	message := cmp.Or(seen.invalid, replicas.MessageOf(problem))
 	changed.Status = newStatus(seen, message, r.now())
-	if equality.Semantic.DeepEqual(seen.set.Status, changed.Status) {
-		return problem
-	}
-	if !isReported(&seen.set.Status, message) {
-		r.recorder.Eventf(seen.set, nil, corev1.EventTypeWarning, "ReconcileError", "Reconcile", "%s", message)
-	}
-	// A set whose finalizer was removed is gone.
-	if err := r.cached.Status().Patch(ctx, changed, client.MergeFrom(seen.set)); client.IgnoreNotFound(err) != nil {
-		return errors.Join(problem, fmt.Errorf("write the status of MachineSet %s: %w", seen.set.Name, err))
-	}
-	return problem
-}
-
-// isReported reports whether a status has a message.
-func isReported(status *clusterv1.MachineSetStatus, message string) bool {
-	condition := meta.FindStatusCondition(status.Conditions, clusterv1.ScalingUpCondition)
-	return message == "" || condition != nil && strings.HasSuffix(condition.Message, message)
+	return aggregate.StatusWriter{Client: r.cached, Events: r.recorder}.Write(ctx, seen.set, changed, message, problem)
 }
 
 // newStatus returns the status of a set. An invalid set keeps its counts, since its machines are not known. For a paused set

@@ -71,6 +71,7 @@ func (w MachineWriter) BeginUpdate(ctx context.Context, t MachineTemplate, machi
 	}
 	begun := t.Updated(machine)
 	delete(begun.Annotations, clusterv1.PendingAcknowledgeMoveAnnotation)
+	rolloutrules.DropRequest(begun)
 	begun.Annotations[clusterv1.UpdateInProgressAnnotation] = ""
 	begun.Annotations[runtimev1.PendingHooksAnnotation] = withHook(begun.Annotations[runtimev1.PendingHooksAnnotation], runtimehook.UpdateMachine)
 	if err := patch.WithLock(ctx, w.Client, begun, machine); err != nil {

@@ -7,6 +7,7 @@ import (
 
 // A RunlevelControlPlane creates, replaces and updates the machines of the control plane of a Cluster, one after the other.
 //
+// +kubebuilder:validation:XValidation:rule="self.spec.version == oldSelf.spec.version || !has(oldSelf.status) || !has(oldSelf.status.version) || int(self.spec.version.split('.')[1]) - int(oldSelf.status.version.split('.')[1]) <= 1",message="spec.version is more than one minor version above status.version: wait until all machines have the one in between"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
@@ -33,6 +34,9 @@ type RunlevelControlPlane struct {
 	// +optional
 	Status RunlevelControlPlaneStatus `json:"status,omitempty,omitzero"`
 }
+
+// GetConditions returns the conditions of the status, as Cluster API's own kinds do.
+func (p *RunlevelControlPlane) GetConditions() []metav1.Condition { return p.Status.Conditions }
 
 // A RunlevelControlPlaneSpec is the desired state of a control plane.
 //
@@ -206,6 +210,7 @@ type RunlevelControlPlaneStatus struct {
 	// version is the lowest of versions, for those who do not read these yet.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
