@@ -2,6 +2,7 @@ package manager_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
@@ -20,23 +22,35 @@ import (
 )
 
 // TestUpdateAfterALongDrain has a budget hold the drain before an update, and another member stop meanwhile. The extension, whose call
-// restarts the member of the machine, is called when that one answers again.
+// restarts the member of the machine, is called when that one answers again; and in another update, when it has been replaced.
 func TestUpdateAfterALongDrain(t *testing.T) {
 	s := newClusterAPIScene(t)
-	var calls atomic.Int32
+	var calls [3]atomic.Int32 // by machines
 	e := newUpdater(t)
 	e.Serve("UpdateMachine", func(w http.ResponseWriter, r *http.Request) {
-		if calls.Add(1) == 1 {
-			s.kill(1)
+		var request hooksv1.UpdateMachineRequest
+		_ = json.NewDecoder(r.Body).Decode(&request)
+		number, after := int(request.Desired.Machine.Name[1]-'0'), 0
+		if calls[number].Add(1) == 1 {
+			s.kill(number)
 		}
 		joining, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 		defer cancel()
-		after := 0
-		if s.Join(joining, 1) != nil {
+		if s.Join(joining, number) != nil {
 			after = 1
 		}
 		_, _ = fmt.Fprintf(w, `{"status":"Success","retryAfterSeconds":%d}`, after)
 	})
+	awaitEnd := func(number int) {
+		t.Helper()
+		s.eventually("the update ends", func(context.Context) error {
+			m := s.clusterAPIMachine(t, number)
+			if calls := calls[number].Load(); calls == 0 || rolloutrules.IsUpdating(m) || m.Annotations[requested] != "" {
+				return fmt.Errorf("%d calls, annotations %q", calls, m.Annotations)
+			}
+			return nil
+		})
+	}
 	if err := s.patch(t.Context(), e.Register(t, s.client, s.namespace), `{"spec":{"settings":{"drain":"true"}}}`); err != nil {
 		t.Fatal(err)
 	}
@@ -48,17 +62,20 @@ func TestUpdateAfterALongDrain(t *testing.T) {
 	s.kill(3)
 	pods.MustDelete(budget)
 	s.awaitUpdating(t, 1, "waiting for the etcd quorum guard to permit it: these voting members of etcd do not answer: etcd-3 (")
-	if calls := calls.Load(); calls > 0 {
+	if calls := calls[1].Load(); calls > 0 {
 		t.Fatalf("the extension was called %d times while a member does not answer", calls)
 	}
 	s.eventually("the member starts again", func(ctx context.Context) error { return s.Join(ctx, 3) })
-	s.eventually("the update ends", func(context.Context) error {
-		if m := s.clusterAPIMachine(t, 1); calls.Load() == 0 || rolloutrules.IsUpdating(m) || m.Annotations[requested] != "" {
-			return fmt.Errorf("%d calls, annotations %q", calls.Load(), m.Annotations)
-		}
-		return nil
-	})
+	awaitEnd(1)
 	s.awaitMembers("1 2 3")
+
+	s.kill(3)
+	s.beginUpdate(t, 2)
+	s.awaitUpdating(t, 2, "waiting for the etcd quorum guard to permit it: these voting members of etcd do not answer: etcd-3 (")
+	pods.MustDelete(s.clusterAPIMachine(t, 3))
+	s.createClusterAPIMachine(t, 4)
+	awaitEnd(2)
+	s.awaitMembers("1 2 4")
 }
 
 // beginUpdate begins an update in place, as the control plane does once the guard has permitted it.

@@ -239,8 +239,8 @@ func (f *clusterAPIFacts) updateRemedy(command func(verb, rest string) string) [
 		}
 	case strings.Contains(updating.Message, ": waiting for the etcd quorum guard "):
 		remedy = []string{
-			"its extension is not called while etcd would lose its quorum; see what the guard reports, or give up the machine, and its owner makes another one:",
-			guardCommand, command("delete", ""),
+			"its extension is not called while a member of etcd would be missed; if that does not come back, delete its machine; see what the guard reports:",
+			guardCommand,
 		}
 	case updating.Reason == clusterv1.MachineInPlaceUpdateFailedReason:
 		remedy = append(remedy,

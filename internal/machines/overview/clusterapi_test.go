@@ -104,7 +104,7 @@ func TestWhatIsSaidOfAnUpdate(t *testing.T) {
 			"kubectl annotate machine.cluster.x-k8s.io web-4 -n shop machine.cluster.x-k8s.io/exclude-node-draining="},
 		"the quorum guard before it": {"InPlaceUpdating", "In-place update in progress: waiting for the etcd quorum guard to permit it: a member does not answer",
 			"it is updated: In-place update in progress: waiting for the etcd quorum guard to permit it: a member does not answer, for 5m",
-			"kubectl delete machine.cluster.x-k8s.io web-4 -n shop"},
+			"kubectl get clusteroperator etcd-quorum-guard -o yaml"},
 	} {
 		f := clusterFacts(t, "", "")
 		f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, "Updating"
