@@ -155,6 +155,8 @@ func (f *setFacts) condition(kind string) metav1.Condition {
 // waits returns what the set waits for, or what stops it, as its conditions report it.
 func (f *setFacts) waits() string {
 	switch degraded, failed, progressing := f.condition(controlplane.Degraded), f.condition(controlplane.Error), f.condition(controlplane.Progressing); {
+	case f.set.DeletionTimestamp != nil && failed.Status == metav1.ConditionTrue && failed.ObservedGeneration == f.set.Generation:
+		return "it is being deleted, and its machines can't be released: " + failed.Message
 	case f.set.DeletionTimestamp != nil:
 		return "it is being deleted, and releases its machines"
 	case f.set.Status.ObservedGeneration < f.set.Generation:
@@ -172,10 +174,10 @@ func (f *setFacts) waits() string {
 	return ""
 }
 
-// addControlPlanes adds what replaces the machines of control planes to a list. Of some machines, only their sets are added.
-func (l *MachineList) addControlPlanes(ctx context.Context, g *machineGatherer, q MachineQuery) {
+// addControlPlanes adds what replaces the machines of control planes to a list: sets, as far as they were read, and those of Cluster API.
+// Of some machines, only their sets are added.
+func (l *MachineList) addControlPlanes(ctx context.Context, g *machineGatherer, q MachineQuery, sets []*setFacts, err error) {
 	var all []*ControlPlaneOverview
-	sets, err := g.controlPlaneSets(ctx, q.Namespace)
 	for _, f := range sets {
 		all = append(all, f.overview())
 	}

@@ -3,11 +3,13 @@ package overview
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	machinev1 "github.com/openshift/api/machine/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -87,6 +89,7 @@ func (f *setFacts) explain(ctx context.Context, g *machineGatherer) *ControlPlan
 		}
 	}
 	for _, machine := range g.facts(ctx, awaited) {
+		machine.set = f
 		e.addMachine(judge(machine), machine.remedy, now)
 	}
 	e.addMembers(f)
@@ -167,26 +170,31 @@ func (f *setFacts) plan() string {
 
 // activation returns how an Inactive set is activated.
 func (f *setFacts) activation() []string {
-	return []string{
-		"see which machines it would replace:", f.plan(),
-		"then activate it, which can't be undone; to stop it later, delete it, and its machines stay:",
+	activate := []string{
+		"activate it, which can't be undone; to stop it later, delete it, and its machines stay:",
 		f.command("patch", ` --type=merge -p '{"spec":{"state":"Active"}}'`),
 	}
+	if f.judged.IsOfPlatform { // there is no preview
+		return activate
+	}
+	return append([]string{"see which machines it would replace:", f.plan()}, activate...)
 }
 
 // remedy returns what to do about what the set waits for, beside what holds its machines.
 func (f *setFacts) remedy() []string {
 	switch degraded := f.condition(controlplane.Degraded); {
+	case f.condition(controlplane.Error).Status == metav1.ConditionTrue:
+		return []string{"it is tried again, with growing pauses; if a right is missing, the ClusterOperator machine-controller names it"}
 	case f.set.DeletionTimestamp != nil, f.isInactive() && degraded.Status != metav1.ConditionTrue:
 		return nil
 	case degraded.Status == metav1.ConditionTrue:
 		return []string{"it creates and deletes no machine until an administrator has solved that; docs/control-plane.md has each reason (" + degraded.Reason + ")"}
-	case f.condition(controlplane.Error).Status == metav1.ConditionTrue:
-		return []string{"it is tried again, with growing pauses; if a right is missing, the ClusterOperator machine-controller names it"}
+	case f.judged.IsOfPlatform: // which machines are outdated is not known
+		return nil
 	}
 	if f.set.Spec.Strategy.Type == machinev1.OnDelete {
 		for _, m := range f.judged.Machines {
-			if m.IsOutdated && !m.IsDeleting {
+			if m.IsOutdated && !m.IsDeleting && f.isReplaceable(m.Name) {
 				return []string{"with OnDelete, an administrator deletes outdated machines, one after the other:",
 					fmt.Sprintf("kubectl delete machine.%s %s -n %s --wait=false", Kind.Group, m.Name, f.set.Namespace)}
 			}
@@ -195,17 +203,63 @@ func (f *setFacts) remedy() []string {
 	return []string{"see what it does next:", f.plan()}
 }
 
+// isReplaceable reports whether a machine can be deleted, and is replaced then: nothing stops the set, and all its other machines are
+// ready, and stay. It is false if the nodes are not known.
+func (f *setFacts) isReplaceable(name string) bool {
+	if f.isInactive() || f.set.DeletionTimestamp != nil || f.condition(controlplane.Degraded).Status == metav1.ConditionTrue {
+		return false
+	}
+	return !slices.ContainsFunc(f.judged.Machines, func(m controlplane.JudgedMachine) bool {
+		return m.Name != name && (m.IsDeleting || !m.IsReady)
+	})
+}
+
 // askControlPlane finds the set that replaces a machine.
 func (g *machineGatherer) askControlPlane(ctx context.Context, f *machineFacts) {
 	sets, err := g.controlPlaneSets(ctx, f.machine.Namespace)
 	if err != nil {
 		f.unknown = append(f.unknown, inLine(err))
 	}
-	for _, set := range sets {
-		if _, ok := set.judgedMachine(f.machine.Name); ok {
-			f.set = set
+	f.set = setOf(f.machine, sets)
+}
+
+// setOf returns the set that has a machine; nil if none has.
+func setOf(m *machinev1beta1.Machine, sets []*setFacts) *setFacts {
+	for _, f := range sets {
+		if _, ok := f.judgedMachine(m.Name); ok && f.set.Namespace == m.Namespace {
+			return f
 		}
 	}
+	return nil
+}
+
+// nodeHold is the node for which a running machine of the set is not ready. A nil set has no machine.
+func (f *setFacts) nodeHold(machine, name string, node *corev1.Node) []MachineHold {
+	if f == nil {
+		return nil
+	}
+	if m, ok := f.judgedMachine(machine); !ok || !f.isNotReady(m) {
+		return nil
+	}
+	hold := MachineHold{Type: NodeNotReady, Object: &kinds.ID{Kind: "Node", Name: name}, Message: "its node is gone"}
+	if node != nil {
+		ready := controlplane.NodeReady(node)
+		hold.Message = fmt.Sprintf("its node reports Ready=%s (%s)", ready.Status, ready.Reason)
+		hold.Since = &ready.LastTransitionTime.Time
+	}
+	return []MachineHold{hold}
+}
+
+// nodeRemedy returns what to do about a node for which a machine of the set is not ready.
+func (f *setFacts) nodeRemedy(h *MachineHold, machine, deletion string) []string {
+	var remedy []string
+	if h.Since != nil { // it exists
+		remedy = append(remedy, "kubectl describe node "+h.Object.Name)
+	}
+	if f.isReplaceable(machine) {
+		remedy = append(remedy, "if the node does not come back, delete the machine; its ControlPlaneMachineSet makes another one then:", deletion)
+	}
+	return remedy
 }
 
 // replacing returns a statement on what becomes of a machine of the set. A nil set returns none.
@@ -230,7 +284,20 @@ func (f *setFacts) replacing(name string) []MachineStatement {
 	case m.IsOutdated:
 		return []MachineStatement{{set + " replaces it, as it is outdated: " + f.successor(m), append(m.Changes, why...)}}
 	}
-	return []MachineStatement{{set + " has it, and it is up to date", nil}}
+	return []MachineStatement{{set + " has it, and it is " + f.standing(m), nil}}
+}
+
+// replacement returns what makes another machine once one is deleted. A nil set is none.
+func (f *setFacts) replacement(of *machinev1beta1.Machine) string {
+	switch owner := metav1.GetControllerOfNoCopy(of); {
+	case owner != nil && (f == nil || owner.UID != f.set.UID):
+		return "its " + owner.Kind + " makes another one then"
+	case f == nil || f.isInactive() || f.set.DeletionTimestamp != nil:
+		return "nothing replaces it then"
+	case f.condition(controlplane.Degraded).Status == metav1.ConditionTrue:
+		return "its ControlPlaneMachineSet makes another one once it is not Degraded"
+	}
+	return "its ControlPlaneMachineSet makes another one then"
 }
 
 // successor returns which machine takes the place of another one.

@@ -40,6 +40,8 @@ func judge(f *machineFacts) MachineOverview {
 		m.Holds = []MachineHold{{Type: Failure, Message: failureOf(f.machine)}}
 	case m.Phase != machinev1beta1.PhaseRunning:
 		m.Holds = f.startHolds()
+	default:
+		m.Holds = f.set.nodeHold(m.Name, m.Node, f.nodes.byName[m.Node])
 	}
 	return m
 }

@@ -66,13 +66,15 @@ func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) (*MachineList
 		}
 	}
 	list := &MachineList{Machines: []MachineOverview{}}
+	sets, setsErr := g.controlPlaneSets(ctx, q.Namespace)
 	for _, f := range g.facts(ctx, machines) {
+		f.set = setOf(f.machine, sets)
 		list.Machines = append(list.Machines, judge(f))
 	}
 	for _, f := range others {
 		list.Machines = append(list.Machines, f.judge())
 	}
-	list.addControlPlanes(ctx, g, q)
+	list.addControlPlanes(ctx, g, q, sets, setsErr)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -84,6 +84,7 @@ const (
 	ControlPlaneNode MachineHoldType = "ControlPlaneNode" // another node that is being drained
 	Infrastructure   MachineHoldType = "Infrastructure"   // that is being created or deleted
 	Node             MachineHoldType = "Node"             // that has to join
+	NodeNotReady     MachineHoldType = "NodeNotReady"     // or gone, for which a running machine of a set is not ready
 	Volume           MachineHoldType = "Volume"           // that is attached to the node
 	Bootstrap        MachineHoldType = "Bootstrap"        // object that is being created or deleted
 	Update           MachineHoldType = "Update"           // in place

@@ -42,6 +42,8 @@ func (h *MachineHold) waits() string {
 		return "it is updated: " + h.short()
 	case Remediation:
 		return "it is " + h.short()
+	case NodeNotReady:
+		return "it is not ready: " + h.short()
 	default:
 		return "it waits: " + h.short()
 	}
@@ -86,12 +88,10 @@ func (f *machineFacts) remedy(h *MachineHold) []string {
 		}
 	case Infrastructure:
 		return f.infraRemedy(h)
+	case NodeNotReady:
+		return f.set.nodeRemedy(h, f.machine.Name, f.command("delete", " --wait=false"))
 	case Failure:
-		maker := "a MachineSet"
-		if f.set != nil {
-			maker = "its ControlPlaneMachineSet"
-		}
-		return []string{"only its deletion helps; " + maker + " makes another one then:", f.command("delete", "")}
+		return []string{"only its deletion helps; " + f.set.replacement(f.machine) + ":", f.command("delete", "")}
 	}
 	return h.commonRemedy()
 }

@@ -100,7 +100,7 @@ func (r *ControlPlaneReconciler) execute(ctx context.Context, seen *planeSnapsho
 	case DeleteMachine:
 		return replicas.Remove(ctx, scaler, []string{step.Machine}, seen.machines)
 	case UpdateMachine, ContinueMachine:
-		return r.update(ctx, seen, seen.machines[step.Machine])
+		return planeUpdate{r, seen, seen.machines[step.Machine]}.do(ctx)
 	}
 	return nil
 }

@@ -34,101 +34,141 @@ const (
 	changedPause = time.Second
 )
 
-// update updates a machine in place, if the extension can make all of its changes; otherwise it deletes the machine, which is
+// A planeUpdate is the step that updates a machine in place, or replaces it.
+type planeUpdate struct {
+	r    *ControlPlaneReconciler
+	seen *planeSnapshot
+	m    *clusterv1.Machine
+}
+
+// do updates the machine in place, if the extension can make all of its changes; otherwise it deletes the machine, which is
 // replaced. After an error of the extension neither is done: a replaced machine could not be restored.
 //
 // The order of the writes is that of Cluster API: the mark on the Machine, then its objects, then the Machine with the pending hook.
 // If the controller stops in between, the next pass asks the extension again, since the template may have changed.
-func (r *ControlPlaneReconciler) update(ctx context.Context, seen *planeSnapshot, m *clusterv1.Machine) error {
-	reason, err := r.replacementReason(ctx, seen, seen.template(m), m)
+func (u planeUpdate) do(ctx context.Context) error {
+	reason, err := u.replacementReason(ctx)
 	if err != nil {
-		return fmt.Errorf("decide whether Machine %s can be updated in place: %w", m.Name, err)
+		return fmt.Errorf("decide whether Machine %s can be updated in place: %w", u.m.Name, err)
 	}
-	if reason == "" && !rolloutrules.IsPermitted(m, r.now()) {
-		return r.awaitPermission(ctx, seen, m)
+	if reason == "" && !rolloutrules.IsPermitted(u.m, u.r.now()) {
+		return u.awaitPermission(ctx)
 	}
 	// The extension may have taken its time.
-	if isStill, err := r.isStillNext(ctx, seen); err != nil || !isStill {
-		seen.lookAgain(changedPause)
+	if isStill, err := u.isStillNext(ctx); err != nil || !isStill {
+		u.seen.lookAgain(changedPause)
 		return err
 	}
 	if reason != "" {
-		return r.replace(ctx, seen, m, reason)
+		return u.replace(ctx, reason)
 	}
-	return r.begin(ctx, seen, m)
+	return u.begin(ctx)
 }
 
 // isStillNext reads the control plane once more, and reports whether its next step is the same.
-func (r *ControlPlaneReconciler) isStillNext(ctx context.Context, seen *planeSnapshot) (bool, error) {
-	now, err := r.read(ctx, r.live, client.ObjectKeyFromObject(seen.plane))
+func (u planeUpdate) isStillNext(ctx context.Context) (bool, error) {
+	now, err := u.r.read(ctx, u.r.live, client.ObjectKeyFromObject(u.seen.plane))
 	if err != nil || now == nil {
 		return false, err
 	}
-	return now.plane.Generation == seen.plane.Generation && now.remedy == nil && now.step.Action == seen.step.Action && now.step.Machine == seen.step.Machine, nil
+	before := u.seen
+	return now.plane.Generation == before.plane.Generation && now.remedy == nil && now.step.Action == before.step.Action && now.step.Machine == before.step.Machine, nil
 }
 
-// begin begins the update in place of a machine.
-func (r *ControlPlaneReconciler) begin(ctx context.Context, seen *planeSnapshot, m *clusterv1.Machine) error {
+// begin begins the update.
+func (u planeUpdate) begin(ctx context.Context) error {
+	m := u.m
 	if !rolloutrules.IsUpdating(m) {
 		marked := m.DeepCopy()
 		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
 		delete(marked.Annotations, ReplacedAnnotation)
-		if err := patch.WithLock(ctx, r.cached, marked, m); err != nil {
+		if err := patch.WithLock(ctx, u.r.cached, marked, m); err != nil {
 			return fmt.Errorf("begin the update in place of Machine %s: %w", m.Name, err)
 		}
 		m = marked
 	}
-	begun, err := r.machines.BeginUpdate(ctx, seen.template(m), m)
+	begun, err := u.r.machines.BeginUpdate(ctx, u.seen.template(m), m)
 	if err != nil {
 		return fmt.Errorf("begin the update in place: %w", err)
 	}
-	r.record(seen, begun, "SuccessfulStartInPlaceUpdate", "Machine starting in-place update")
+	u.r.record(u.seen, begun, "SuccessfulStartInPlaceUpdate", "Machine starting in-place update")
 	return nil
 }
 
 // awaitPermission asks the quorum guard for permission, unless it was asked recently, and reports the answer that is missing.
-func (r *ControlPlaneReconciler) awaitPermission(ctx context.Context, seen *planeSnapshot, m *clusterv1.Machine) error {
-	seen.step.Waits = []string{fmt.Sprintf("Machine %s waits for the etcd quorum guard to permit its update in place", m.Name)}
-	if why := m.Annotations[rolloutrules.UpdateHeldAnnotation]; why != "" {
-		seen.step.Waits[0] += ": " + printable.Line(why)
+func (u planeUpdate) awaitPermission(ctx context.Context) error {
+	waits := fmt.Sprintf("Machine %s waits for the etcd quorum guard to permit its update in place", u.m.Name)
+	if why := u.m.Annotations[rolloutrules.UpdateHeldAnnotation]; why != "" {
+		waits += ": " + printable.Line(why)
 	}
-	seen.lookAgain(permissionPause)
-	if rolloutrules.IsRequested(m, r.now()) {
+	u.seen.step.Waits = []string{waits}
+	u.seen.lookAgain(permissionPause)
+	now := u.r.now()
+	if rolloutrules.IsRequested(u.m, now) {
 		return nil
 	}
-	asked := m.DeepCopy()
-	rolloutrules.Request(asked, r.now())
-	if err := patch.WithLock(ctx, r.cached, asked, m); err != nil {
-		return fmt.Errorf("ask the quorum guard about Machine %s: %w", m.Name, err)
+	asked := u.m.DeepCopy()
+	rolloutrules.Request(asked, now)
+	if err := patch.WithLock(ctx, u.r.cached, asked, u.m); err != nil {
+		return fmt.Errorf("ask the quorum guard about Machine %s: %w", u.m.Name, err)
 	}
 	return nil
 }
 
-func (r *ControlPlaneReconciler) hasExtensions(ctx context.Context) (bool, error) {
-	var extensions runtimev1.ExtensionConfigList
-	err := r.hooks.Registry.Configs.List(ctx, &extensions)
-	return len(extensions.Items) > 0, err
-}
-
-// replacementReason returns why a machine can't be updated in place; empty if the extension can make all of its changes.
-func (r *ControlPlaneReconciler) replacementReason(ctx context.Context, seen *planeSnapshot, t machinetemplate.MachineTemplate, m *clusterv1.Machine) (string, error) {
-	objects := seen.objects[m.Name]
-	if reason := ruledOut(t, m, objects); reason != "" {
+// replacementReason returns why the machine can't be updated in place; empty if the extension can make all of its changes.
+func (u planeUpdate) replacementReason(ctx context.Context) (string, error) {
+	t, objects := u.seen.template(u.m), u.seen.objects[u.m.Name]
+	if reason := ruledOut(t, u.m, objects); reason != "" {
 		return reason, nil
 	}
-	infrastructure, reason, err := r.preview(ctx, objects.Infrastructure, t, t.Spec.InfrastructureRef)
+	infrastructure, reason, err := u.preview(ctx, objects.Infrastructure, t.Spec.InfrastructureRef)
 	if reason != "" || err != nil {
 		return reason, err
 	}
-	bootstrap, reason, err := r.preview(ctx, objects.Bootstrap, t, t.Spec.Bootstrap.ConfigRef)
+	bootstrap, reason, err := u.preview(ctx, objects.Bootstrap, t.Spec.Bootstrap.ConfigRef)
 	if reason != "" || err != nil {
 		return reason, err
 	}
-	decision, err := r.hooks.CanUpdateMachine(ctx, newRequest(t, m, objects, infrastructure, bootstrap))
+	decision, err := u.r.hooks.CanUpdateMachine(ctx, newRequest(t, u.m, objects, infrastructure, bootstrap))
 	if err != nil || decision.CanUpdate {
 		return "", err
 	}
 	return strings.Join(decision.Reasons, "; "), nil
+}
+
+// preview returns an object as the update would make it, without the mark of one, or why the API server does not allow that. Its
+// defaults are in it, so that they are no changes.
+func (u planeUpdate) preview(ctx context.Context, object *contract.ReferencedObject, template clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, string, error) {
+	if object == nil {
+		return nil, "", nil
+	}
+	desired, err := u.r.machines.Preview(ctx, u.seen.template(u.m), object, template)
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+		return nil, printable.Line(err.Error()), nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	unstructured.RemoveNestedField(desired.Object, "metadata", "annotations", clusterv1.UpdateInProgressAnnotation)
+	return desired, "", nil
+}
+
+// replace deletes a machine that can't be updated in place. Where there are extensions, the reason is recorded.
+func (u planeUpdate) replace(ctx context.Context, reason string) error {
+	var extensions runtimev1.ExtensionConfigList
+	if err := u.r.hooks.Registry.Configs.List(ctx, &extensions); err != nil {
+		return err
+	}
+	if len(extensions.Items) > 0 {
+		noted := u.m.DeepCopy()
+		metav1.SetMetaDataAnnotation(&noted.ObjectMeta, ReplacedAnnotation, reason)
+		rolloutrules.DropRequest(noted)
+		if err := patch.WithLock(ctx, u.r.cached, noted, u.m); err != nil {
+			return fmt.Errorf("record why Machine %s is replaced: %w", u.m.Name, err)
+		}
+		u.r.record(u.seen, noted, "Replaced", "Replaced, not updated in place: "+reason)
+	}
+	return replicas.Remove(ctx, u.r.scaler(u.seen), []string{u.m.Name}, u.seen.machines)
 }
 
 // ruledOut returns why a machine can't be updated in place, whatever an extension answers; empty if it has to be asked.
@@ -160,46 +200,9 @@ func newRequest(t machinetemplate.MachineTemplate, m *clusterv1.Machine, objects
 	}
 }
 
-// preview returns an object as an update in place would make it, without the mark of one, or why the API server does not allow that.
-// Its defaults are in it, so that they are no changes.
-func (r *ControlPlaneReconciler) preview(ctx context.Context, object *contract.ReferencedObject, t machinetemplate.MachineTemplate,
-	template clusterv1.ContractVersionedObjectReference,
-) (*unstructured.Unstructured, string, error) {
-	if object == nil {
-		return nil, "", nil
-	}
-	desired, err := r.machines.Preview(ctx, t, object, template)
-	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-		return nil, printable.Line(err.Error()), nil
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	unstructured.RemoveNestedField(desired.Object, "metadata", "annotations", clusterv1.UpdateInProgressAnnotation)
-	return desired, "", nil
-}
-
 func unstructuredOf(object *contract.ReferencedObject) *unstructured.Unstructured {
 	if object == nil {
 		return nil
 	}
 	return object.Unstructured
-}
-
-// replace deletes a machine that can't be updated in place. Where there are extensions, the reason is recorded.
-func (r *ControlPlaneReconciler) replace(ctx context.Context, seen *planeSnapshot, m *clusterv1.Machine, reason string) error {
-	hasExtensions, err := r.hasExtensions(ctx)
-	if err != nil {
-		return err
-	}
-	if hasExtensions {
-		noted := m.DeepCopy()
-		metav1.SetMetaDataAnnotation(&noted.ObjectMeta, ReplacedAnnotation, reason)
-		rolloutrules.DropRequest(noted)
-		if err := patch.WithLock(ctx, r.cached, noted, m); err != nil {
-			return fmt.Errorf("record why Machine %s is replaced: %w", m.Name, err)
-		}
-		r.record(seen, noted, "Replaced", "Replaced, not updated in place: "+reason)
-	}
-	return replicas.Remove(ctx, r.scaler(seen), []string{m.Name}, seen.machines)
 }

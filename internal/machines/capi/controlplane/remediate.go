@@ -135,7 +135,7 @@ func (s *planeSnapshot) remediation(m *clusterv1.Machine) (data *remediationData
 	joined, healthy := 0, 0
 	for _, other := range s.facts() {
 		switch {
-		case other.IsDeleting && !s.isSuccessor(m, other):
+		case other.IsDeleting && !isSuccessor(m, s.machines[other.Name]):
 			return nil, remediationDeferred, "RunlevelControlPlane waiting for control plane Machine deletion to complete before triggering remediation"
 		case other.HasNode:
 			joined++
@@ -158,8 +158,8 @@ func (s *planeSnapshot) remediation(m *clusterv1.Machine) (data *remediationData
 
 // isSuccessor reports whether a machine was created for one whose deletion a hook holds until there is a replacement: if the machine
 // fails, it has to be replaced for the deletion to end.
-func (s *planeSnapshot) isSuccessor(m *clusterv1.Machine, held PlaneMachine) bool {
-	return held.IsHeld && !m.CreationTimestamp.Before(s.machines[held.Name].DeletionTimestamp)
+func isSuccessor(m, held *clusterv1.Machine) bool {
+	return rolloutrules.IsHeld(held) && !m.CreationTimestamp.Before(held.DeletionTimestamp)
 }
 
 // withinLimits returns the data of a remediation, or nil and why the limits do not allow one now.

@@ -147,7 +147,7 @@ func (s *planeSnapshot) decide() {
 // nextStep returns the next step for machines, which is none before the cluster has its infrastructure.
 func (s *planeSnapshot) nextStep(machines []PlaneMachine) PlaneStep {
 	infrastructure := s.cluster.Spec.InfrastructureRef
-	if infrastructure.IsDefined() && !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) && s.hasCore() {
+	if infrastructure.IsDefined() && !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) && hasCore(s.cluster) {
 		return waitFor(fmt.Sprintf("Cluster %s waits for its infrastructure %s %s", s.cluster.Name, infrastructure.Kind, infrastructure.Name))
 	}
 	return nextStep(s.wanted(), s.surge(), machines)
@@ -160,9 +160,9 @@ func (s *planeSnapshot) lookAgain(after time.Duration) {
 	}
 }
 
-// hasCore reports whether Cluster API's controller of Clusters works on the Cluster: only it adds this finalizer.
-func (s *planeSnapshot) hasCore() bool {
-	return slices.Contains(s.cluster.Finalizers, clusterv1.ClusterFinalizer)
+// hasCore reports whether Cluster API's controller of Clusters works on a Cluster: only it adds this finalizer.
+func hasCore(cluster *clusterv1.Cluster) bool {
+	return slices.Contains(cluster.Finalizers, clusterv1.ClusterFinalizer)
 }
 
 func (s *planeSnapshot) wanted() int { return int(ptr.Deref(s.plane.Spec.Replicas, 1)) }

@@ -10,6 +10,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	machinev1 "github.com/openshift/api/machine/v1"
@@ -72,7 +73,11 @@ func (r *ControlPlaneMachineSetReconciler) Reconcile(ctx context.Context, reques
 	case err != nil || seen == nil:
 		return ctrl.Result{}, err
 	case seen.set.DeletionTimestamp != nil:
-		return ctrl.Result{}, r.release(ctx, seen)
+		failure := r.release(ctx, seen)
+		if failure != nil { // else the set is gone
+			failure = errors.Join(failure, r.report(ctx, seen, failure))
+		}
+		return ctrl.Result{}, failure
 	}
 	if err := patch.AddFinalizer(ctx, r.cached, seen.set, setFinalizer); err != nil {
 		return ctrl.Result{}, err

@@ -172,6 +172,7 @@ func testDeletedMachines(t *testing.T) {
 		"metadata":{"annotations":{"pre-drain.hook.machine.runlevel.dev/Quorum":"its member has no replacement"}}}`)
 	s.MustCreate(s.newSet("Active", "RollingUpdate", "small"))
 	s.awaitCondition("Progressing", metav1.ConditionFalse, "AllReplicasUpdated", "")
+	s.Eventually("the machines are adopted", func() bool { return len(s.owned()) == 3 })
 	s.deleteMachine("a")
 	s.deleteMachine("b")
 	s.awaitCondition("Progressing", metav1.ConditionTrue, "ExcessReplicas",

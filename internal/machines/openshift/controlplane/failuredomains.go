@@ -79,12 +79,11 @@ func platformDomains(of *machinev1.FailureDomains) ([]any, error) {
 	return list, nil
 }
 
-// in returns the infrastructure object of a machine in a failure domain. A nil domain sets nothing.
+// in returns the infrastructure object of a machine in a failure domain. A nil domain sets nothing; a nil object gets the domain's fields.
 func (d failureDomain) in(value map[string]any) map[string]any {
 	merged := runtime.DeepCopyJSON(value)
 	if len(d) > 0 {
-		spec, _ := merged["spec"].(map[string]any)
-		merged["spec"] = mergeFields(spec, d)
+		merged = mergeFields(merged, map[string]any{"spec": map[string]any(d)})
 	}
 	return merged
 }

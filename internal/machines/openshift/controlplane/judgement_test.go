@@ -9,6 +9,8 @@ import (
 	machinev1 "github.com/openshift/api/machine/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
 // judgeOne judges a set whose template has an infrastructure object, and one machine that has another one.
@@ -49,5 +51,49 @@ func TestProviderSpecsOfOpenShift(t *testing.T) {
 	const aws = `{apiVersion: machine.openshift.io/v1beta1, kind: AWSMachineProviderConfig, placement: {region: x}}`
 	if judged := judgeOne(t, aws, aws); !judged.IsOfPlatform {
 		t.Errorf("%+v", judged)
+	}
+}
+
+// TestMachineWithoutInfrastructureObject is for a Machine without providerSpec.value, which the API allows, of a template with failure
+// domains: it is outdated, and in none of them.
+func TestMachineWithoutInfrastructureObject(t *testing.T) {
+	judged := judgeOne(t, `{apiVersion: example.com/v1, kind: Host, failureDomains: [{rack: a}]}`, `null`)
+	if m := judged.Machines[0]; !m.IsOutdated || m.FailureDomain != "" || len(m.Changes) == 0 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// TestWhatHoldsADeletion is for a machine that has hooks of both stages: only that of the current stage holds it.
+func TestWhatHoldsADeletion(t *testing.T) {
+	const both, atTheEnd = `{preDrain: [{name: Quorum, owner: etcd}], preTerminate: [{name: Logs, owner: logs}]}`, `{preTerminate: [{name: Logs, owner: logs}]}`
+	const node, drained = `nodeRef: {name: node-1}`, `conditions: [{type: Drained, status: "True"}]`
+	const goes = "its node is drained, or its infrastructure deleted"
+	for name, c := range map[string]struct{ annotation, hooks, status, want string }{
+		"before the drain":                  {hooks: both, status: node, want: "held by the hook Quorum of etcd"},
+		"before the drain, but not drained": {annotation: deletion.ExcludeNodeDraining, hooks: both, status: node, want: goes},
+		"before the drain, without a node":  {hooks: both, want: goes},
+		"while it is drained":               {hooks: atTheEnd, status: node, want: goes},
+		"after the drain":                   {hooks: both, status: node + ", " + drained, want: "held by the hook Logs of logs"},
+		"after the hooks":                   {hooks: `{}`, status: node + ", " + drained, want: goes},
+	} {
+		m := &machinev1beta1.Machine{}
+		text := fmt.Sprintf(`{metadata: {deletionTimestamp: "2026-01-02T03:04:05Z", annotations: {%q: ""}}, spec: {lifecycleHooks: %s}, status: {%s}}`, c.annotation, c.hooks, c.status)
+		if err := yaml.UnmarshalStrict([]byte(text), m); err != nil {
+			t.Fatal(err)
+		}
+		if got := detailOf(m); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestIndexAnnotation gives machines whose names end with the same number their own indexes.
+func TestIndexAnnotation(t *testing.T) {
+	second := &machinev1beta1.Machine{}
+	SetIndex(second, 1)
+	want := map[string]int{"rack1-0": 0, "rack2-0": 1, "rack3-0": 0}
+	got := indexesOf(map[string]*machinev1beta1.Machine{"rack1-0": {}, "rack2-0": second, "rack3-0": {}})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

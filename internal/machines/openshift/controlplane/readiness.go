@@ -24,7 +24,7 @@ func readinessOf(m *machinev1beta1.Machine, nodes []corev1.Node, now time.Time) 
 	if at < 0 || phase != machinev1beta1.PhaseRunning && phase != machinev1beta1.PhaseDeleting {
 		return false, 0
 	}
-	ready := nodeReady(&nodes[at])
+	ready := NodeReady(&nodes[at])
 	if ready.Status == corev1.ConditionTrue {
 		return true, 0
 	}
@@ -35,8 +35,8 @@ func readinessOf(m *machinev1beta1.Machine, nodes []corev1.Node, now time.Time) 
 	return true, left
 }
 
-// nodeReady returns the condition Ready of a node, or an empty one.
-func nodeReady(node *corev1.Node) corev1.NodeCondition {
+// NodeReady returns the condition Ready of a node, or an empty one.
+func NodeReady(node *corev1.Node) corev1.NodeCondition {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			return condition

@@ -1,15 +1,18 @@
 package controlplane_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	machinev1 "github.com/openshift/api/machine/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -17,6 +20,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
+	"github.com/runlevel/runlevel/internal/machines/overview"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
@@ -62,6 +66,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 		})
 	}
 	t.Run("released", testKilledRelease)
+	t.Run("not released", testReleaseThatFails)
 }
 
 // testKilledRelease deletes a set: its machines stay, also if the controller is killed before it has released all of them.
@@ -79,6 +84,35 @@ func testKilledRelease(t *testing.T) {
 	if cuts != 3 { // two machines, and the finalizer
 		t.Errorf("it was killed %d times", cuts)
 	}
+	s.expectReleased(old)
+}
+
+// testReleaseThatFails reports why the machines of a set that is deleted can't be released.
+func testReleaseThatFails(t *testing.T) {
+	s := newSite(t)
+	s.addThree()
+	old := s.uids()
+	set := s.newSet("Active", "RollingUpdate", "small")
+	s.MustCreate(set)
+	stop := s.runSet(stage.Sandbox(t).Config)
+	s.Eventually("the machines are adopted", func() bool { return s.isSettled("small") })
+	stop()
+	s.MustDelete(set)
+	stop = s.runSet(sandboxtest.Before(stage.Sandbox(t).Config, func(r *http.Request) error {
+		if request, ok := sandboxtest.ParseRequest(r); ok && request.Resource == "machines" && r.Method == http.MethodPatch {
+			return errors.New("a right is missing")
+		}
+		return nil
+	}))
+	s.awaitCondition("Error", metav1.ConditionTrue, "WriteFailed", "a right is missing")
+	listed, err := overview.List(t.Context(), stage.Connect(t), overview.MachineQuery{Namespace: s.Namespace})
+	s.Must(err)
+	if waits := listed.ControlPlanes[0].Waits; !strings.Contains(waits, "can't be released: release machine ") {
+		t.Errorf("it waits: %s", waits)
+	}
+	stop()
+	s.runSet(stage.Sandbox(t).Config)
+	s.AwaitGone(set)
 	s.expectReleased(old)
 }
 

@@ -237,11 +237,14 @@ func detailOf(m *machinev1beta1.Machine) string {
 	if m.DeletionTimestamp == nil {
 		return phase
 	}
-	stage, hooks := deletion.BeforeDrain, m.Spec.LifecycleHooks.PreDrain
-	if len(hooks) == 0 {
-		stage, hooks = deletion.BeforeTerminate, m.Spec.LifecycleHooks.PreTerminate
-	}
-	if len(hooks) == 0 {
+	stage, _ := deletion.StageOpenShift(m)
+	var hooks []machinev1beta1.LifecycleHook
+	switch stage {
+	case deletion.BeforeDrain:
+		hooks = m.Spec.LifecycleHooks.PreDrain
+	case deletion.BeforeTerminate:
+		hooks = m.Spec.LifecycleHooks.PreTerminate
+	default:
 		return "its node is drained, or its infrastructure deleted"
 	}
 	held := fmt.Sprintf("held by the hook %s of %s", hooks[0].Name, hooks[0].Owner)

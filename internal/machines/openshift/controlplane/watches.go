@@ -18,7 +18,7 @@ import (
 var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, isNode := e.ObjectOld.(*corev1.Node)
 	after, ok := e.ObjectNew.(*corev1.Node)
-	return !isNode || !ok || nodeReady(before).Status != nodeReady(after).Status ||
+	return !isNode || !ok || NodeReady(before).Status != NodeReady(after).Status ||
 		deletion.IsControlPlane(before) != deletion.IsControlPlane(after)
 }}
 

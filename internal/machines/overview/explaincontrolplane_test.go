@@ -1,0 +1,37 @@
+package overview
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	machinev1 "github.com/openshift/api/machine/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/machines/openshift/controlplane"
+)
+
+// TestNodeThatIsNotReady is for a running machine of an active set whose kubelet has stopped.
+func TestNodeThatIsNotReady(t *testing.T) {
+	f := factsOf(t, "", "")
+	f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, new("Running")
+	f.node().Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", LastTransitionTime: metav1.NewTime(now.Add(-30 * time.Minute)),
+	}}
+	f.set = &setFacts{set: &machinev1.ControlPlaneMachineSet{}, judged: &controlplane.SetJudgement{
+		Machines: []controlplane.JudgedMachine{{Name: "web-4"}, {Name: "web-5", IsReady: true}},
+	}}
+	m := judge(f)
+	if len(m.Holds) != 1 || m.HeldBy() != "its node reports Ready=Unknown (NodeStatusUnknown)" || m.IsDone() {
+		t.Fatalf("%+v", m)
+	}
+	want := MachineStatement{"it is not ready: its node reports Ready=Unknown (NodeStatusUnknown), for 30m", []string{
+		"kubectl describe node node-4",
+		"if the node does not come back, delete the machine; its ControlPlaneMachineSet makes another one then:",
+		"kubectl delete machine.machine.openshift.io web-4 -n shop --wait=false",
+	}}
+	if diff := cmp.Diff(want, m.Holds[0].statement(f.remedy(&m.Holds[0]), now)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
