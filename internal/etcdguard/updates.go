@@ -48,12 +48,13 @@ func (v view) whyNoUpdate(machine ControlPlaneMachine) string {
 	return ""
 }
 
-// otherUpdate returns which other machine is being updated, or may be at any moment.
+// otherUpdate returns which other machine is being updated, or may be at any moment. One that is marked, and waits for the permission of
+// its first call, is not: two of these would wait for each other.
 func (v view) otherUpdate(machine ControlPlaneMachine) string {
 	for _, other := range v.Machines {
 		switch {
 		case other.Name == machine.Name:
-		case other.IsUpdating:
+		case other.IsUpdating && !other.AsksForUpdate:
 			return fmt.Sprintf("machine %s is being updated", other.Name)
 		case other.MayUpdate:
 			return fmt.Sprintf("machine %s may be updated first", other.Name)

@@ -119,8 +119,8 @@ func (s *planeScene) addTemplate(t *testing.T) (name string) {
 	return name
 }
 
-// extend registers the extension: it covers the version of a machine, and the first call of an update stops the member.
-func (s *planeScene) extend(t *testing.T) {
+// newUpdater runs an extension that has the hooks of updates in place of a control plane.
+func newUpdater(t *testing.T) *runtimehooktest.TestExtension {
 	t.Helper()
 	e := runtimehooktest.New(t)
 	handler := func(name, hook string) string {
@@ -128,6 +128,13 @@ func (s *planeScene) extend(t *testing.T) {
 	}
 	e.Answer("Discovery", `{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryResponse","status":"Success","handlers":[`+
 		handler("can", "CanUpdateMachine")+","+handler("update", "UpdateMachine")+"]}")
+	return e
+}
+
+// extend registers the extension: it covers the version of a machine, and the first call of an update stops the member.
+func (s *planeScene) extend(t *testing.T) {
+	t.Helper()
+	e := newUpdater(t)
 	e.Serve("CanUpdateMachine", func(w http.ResponseWriter, r *http.Request) {
 		var request hooksv1.CanUpdateMachineRequest
 		_ = json.NewDecoder(r.Body).Decode(&request)

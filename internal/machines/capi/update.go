@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
@@ -22,10 +23,18 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/queue"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // The beginnings of messages about an update, in Cluster API's words; the extension's message follows.
 const updateMessage, hookFailed = "In-place update in progress", "UpdateMachine hook failed: "
+
+// begunAnnotation marks a Machine whose extension may have been called for the update: its node was drained, and the quorum guard has
+// permitted the call, where that is required.
+const begunAnnotation = "machine.runlevel.dev/in-place-update-begun"
+
+// beginPause is the interval at which is checked what the first call of an extension waits for: pods that leave, or the quorum guard.
+const beginPause = 20 * time.Second
 
 // busyPause is the pause before a retry while half of the workers wait for extensions.
 const busyPause = time.Second
@@ -83,13 +92,16 @@ func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
 	return u.goOn(ctx)
 }
 
-// goOn drains the node, if the settings of the extension require it, and calls the extension.
+// goOn calls the extension, once what has to be done before its first call is done.
 func (u *updatePass) goOn(ctx context.Context) (time.Duration, error) {
-	isRequested, err := u.isDrainRequested(ctx)
+	if metav1.HasAnnotation(u.m.ObjectMeta, begunAnnotation) {
+		return u.call(ctx)
+	}
+	isDrained, err := u.isDrainRequested(ctx)
 	if err != nil {
 		return u.failed(ctx, hookFailed+err.Error()), nil
 	}
-	if isRequested {
+	if isDrained {
 		left, err := u.makeRoom(ctx)
 		switch {
 		case apierrors.IsConflict(err):
@@ -99,10 +111,42 @@ func (u *updatePass) goOn(ctx context.Context) (time.Duration, error) {
 			return u.failed(ctx, fmt.Sprintf("Draining Node %s for the in-place update failed: %v", u.status.NodeRef.Name, err)), nil
 		case left != "":
 			u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, updateMessage+": draining Node "+u.status.NodeRef.Name+": "+left)
-			return u.r.bounded(drainPause), nil
+			return u.r.bounded(beginPause), nil
 		}
 	}
+	if isBegun, err := u.begin(ctx, isDrained); err != nil || !isBegun {
+		return u.r.bounded(beginPause), err
+	}
 	return u.call(ctx)
+}
+
+// begin notes in the Machine that its extension is called from now on, and returns whether that is so. From the first call on, a member
+// of etcd on the Machine may stop: the quorum guard has to permit the call, since the permission for the mark may be hours old. After
+// it, the guard is not asked again, since the update has to end. Without a drain or a guard, there is nothing to note.
+func (u *updatePass) begin(ctx context.Context, isDrained bool) (bool, error) {
+	base, now := u.m.DeepCopy(), u.r.options.Now()
+	isBegun := rolloutrules.IsPermitted(u.m, now)
+	switch {
+	case !isDrained && !rolloutrules.IsGuarded(u.m):
+		return true, nil
+	case isBegun:
+		rolloutrules.DropRequest(u.m)
+		metav1.SetMetaDataAnnotation(&u.m.ObjectMeta, begunAnnotation, "")
+	default:
+		message := updateMessage + ": waiting for the etcd quorum guard to permit it"
+		if why := u.m.Annotations[rolloutrules.UpdateHeldAnnotation]; why != "" {
+			message += ": " + printable.Line(why)
+		}
+		u.setUpdating(clusterv1.MachineInPlaceUpdatingReason, message)
+		if !rolloutrules.IsRequested(u.m, now) {
+			rolloutrules.Request(u.m, now)
+		}
+	}
+	err := u.r.patch(ctx, u.m, base, "begin the update in place")
+	if err != nil {
+		u.keepCondition()
+	}
+	return isBegun && err == nil, err
 }
 
 // call calls the extension, and ends the update if it is done.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,26 +16,19 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
-// drainPause is the interval at which the pods of a node are checked during a drain.
-const drainPause = 20 * time.Second
-
-const (
-	// drainedAnnotation marks a Machine whose node was drained for the update, so that it is not drained again.
-	drainedAnnotation = "machine.runlevel.dev/drained-for-update"
-	// cordonedAnnotation of a Node names the Machine for whose update it was cordoned. Nodes that were cordoned before have none.
-	cordonedAnnotation = "machine.runlevel.dev/cordoned-for-update"
-)
+// cordonedAnnotation of a Node names the Machine for whose update it was cordoned. Nodes that were cordoned before have none.
+const cordonedAnnotation = "machine.runlevel.dev/cordoned-for-update"
 
 // isDrainRequested reports whether the node has to be drained before the first call of the extension.
 func (u *updatePass) isDrainRequested(ctx context.Context) (bool, error) {
-	if metav1.HasAnnotation(u.m.ObjectMeta, drainedAnnotation) || metav1.HasAnnotation(u.m.ObjectMeta, clusterv1.ExcludeNodeDrainingAnnotation) {
+	if metav1.HasAnnotation(u.m.ObjectMeta, clusterv1.ExcludeNodeDrainingAnnotation) {
 		return false, nil
 	}
 	return u.r.hooks.DrainsBeforeUpdate(ctx, u.m.Namespace)
 }
 
-// makeRoom cordons and drains the node, and returns what the drain waits for. When it is done, the Machine is annotated. Another
-// host that has joined under the name of the Machine's node is left alone.
+// makeRoom cordons and drains the node, and returns what the drain waits for. Another host that has joined under the name of the
+// Machine's node is left alone.
 func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
 	node := &corev1.Node{}
 	err := u.r.server.Get(ctx, client.ObjectKey{Name: u.status.NodeRef.Name}, node)
@@ -49,13 +41,7 @@ func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
 		return fmt.Sprintf("neither its providerID nor its annotations identify it as the node of the Machine; annotate the Machine with %s to update "+
 			"without a drain", clusterv1.ExcludeNodeDrainingAnnotation), nil
 	}
-	left, err := u.drainForUpdate(ctx, node)
-	if err != nil || left != "" {
-		return left, err
-	}
-	base := u.m.DeepCopy()
-	u.m.Annotations[drainedAnnotation] = ""
-	return "", u.r.patch(ctx, u.m, base, "note in the Machine that its Node is drained")
+	return u.drainForUpdate(ctx, node)
 }
 
 // drainForUpdate cordons a node, evicts its pods by the drain rules, and returns the remaining ones.

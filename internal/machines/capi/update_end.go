@@ -104,18 +104,21 @@ func pendingHooks(m *clusterv1.Machine) []string {
 	return strings.Split(m.Annotations[runtimev1.PendingHooksAnnotation], ",")
 }
 
-// dropHook removes the hook, and our annotation, from a Machine. Other hooks stay.
+// dropHook removes the hook, and our annotations, from a Machine. Other hooks stay, and so does the request of a control plane for an
+// update that has no hook yet.
 func dropHook(m *clusterv1.Machine) {
-	delete(m.Annotations, drainedAnnotation)
+	delete(m.Annotations, begunAnnotation)
 	hooks := pendingHooks(m)
 	left := slices.DeleteFunc(slices.Clone(hooks), func(hook string) bool { return hook == runtimehook.UpdateMachine })
-	switch {
-	case len(left) == len(hooks):
-	case len(left) == 0:
-		delete(m.Annotations, runtimev1.PendingHooksAnnotation)
-	default:
-		m.Annotations[runtimev1.PendingHooksAnnotation] = strings.Join(left, ",")
+	if len(left) == len(hooks) {
+		return
 	}
+	rolloutrules.DropRequest(m)
+	if len(left) == 0 {
+		delete(m.Annotations, runtimev1.PendingHooksAnnotation)
+		return
+	}
+	m.Annotations[runtimev1.PendingHooksAnnotation] = strings.Join(left, ",")
 }
 
 // isAnnotated reports whether the object is marked for an update.

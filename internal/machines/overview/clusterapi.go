@@ -226,6 +226,9 @@ func (f *clusterAPIFacts) explain(events []corev1.Event, now time.Time) *Machine
 	return m
 }
 
+// guardCommand shows what the etcd quorum guard reports.
+const guardCommand = "kubectl get clusteroperator etcd-quorum-guard -o yaml"
+
 // updateRemedy returns what to do about an update in place, which ends only when its extension is done.
 func (f *clusterAPIFacts) updateRemedy(command func(verb, rest string) string) []string {
 	remedy := []string{"its extension is called until it reports that it is done; see which extensions there are, and whether they are discovered:",
@@ -236,6 +239,11 @@ func (f *clusterAPIFacts) updateRemedy(command func(verb, rest string) string) [
 		remedy = []string{
 			"its node is drained before, since the extension's settings ask for that; go on without draining:",
 			command("annotate", " "+clusterv1.ExcludeNodeDrainingAnnotation+"="),
+		}
+	case strings.Contains(updating.Message, ": waiting for the etcd quorum guard "):
+		remedy = []string{
+			"its extension is not called while a member of etcd would be missed; if that does not come back, delete its machine; see what the guard reports:",
+			guardCommand,
 		}
 	case updating.Reason == clusterv1.MachineInPlaceUpdateFailedReason:
 		remedy = append(remedy,

@@ -102,6 +102,9 @@ func TestWhatIsSaidOfAnUpdate(t *testing.T) {
 		"a drain before it": {"InPlaceUpdating", "In-place update in progress: draining Node node-4: * Pod shop/web: cannot evict pod",
 			"it is updated: In-place update in progress: draining Node node-4: * Pod shop/web: cannot evict pod, for 5m",
 			"kubectl annotate machine.cluster.x-k8s.io web-4 -n shop machine.cluster.x-k8s.io/exclude-node-draining="},
+		"the quorum guard before it": {"InPlaceUpdating", "In-place update in progress: waiting for the etcd quorum guard to permit it: a member does not answer",
+			"it is updated: In-place update in progress: waiting for the etcd quorum guard to permit it: a member does not answer, for 5m",
+			"kubectl get clusteroperator etcd-quorum-guard -o yaml"},
 	} {
 		f := clusterFacts(t, "", "")
 		f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, "Updating"

@@ -269,7 +269,7 @@ func (f *planeFacts) replacing(m *clusterv1.Machine, now time.Time) []MachineSta
 	case standingHeld:
 		return []MachineStatement{{
 			plane + " is to update it in place, and waits for the etcd quorum guard to permit that: " + why[0],
-			append(why[1:], "see the members of etcd, and what the guard reports:", "kubectl get clusteroperator etcd-quorum-guard -o yaml"),
+			append(why[1:], "see the members of etcd, and what the guard reports:", guardCommand),
 		}}
 	case standingOutdated:
 		if f.isPaused() {

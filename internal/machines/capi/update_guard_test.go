@@ -1,0 +1,101 @@
+package capi_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+)
+
+const quorumHook = preTerminate + rolloutrules.QuorumHook
+
+// startGuardedUpdates adds an extension and a Machine that has the hook of the quorum guard. The test is the guard.
+func startGuardedUpdates(t *testing.T, settings map[string]string) *updateScene {
+	u := startUpdates(newScene(t), settings)
+	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: "clusteroperator/etcd"}}}`, quorumHook)
+	return u
+}
+
+// awaitRequest waits until the guard is asked, and the condition says so.
+func (u *updateScene) awaitRequest() *clusterv1.Machine {
+	u.Helper()
+	m := u.awaitUpdating("InPlaceUpdating", "In-place update in progress: waiting for the etcd quorum guard to permit it")
+	if m.Annotations[rolloutrules.UpdateRequestedAnnotation] == "" || len(u.calls()) > 0 {
+		u.Errorf("the extension was called %d times: %q", len(u.calls()), m.Annotations)
+	}
+	return m
+}
+
+// permit answers a request, as the guard does.
+func (u *updateScene) permit(m *clusterv1.Machine) {
+	u.Helper()
+	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: %q, %q: null}}}`,
+		rolloutrules.UpdateAllowedAnnotation, m.Annotations[rolloutrules.UpdateRequestedAnnotation], rolloutrules.UpdateHeldAnnotation)
+}
+
+// TestAnExtensionIsCalledOnceTheGuardPermitsIt: with the reason of the guard meanwhile, not by a permission of a minute ago, and once
+// for all calls.
+func TestAnExtensionIsCalledOnceTheGuardPermitsIt(t *testing.T) {
+	u := startGuardedUpdates(t, nil)
+	u.answers(`{"status":"Success","retryAfterSeconds":1,"message":"half way"}`)
+	u.trigger(2)
+	first := u.awaitRequest()
+	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: "member 3 does not answer"}}}`, rolloutrules.UpdateHeldAnnotation)
+	u.awaitUpdating("InPlaceUpdating", "waiting for the etcd quorum guard to permit it: member 3 does not answer")
+	u.ahead.Store(int64(time.Minute))
+	u.permit(first)
+	again := u.await("m1", func(m *clusterv1.Machine) bool {
+		return m.Annotations[rolloutrules.UpdateRequestedAnnotation] != first.Annotations[rolloutrules.UpdateRequestedAnnotation]
+	})
+	if calls := u.calls(); len(calls) > 0 {
+		t.Errorf("the extension was called %d times by a permission of a minute ago", len(calls))
+	}
+	u.permit(again)
+	m := u.awaitUpdating("InPlaceUpdating", "half way")
+	if value, ok := m.Annotations[rolloutrules.UpdateRequestedAnnotation]; ok {
+		t.Errorf("the request is still there: %s", value)
+	}
+	u.awaitCalls(2)
+	u.answers(done)
+	u.await("m1", func(m *clusterv1.Machine) bool { return !rolloutrules.IsUpdating(m) && len(m.Annotations) == 1 })
+	u.removeHook(u.m, quorumHook)
+	u.awaitUpdated()
+}
+
+// TestTheGuardIsAskedAfterTheDrain: a permission before it may be hours old.
+func TestTheGuardIsAskedAfterTheDrain(t *testing.T) {
+	u := startGuardedUpdates(t, map[string]string{"drain": "true"})
+	node := &corev1.Node{}
+	u.Must(u.Get(t.Context(), client.ObjectKey{Name: u.m.Status.NodeRef.Name}, node))
+	u.addPod(node, "web", nil)
+	budget := u.AddBudget("web", "web")
+	u.answers(done)
+	u.trigger(2)
+	m := u.awaitUpdating("InPlaceUpdating", "draining Node "+node.Name)
+	if value, ok := m.Annotations[rolloutrules.UpdateRequestedAnnotation]; ok {
+		t.Errorf("the guard is asked before the drain has ended: %s", value)
+	}
+	u.MustDelete(budget)
+	u.permit(u.awaitRequest())
+	u.awaitCalls(1)
+	u.removeHook(u.m, quorumHook)
+	u.awaitUpdated()
+	u.awaitUncordoned()
+}
+
+// TestAnUpdateThatIsGivenUpLeavesNoRequest of which the guard would go on to report why it does not permit it.
+func TestAnUpdateThatIsGivenUpLeavesNoRequest(t *testing.T) {
+	u := startGuardedUpdates(t, nil)
+	u.answers(done)
+	u.trigger(2)
+	u.awaitRequest()
+	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: "no", %q: null, %q: null}}}`, rolloutrules.UpdateHeldAnnotation, inProgress, quorumHook)
+	u.awaitUpdated()
+	if calls := u.calls(); len(calls) > 0 {
+		t.Errorf("the extension was called %d times", len(calls))
+	}
+}
