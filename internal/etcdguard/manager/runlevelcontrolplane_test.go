@@ -344,6 +344,9 @@ func (s *planeScene) accident(t *testing.T) string {
 		return "delete " + name
 	case what == 4 && len(machines) >= 3 && !slices.ContainsFunc(s.planeMachines(), isInUpdate):
 		name := machines[s.random.IntN(len(machines))]
+		if !s.hasStarted(s.number(name)) {
+			return "nothing"
+		}
 		s.stopMember(t, name)
 		return "stop the member of " + name
 	case what == 5:
