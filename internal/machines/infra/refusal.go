@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/machines/patch"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -20,12 +21,12 @@ func refusal(verb string, m Machine, err error) error {
 	case isUnserved(err):
 		return &UnservedError{fmt.Sprintf("providerSpec.value: the cluster serves no kind %s of %s: install its CustomResourceDefinition, "+
 			"or write a kind that is served (kubectl api-resources)", template.GetKind(), template.GetAPIVersion())}
-	case verb == deleting && isRefusedByAdmission(err) && !isLackOfRights(err): // the template is not used by a delete
+	case verb == deleting && isRefusedByAdmission(err) && !patch.IsLackOfRights(err): // the template is not used by a delete
 		return fmt.Errorf("delete %s: the delete was refused: %w", describe(m), printable.Error(err))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return invalid("the server refuses it: %s: correct it (kubectl explain %s.spec --api-version=%s)",
 			refusedFields(err), strings.ToLower(template.GetKind()), template.GetAPIVersion())
-	case isLackOfRights(err):
+	case patch.IsLackOfRights(err):
 		return fmt.Errorf("%s %s: grant the machine controller the right to %s that kind (docs/machines.md): %w",
 			verb, describe(m), verb, printable.Error(err))
 	}
@@ -47,11 +48,6 @@ func isUnserved(err error) bool { return meta.IsNoMatchError(err) || isUnknownRe
 // It answers NotFound, as it does for a single object.
 func isUnknownResource(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-}
-
-// isLackOfRights reports whether RBAC has refused a request: admission and quotas answer with the same reason.
-func isLackOfRights(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot ")
 }
 
 // refusedFields returns the server's messages about the fields that it refuses.

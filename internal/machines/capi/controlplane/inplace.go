@@ -136,14 +136,14 @@ func (u planeUpdate) replacementReason(ctx context.Context) (string, error) {
 	return strings.Join(decision.Reasons, "; "), nil
 }
 
-// preview returns an object as the update would make it, without the mark of one, or why the API server does not allow that. Its
-// defaults are in it, so that they are no changes.
+// preview returns an object as the update would make it, without the mark of one, or why the API server does not allow that, whoever
+// asks. Its defaults are in it, so that they are no changes.
 func (u planeUpdate) preview(ctx context.Context, object *contract.ReferencedObject, template clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, string, error) {
 	if object == nil {
 		return nil, "", nil
 	}
 	desired, err := u.r.machines.Preview(ctx, u.seen.template(u.m), object, template)
-	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !patch.IsLackOfRights(err) {
 		return nil, printable.Line(err.Error()), nil
 	}
 	if err != nil {
