@@ -12,6 +12,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -183,6 +184,43 @@ func TestATestThatIsDeletedWhileItRuns(t *testing.T) {
 	}
 	if text := strings.Join(waits, "\n"); !strings.Contains(text, "container a can't pull image registry.example/a") {
 		t.Errorf("it waited for %s", text)
+	}
+}
+
+// TestPodOfWhichAContainerRunsOn has a pod end with the containers of its manifest: a webhook may have added one that never ends.
+func TestPodOfWhichAContainerRunsOn(t *testing.T) {
+	s := newShop(t)
+	release := s.load(`-- 0000_50_shop_smoke.yaml --
+apiVersion: v1
+kind: Pod
+metadata: {name: smoke, namespace: NS, annotations: {runlevel.dev/test: "true"}}
+spec:
+  restartPolicy: Never
+  containers: [{name: a, image: registry.example/a, env: [{name: SANDBOX_POD, value: hang}]}, {name: b, image: registry.example/b}]
+`)
+	ended := 0
+	end := func(states ...string) {
+		ended++
+		status := fmt.Sprintf(`{"status": {"phase": "Running", "containerStatuses": [%s]}}`, strings.Join(states, ","))
+		if _, err := s.Client.CoreV1().Pods(s.name).Patch(t.Context(), "smoke", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+			t.Error(err)
+		}
+	}
+	const runs = `{"name": "a", "image": "a", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}}`
+	exits := func(name string) string {
+		return fmt.Sprintf(`{"name": %q, "image": "a", "imageID": "", "ready": false, "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}`, name)
+	}
+	report := s.run(release, releasetest.Options{OnEvent: func(event releasetest.TestEvent) {
+		switch {
+		case len(event.Waits) == 0:
+		case ended == 0:
+			end(runs, exits("b"))
+		default:
+			end(exits("a"), exits("b"), strings.Replace(runs, `"a"`, `"proxy"`, 1))
+		}
+	}})
+	if ended != 2 || !report.Done {
+		t.Errorf("after %d changes: %+v", ended, report)
 	}
 }
 

@@ -34,6 +34,8 @@ type liveTest struct {
 	in        cluster.Resource
 	object    *unstructured.Unstructured // as it was seen last
 	diagnoser *diagnosis.Diagnoser
+	// containers are those of a Pod's manifest: webhooks may have added others.
+	containers []string
 }
 
 // run runs a test, and deletes it unless it is kept.
@@ -48,7 +50,7 @@ func (r *runner) run(ctx context.Context, m *payload.Manifest) TestResult {
 	}
 	switch {
 	case err == nil:
-		result.State, result.Message = endOf(test.object)
+		result.State, result.Message = test.endOf(test.object)
 	case ctx.Err() != nil:
 		result.State, result.Message = Interrupted, "it was interrupted"
 	case limited.Err() != nil && test != nil:
@@ -95,7 +97,7 @@ func (r *runner) create(ctx context.Context, m *payload.Manifest) (*liveTest, er
 	if err != nil {
 		return nil, fmt.Errorf("it can't be created: %w", err)
 	}
-	return &liveTest{in, created.Object, &diagnosis.Diagnoser{Cluster: r.cluster}}, nil
+	return &liveTest{in, created.Object, &diagnosis.Diagnoser{Cluster: r.cluster}, containersOf(object)}, nil
 }
 
 // requestTimeout bounds a request that an interruption does not end.
@@ -136,7 +138,7 @@ func (r *runner) await(ctx context.Context, test *liveTest, result TestResult) e
 	for {
 		limited, cancel := context.WithTimeout(ctx, explainEvery)
 		last, err := objectwatch.Await(limited, place, name, func(object *unstructured.Unstructured) bool {
-			return object == nil || object.GetUID() != uid || hasEnded(object)
+			return object == nil || object.GetUID() != uid || test.hasEnded(object)
 		})
 		cancel()
 		switch {
@@ -164,16 +166,16 @@ func (r *runner) await(ctx context.Context, test *liveTest, result TestResult) e
 
 var errDeleted = errors.New("it was deleted while it ran")
 
-// hasEnded reports whether a test has ended.
-func hasEnded(object *unstructured.Unstructured) bool {
-	state, _ := endOf(object)
+// hasEnded reports whether the test has ended, as an object of it shows.
+func (t *liveTest) hasEnded(object *unstructured.Unstructured) bool {
+	state, _ := t.endOf(object)
 	return state != Running
 }
 
-// endOf returns whether a test has passed or failed, and why; Running if it has not ended.
-func endOf(object *unstructured.Unstructured) (state TestState, why string) {
+// endOf returns whether the test has passed or failed, and why, as an object of it shows; Running if it has not ended.
+func (t *liveTest) endOf(object *unstructured.Unstructured) (state TestState, why string) {
 	if object.GetKind() == "Pod" {
-		return endOfPod(object)
+		return endOfPod(object, t.containers)
 	}
 	var job batchv1.Job
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &job) != nil {
@@ -191,7 +193,9 @@ func endOf(object *unstructured.Unstructured) (state TestState, why string) {
 	return Running, ""
 }
 
-func endOfPod(object *unstructured.Unstructured) (state TestState, why string) {
+// endOfPod returns how a pod has ended: by its phase, or because the containers of its manifest have ended. The phase follows them, or
+// never does: a container that a webhook has added may run for ever.
+func endOfPod(object *unstructured.Unstructured, containers []string) (state TestState, why string) {
 	var pod corev1.Pod
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod) != nil {
 		return Running, ""
@@ -201,9 +205,36 @@ func endOfPod(object *unstructured.Unstructured) (state TestState, why string) {
 		return Passed, ""
 	case corev1.PodFailed:
 		return Failed, reasonAndMessage(pod.Status.Reason, pod.Status.Message)
-	default:
-		return Running, ""
 	}
+	ended, failed := 0, false
+	for _, status := range pod.Status.ContainerStatuses {
+		end := status.State.Terminated
+		if end == nil || !slices.Contains(containers, status.Name) {
+			continue
+		}
+		ended++
+		failed = failed || end.ExitCode != 0
+	}
+	switch {
+	case ended < len(containers), failed && pod.Spec.RestartPolicy != corev1.RestartPolicyNever: // the kubelet restarts it
+		return Running, ""
+	case failed:
+		return Failed, ""
+	}
+	return Passed, ""
+}
+
+// containersOf returns the names of the containers of a Pod; none for another object.
+func containersOf(object *unstructured.Unstructured) []string {
+	var pod corev1.Pod
+	if object.GetKind() != "Pod" || runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod) != nil {
+		return nil
+	}
+	var names []string
+	for _, container := range pod.Spec.Containers {
+		names = append(names, container.Name)
+	}
+	return names
 }
 
 // reasonAndMessage returns why an object has failed, in one line.
