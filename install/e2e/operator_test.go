@@ -353,6 +353,7 @@ func (s *stage) registryAway(r *privateRegistry, back string) {
 	r.close()
 	s.must(s.client.DeleteAllOf(s.t.Context(), &corev1.Pod{}, client.InNamespace(system)))
 	s.repairs("while the registry is away")
+	s.untilPrints([]string{"keeps it in place"}, "status") // it has waited for its own Deployment, too
 	s.must(s.client.DeleteAllOf(s.t.Context(), &corev1.Secret{}, client.InNamespace(system), client.HasLabels{"runlevel.dev/files"}))
 	s.must(s.client.DeleteAllOf(s.t.Context(), &corev1.Pod{}, client.InNamespace(system)))
 	s.untilPrints([]string{"is not kept in place", "can't read it", "nothing answers at "}, "status")

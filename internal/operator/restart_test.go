@@ -175,6 +175,24 @@ func TestARegistryThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
+// TestAnInterruptedApplyIsNotKept has the operator before be interrupted while it applied the release again: the one that can't read the
+// release does not keep it in place either.
+func TestAnInterruptedApplyIsNotKept(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	s.must(s.end())
+	s.images.Close()
+	s.editRecord(func(known map[string]any) { known["run"] = map[string]any{"told": "2026-01-01T00:00:00Z", "ended": true, "error": "interrupted"} })
+	s.must(s.client.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace(system), client.HasLabels{"runlevel.dev/files"}))
+	s.options.CacheDir = filepath.Join(t.TempDir(), "empty")
+	s.start()
+	s.await("the report says that the release can't be read", func() bool {
+		report := s.explain()
+		return report.NotKept != nil && report.NotKept.Reason == why.ReasonNotRead && strings.Contains(report.NotKept.Message, "can't read it: ")
+	})
+}
+
 // explain returns the state of the release, as people see it.
 func (s *stage) explain() *why.ReleaseAnswer {
 	s.t.Helper()

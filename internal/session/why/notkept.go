@@ -114,7 +114,7 @@ func (r *reader) findNotKept(ctx context.Context, l lock.Lock, f *ReleaseFacts) 
 // older programs name none.
 func (r *reader) judgeHolder(ctx context.Context, release string, f *ReleaseFacts) *NotKept {
 	held, of := f.Held, f.Record
-	if release != payload.DefaultName || !held.Keeps() || of == nil || of.KeptBy == held.Name || !f.isCompleted() {
+	if release != payload.DefaultName || !held.Keeps() || of == nil || of.KeptBy == held.Name || !f.wasCompleted() {
 		return nil
 	}
 	read, err := ReadClusterVersion(ctx, r.cluster)
@@ -132,7 +132,7 @@ func (r *reader) judgeHolder(ctx context.Context, release string, f *ReleaseFact
 			Resolution: "it tries again every minute; until then, nothing is repaired",
 		}
 	}
-	if of.KeptBy == "" {
+	if of.KeptBy == "" || f.Run != nil { // it may be applying the release again
 		return nil
 	}
 	return &NotKept{

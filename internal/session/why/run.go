@@ -276,9 +276,12 @@ func (f *ObjectFacts) explainUninstall(a *Answer) {
 }
 
 // isCompleted reports whether the last update completed, and neither a run nor an uninstall was begun since.
-func (f *ReleaseFacts) isCompleted() bool {
+func (f *ReleaseFacts) isCompleted() bool { return f.Run == nil && f.wasCompleted() }
+
+// wasCompleted reports whether the last update completed, and no uninstall was begun since: the release may be applied again.
+func (f *ReleaseFacts) wasCompleted() bool {
 	newest := f.Record.Newest()
-	return f.Run == nil && f.Record.Uninstall == nil && newest != nil && newest.State == record.Completed
+	return f.Record.Uninstall == nil && newest != nil && newest.State == record.Completed
 }
 
 // explainNoRecord adds that no record has the object.
