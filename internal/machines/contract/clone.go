@@ -35,18 +35,33 @@ type TemplateClone struct {
 func (r ObjectReferences) Clone(ctx context.Context, template clusterv1.ContractVersionedObjectReference, wanted TemplateClone) (
 	clusterv1.ContractVersionedObjectReference, error,
 ) {
-	made := clusterv1.ContractVersionedObjectReference{}
-	from, err := r.Get(ctx, template, wanted.Namespace)
+	object, err := r.create(ctx, template, wanted)
 	if err != nil {
-		return made, err
-	}
-	object := CloneOf(from.Unstructured, wanted)
-	if err := r.Client.Create(ctx, object, wanted.Manager); err != nil {
-		return made, fmt.Errorf("create %s %s/%s of %s: %w", object.GetKind(), wanted.Namespace, wanted.Name, from, printable.Error(err))
+		return clusterv1.ContractVersionedObjectReference{}, err
 	}
 	return clusterv1.ContractVersionedObjectReference{
 		APIGroup: object.GroupVersionKind().Group, Kind: object.GetKind(), Name: object.GetName(),
 	}, nil
+}
+
+// TryClone returns the error that Clone would return. It creates nothing.
+func (r ObjectReferences) TryClone(ctx context.Context, template clusterv1.ContractVersionedObjectReference, wanted TemplateClone) error {
+	_, err := r.create(ctx, template, wanted, client.DryRunAll)
+	return err
+}
+
+func (r ObjectReferences) create(ctx context.Context, template clusterv1.ContractVersionedObjectReference, wanted TemplateClone, options ...client.CreateOption) (
+	*unstructured.Unstructured, error,
+) {
+	from, err := r.Get(ctx, template, wanted.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	object := CloneOf(from.Unstructured, wanted)
+	if err := r.Client.Create(ctx, object, append(options, wanted.Manager)...); err != nil {
+		return nil, fmt.Errorf("create %s %s/%s of %s: %w", object.GetKind(), wanted.Namespace, wanted.Name, from, printable.Error(err))
+	}
+	return object, nil
 }
 
 // Update applies a template to an object that was created from another one. Fields that only the earlier template had are

@@ -221,13 +221,16 @@ func (s Scaler) Create(ctx context.Context, count int, create func() (string, er
 	return fmt.Errorf("create %d of %d machines: %w", count-made, count, failure)
 }
 
+// longestMessage is how many bytes of a problem are reported: an event has no more.
+const longestMessage = 1024
+
 // MessageOf returns the message of a set's problem. Conflicts, and the end of the controller, are no problems of the
 // set.
 func MessageOf(problem error) string {
 	if problem == nil || apierrors.IsConflict(problem) || errors.Is(problem, context.Canceled) {
 		return ""
 	}
-	return printable.Line(problem.Error())
+	return printable.Truncate(printable.Line(problem.Error()), longestMessage)
 }
 
 // Remove deletes machines, each with its UID as a precondition.

@@ -19,6 +19,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 const (
@@ -28,10 +29,13 @@ const (
 	stuckAfter = 15 * time.Minute
 	// shownMessages is how many messages of machines a condition has.
 	shownMessages = 10
+	// longestMessage is how many bytes the message of a condition may have.
+	longestMessage = 32768
 )
 
 // Condition returns a condition whose reason is its type, or "Not" and its type.
 func Condition(kind string, isTrue bool, message string) metav1.Condition {
+	message = printable.Truncate(message, longestMessage)
 	if isTrue {
 		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: kind, Message: message}
 	}

@@ -18,8 +18,10 @@ import (
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
@@ -63,7 +65,9 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 	return ctrl.NewControllerManagedBy(manager).
 		Named("runlevelcontrolplane").
 		WithOptions(queue.Backoff(concurrency, queue.RetrySoon)).
-		For(&v1alpha1.RunlevelControlPlane{}).
+		For(&v1alpha1.RunlevelControlPlane{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{},
+		))). // its own writes of the status would defeat the backoff
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.planesOfMachine)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.planesOfCluster)).
 		Complete(r)
@@ -90,9 +94,9 @@ func (r *ControlPlaneReconciler) Reconcile(ctx context.Context, request ctrl.Req
 		return ctrl.Result{}, r.report(ctx, seen, nil)
 	}
 	if err := r.claim(ctx, seen); err != nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{}, r.report(ctx, seen, err)
 	}
-	problem := errors.Join(r.judge(ctx, seen), r.propagate(ctx, seen), r.tidy(ctx, seen), r.execute(ctx, seen))
+	problem := errors.Join(seen.unread, r.judge(ctx, seen), r.propagate(ctx, seen), r.tidy(ctx, seen), r.execute(ctx, seen))
 	problem = cmp.Or(problem, r.writeKubeconfig(ctx, seen))
 	return ctrl.Result{RequeueAfter: seen.after}, r.report(ctx, seen, problem)
 }

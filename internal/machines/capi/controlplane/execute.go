@@ -87,9 +87,8 @@ func (r *ControlPlaneReconciler) tidy(ctx context.Context, seen *planeSnapshot) 
 
 // execute adopts machines, replaces an unhealthy one, or else does the next step. A change causes another pass.
 func (r *ControlPlaneReconciler) execute(ctx context.Context, seen *planeSnapshot) error {
-	scaler := r.scaler(seen)
 	if len(seen.adopt) > 0 {
-		return replicas.SettleOwnership(ctx, scaler, replicas.ReplicaPlan{Adopt: seen.adopt}, seen.machines)
+		return replicas.SettleOwnership(ctx, r.scaler(seen), replicas.ReplicaPlan{Adopt: seen.adopt}, seen.machines)
 	}
 	if seen.remedy != nil {
 		return r.remediate(ctx, seen)
@@ -98,7 +97,10 @@ func (r *ControlPlaneReconciler) execute(ctx context.Context, seen *planeSnapsho
 	case CreateMachine:
 		return r.create(ctx, seen)
 	case DeleteMachine:
-		return replicas.Remove(ctx, scaler, []string{step.Machine}, seen.machines)
+		if err := r.tryReplacement(ctx, seen, step.Machine); err != nil {
+			return err
+		}
+		return r.remove(ctx, seen, step.Machine)
 	case UpdateMachine, ContinueMachine:
 		return planeUpdate{r, seen, seen.machines[step.Machine]}.do(ctx)
 	}
@@ -117,12 +119,38 @@ func (r *ControlPlaneReconciler) create(ctx context.Context, seen *planeSnapshot
 		return err
 	}
 	return r.scaler(seen).Create(ctx, 1, func() (string, error) {
-		name, err := machinetemplate.NewName(seen.plane.Spec.MachineNaming.Template, seen.cluster.Name, "controlPlane", seen.plane.Name)
+		name, err := newName(seen)
 		if err != nil {
 			return "", err
 		}
 		return name, r.machines.Create(ctx, template, name)
 	})
+}
+
+// tryReplacement returns why the machine that would replace another can't be created: while that is so, the other one is not deleted. A
+// machine that is not replaced needs no such check.
+func (r *ControlPlaneReconciler) tryReplacement(ctx context.Context, seen *planeSnapshot, name string) error {
+	staying := where(seen.facts(), func(m PlaneMachine) bool { return !m.IsDeleting })
+	if len(staying) > seen.wanted() {
+		return nil
+	}
+	replacement, err := newName(seen)
+	if err == nil {
+		err = r.machines.Try(ctx, seen.template(&clusterv1.Machine{}), replacement)
+	}
+	if err != nil {
+		return fmt.Errorf("keep Machine %s, since its replacement can't be created: %w", name, err)
+	}
+	return nil
+}
+
+func (r *ControlPlaneReconciler) remove(ctx context.Context, seen *planeSnapshot, name string) error {
+	return replicas.Remove(ctx, r.scaler(seen), []string{name}, seen.machines)
+}
+
+// newName returns a name for a new machine.
+func newName(seen *planeSnapshot) (string, error) {
+	return machinetemplate.NewName(seen.plane.Spec.MachineNaming.Template, seen.cluster.Name, "controlPlane", seen.plane.Name)
 }
 
 // end deletes the machines of a control plane that is being deleted, after the workers of the cluster are gone, and then lets the

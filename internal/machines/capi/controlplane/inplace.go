@@ -19,7 +19,6 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/contract"
 	"github.com/runlevel/runlevel/internal/machines/patch"
-	"github.com/runlevel/runlevel/internal/machines/replicas"
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
@@ -28,6 +27,8 @@ import (
 const ReplacedAnnotation = "machine.runlevel.dev/replaced-because"
 
 const (
+	// mostOfReason is how many bytes of a reason are kept: an event has one, and a condition those of several machines.
+	mostOfReason = 900
 	// permissionPause is when to look again whether the quorum guard has answered, if no change was observed before.
 	permissionPause = 30 * time.Second
 	// changedPause is when to look again at a control plane that has changed while the extension was asked.
@@ -99,7 +100,7 @@ func (u planeUpdate) begin(ctx context.Context) error {
 func (u planeUpdate) awaitPermission(ctx context.Context) error {
 	waits := fmt.Sprintf("Machine %s waits for the etcd quorum guard to permit its update in place", u.m.Name)
 	if why := u.m.Annotations[rolloutrules.UpdateHeldAnnotation]; why != "" {
-		waits += ": " + printable.Line(why)
+		waits += ": " + printable.Truncate(printable.Line(why), mostOfReason)
 	}
 	u.seen.step.Waits = []string{waits}
 	u.seen.lookAgain(permissionPause)
@@ -155,6 +156,10 @@ func (u planeUpdate) preview(ctx context.Context, object *contract.ReferencedObj
 
 // replace deletes a machine that can't be updated in place. Where there are extensions, the reason is recorded.
 func (u planeUpdate) replace(ctx context.Context, reason string) error {
+	if err := u.r.tryReplacement(ctx, u.seen, u.m.Name); err != nil {
+		return err
+	}
+	reason = printable.Truncate(reason, mostOfReason)
 	var extensions runtimev1.ExtensionConfigList
 	if err := u.r.hooks.Registry.Configs.List(ctx, &extensions); err != nil {
 		return err
@@ -168,7 +173,7 @@ func (u planeUpdate) replace(ctx context.Context, reason string) error {
 		}
 		u.r.record(u.seen, noted, "Replaced", "Replaced, not updated in place: "+reason)
 	}
-	return replicas.Remove(ctx, u.r.scaler(u.seen), []string{u.m.Name}, u.seen.machines)
+	return u.r.remove(ctx, u.seen, u.m.Name)
 }
 
 // ruledOut returns why a machine can't be updated in place, whatever an extension answers; empty if it has to be asked.

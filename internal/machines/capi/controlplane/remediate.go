@@ -19,7 +19,6 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	"github.com/runlevel/runlevel/internal/machines/patch"
-	"github.com/runlevel/runlevel/internal/machines/replicas"
 )
 
 // The annotations of a remediation, with Cluster API's names: on the control plane until the replacement is created, and on the
@@ -129,7 +128,8 @@ func (s *planeSnapshot) remediation(m *clusterv1.Machine) (data *remediationData
 	if data == nil {
 		return nil, reason, message
 	}
-	if begun := readRemediation(s.plane, remediationInProgressAnnotation); begun != nil && begun.Machine != m.Name {
+	staying := where(s.facts(), func(m PlaneMachine) bool { return !m.IsDeleting })
+	if begun := readRemediation(s.plane, remediationInProgressAnnotation); begun != nil && begun.Machine != m.Name && len(staying) < s.wanted() {
 		return nil, remediationDeferred, "RunlevelControlPlane waiting for the replacement of another machine"
 	}
 	joined, healthy := 0, 0
@@ -195,6 +195,9 @@ func (s *planeSnapshot) isInitialized() bool {
 func (r *ControlPlaneReconciler) remediate(ctx context.Context, seen *planeSnapshot) error {
 	remedy := seen.remedy
 	if remedy.data != nil {
+		if err := r.tryReplacement(ctx, seen, remedy.machine.Name); err != nil {
+			return err
+		}
 		value, err := json.Marshal(remedy.data)
 		if err != nil {
 			return err
@@ -212,7 +215,7 @@ func (r *ControlPlaneReconciler) remediate(ctx context.Context, seen *planeSnaps
 	if remedy.data == nil {
 		return nil
 	}
-	return replicas.Remove(ctx, r.scaler(seen), []string{remedy.machine.Name}, seen.machines)
+	return r.remove(ctx, seen, remedy.machine.Name)
 }
 
 // isRemediationOver reports whether what is recorded on the control plane is of no use any more: the replacement exists, or the machine

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ type planeSnapshot struct {
 	workers  int                           // other machines of the cluster
 	objects  map[string]MachineObjects     // of the machines, by their names
 	outdated map[string][]string           // why machines are not up to date, by their names
+	unread   error                         // why the objects of some machines are not known
 	adopt    []string
 	remedy   *planeRemedy // of an unhealthy machine; nil if there is none
 	step     PlaneStep
@@ -58,15 +60,23 @@ func (r *ControlPlaneReconciler) read(ctx context.Context, reader client.Reader,
 	for i := range list.Items {
 		seen.add(&list.Items[i])
 	}
-	for name, m := range seen.machines {
-		objects, err := r.objectsOf(ctx, m)
-		if err != nil {
-			return nil, fmt.Errorf("read the objects of Machine %s: %w", name, err)
-		}
-		seen.setObjects(m, objects)
+	if seen.plane.DeletionTimestamp == nil {
+		r.readObjects(ctx, seen)
 	}
 	seen.decide()
 	return seen, nil
+}
+
+// readObjects reads the objects of the machines. While some can't be read, no machine is judged by what is missing.
+func (r *ControlPlaneReconciler) readObjects(ctx context.Context, seen *planeSnapshot) {
+	for _, m := range seen.owned() {
+		objects, err := r.objectsOf(ctx, m)
+		if err != nil {
+			seen.unread = errors.Join(seen.unread, fmt.Errorf("read the objects of Machine %s: %w", m.Name, err))
+			continue
+		}
+		seen.setObjects(m, objects)
+	}
 }
 
 func newSnapshot(plane *v1alpha1.RunlevelControlPlane, now time.Time) *planeSnapshot {
@@ -92,7 +102,7 @@ func (s *planeSnapshot) clusterName() string {
 	return ""
 }
 
-// clusterOf returns the Cluster that refers to a control plane; nil if there is none.
+// clusterOf returns the Cluster of a control plane; nil if there is none.
 func clusterOf(ctx context.Context, reader client.Reader, plane *v1alpha1.RunlevelControlPlane) (*clusterv1.Cluster, error) {
 	var clusters clusterv1.ClusterList
 	if err := reader.List(ctx, &clusters, client.InNamespace(plane.Namespace)); err != nil {
@@ -106,9 +116,11 @@ func clusterOf(ctx context.Context, reader client.Reader, plane *v1alpha1.Runlev
 	return nil, nil
 }
 
-// hasPlane reports whether a Cluster refers to a control plane.
+// hasPlane reports whether a Cluster has a control plane: it refers to it, and no other Cluster has claimed it before, of which its
+// machines are.
 func hasPlane(cluster *clusterv1.Cluster, plane *v1alpha1.RunlevelControlPlane) bool {
-	return cluster.Spec.ControlPlaneRef == refTo(plane.Name)
+	claimed := plane.Labels[clusterv1.ClusterNameLabel]
+	return cluster.Spec.ControlPlaneRef == refTo(plane.Name) && (claimed == "" || claimed == cluster.Name)
 }
 
 func refTo(name string) clusterv1.ContractVersionedObjectReference {
@@ -142,6 +154,9 @@ func (s *planeSnapshot) decide() {
 		return
 	}
 	s.remedy, s.step = s.nextRemedy(), s.nextStep(s.facts())
+	if s.unread != nil && s.step.Action != CreateMachine {
+		s.step = PlaneStep{}
+	}
 }
 
 // nextStep returns the next step for machines, which is none before the cluster has its infrastructure.

@@ -99,3 +99,49 @@ func TestNextRemedyIsOneThatCanBeDone(t *testing.T) {
 		t.Errorf("got %+v", remedy)
 	}
 }
+
+// TestRemedyBesideACompletedOne replaces another machine while the record of a remediation remains, since as many machines stay as wanted.
+func TestRemedyBesideACompletedOne(t *testing.T) {
+	t.Parallel()
+	plane := &v1alpha1.RunlevelControlPlane{ObjectMeta: metav1.ObjectMeta{
+		Name: "plane", UID: "1", Annotations: map[string]string{remediationInProgressAnnotation: `{"machine":"a"}`},
+	}}
+	plane.Spec.Replicas, plane.Status.Initialization.ControlPlaneInitialized = new(int32(3)), new(true)
+	for _, isGone := range []bool{false, true} {
+		s := newSnapshot(plane, time.Unix(1000, 0))
+		for _, name := range []string{"b", "c", "d", "e"} {
+			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{ownerOf(plane)}}}
+			m.Status.NodeRef.Name = name
+			m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionTrue}}
+			if name == "d" {
+				m.Status.Conditions = []metav1.Condition{
+					{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse},
+					{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse},
+				}
+			}
+			s.machines[name] = m
+		}
+		if isGone {
+			delete(s.machines, "b")
+			delete(s.machines, "c")
+		}
+		if data, _, _ := s.remediation(s.machines["d"]); (data != nil) == isGone {
+			t.Errorf("with %d machines: %+v", len(s.machines), data)
+		}
+	}
+}
+
+// TestExpiryOfAMachineThatHasNotJoined does not count, so that a new machine is not replaced at once where clocks differ.
+func TestExpiryOfAMachineThatHasNotJoined(t *testing.T) {
+	t.Parallel()
+	plane := &v1alpha1.RunlevelControlPlane{}
+	plane.Spec.Rollout.After = metav1.Unix(1000, 0)
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Unix(999, 0)}}
+	if outdated := outdatedBy(plane, m, MachineObjects{}, time.Unix(1001, 0)); len(outdated) > 0 {
+		t.Error(outdated)
+	}
+	m.Status.NodeRef.Name = "m"
+	if outdated := outdatedBy(plane, m, MachineObjects{}, time.Unix(1001, 0)); len(outdated) != 1 {
+		t.Error(outdated)
+	}
+}

@@ -76,6 +76,10 @@ func newStatus(seen *planeSnapshot, problem string) v1alpha1.RunlevelControlPlan
 
 // WithoutCluster returns what an administrator has to do about a control plane without a Cluster.
 func WithoutCluster(plane *v1alpha1.RunlevelControlPlane) string {
+	if claimed := plane.Labels[clusterv1.ClusterNameLabel]; claimed != "" {
+		return fmt.Sprintf("Cluster %s/%s, of which its machines are, is gone or has no spec.controlPlaneRef of {apiGroup: %s, kind: RunlevelControlPlane, name: %s}",
+			plane.Namespace, claimed, v1alpha1.GroupVersion.Group, plane.Name)
+	}
 	return fmt.Sprintf("no Cluster of namespace %s has this control plane: set spec.controlPlaneRef of one to {apiGroup: %s, kind: RunlevelControlPlane, name: %s}",
 		plane.Namespace, v1alpha1.GroupVersion.Group, plane.Name)
 }

@@ -118,33 +118,6 @@ func TestUpdateThatFails(t *testing.T) {
 	}
 }
 
-// TestLackOfRightsReplacesNothing has the controller lose its rights on infrastructure before an update in place: the condition names
-// them, and the machines stay until they are updated.
-func TestLackOfRightsReplacesNothing(t *testing.T) {
-	t.Parallel()
-	p := newPlant(t, 3, 0)
-	var lacksRights atomic.Bool
-	p.runMachines()
-	p.runPlane(sandboxtest.Before(stage.Sandbox(p).Config, func(r *http.Request) error {
-		if lacksRights.Load() && r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/kwokmachines/") {
-			r.Header.Set("Impersonate-User", "jane")
-		}
-		return nil
-	}))
-	p.awaitSettled(3)
-	p.extend()
-	before := p.names()
-	lacksRights.Store(true)
-	p.upgrade("v1.36.1")
-	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, `User "jane" cannot patch resource "kwokmachines"`)
-	lacksRights.Store(false)
-	p.nudge()
-	p.awaitSettled(3)
-	if after := p.names(); !slices.Equal(before, after) {
-		t.Errorf("machines %v became %v", before, after)
-	}
-}
-
 // cutTriggers runs the controllers, of which the one of control planes can't write infrastructure while isCut is true: then an update
 // is marked, and not triggered.
 func (p *plant) cutTriggers(isCut *atomic.Bool) {

@@ -22,10 +22,11 @@ import (
 // MachineObjects are the objects to which a machine refers; nil if there is none.
 type MachineObjects struct{ Infrastructure, Bootstrap *contract.ReferencedObject }
 
-// isExpired reports whether spec.rollout.after has passed, and a machine is older.
+// isExpired reports whether spec.rollout.after has passed, and a machine is older. One that has not joined is not expired yet: if the
+// API server's clock is behind ours, a new machine would be replaced at once, and the next one too.
 func isExpired(plane *v1alpha1.RunlevelControlPlane, m *clusterv1.Machine, now time.Time) bool {
 	after := plane.Spec.Rollout.After
-	return !after.IsZero() && !now.Before(after.Time) && m.CreationTimestamp.Before(&after)
+	return !after.IsZero() && !now.Before(after.Time) && m.CreationTimestamp.Before(&after) && m.Status.NodeRef.IsDefined()
 }
 
 // outdatedBy returns why a machine is not up to date, in the words of Cluster API. An object that was not made from a template can't
@@ -86,6 +87,9 @@ func (r *ControlPlaneReconciler) objectOf(ctx context.Context, m *clusterv1.Mach
 // judge sets the condition UpToDate of each machine, in the snapshot too, from which the status is computed.
 func (r *ControlPlaneReconciler) judge(ctx context.Context, seen *planeSnapshot) error {
 	for _, m := range seen.owned() {
+		if _, isRead := seen.objects[m.Name]; !isRead {
+			continue
+		}
 		judged := m.DeepCopy()
 		meta.SetStatusCondition(&judged.Status.Conditions, aggregate.UpToDate(m, seen.outdated[m.Name]))
 		if equality.Semantic.DeepEqual(m.Status.Conditions, judged.Status.Conditions) {

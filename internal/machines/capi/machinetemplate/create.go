@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/contract"
 )
 
 const (
@@ -79,15 +81,33 @@ func (e *creationError) Unwrap() error { return e.err }
 func (w MachineWriter) clone(ctx context.Context, t MachineTemplate, template clusterv1.ContractVersionedObjectReference, name string) (
 	clusterv1.ContractVersionedObjectReference, error,
 ) {
-	wanted := t.clone(name, w.Manager)
-	owner := t.Owner
-	owner.Controller, owner.BlockOwnerDeletion = nil, nil
-	wanted.Owner = &owner
-	made, err := w.References.Clone(ctx, template, wanted)
+	made, err := w.References.Clone(ctx, template, t.created(name, w.Manager))
 	if err != nil {
 		return made, err
 	}
 	return made, w.applyMetadata(ctx, t, made)
+}
+
+// created describes an object of a machine that is created.
+func (t MachineTemplate) created(name string, manager client.FieldOwner) contract.TemplateClone {
+	wanted := t.clone(name, manager)
+	owner := t.Owner
+	owner.Controller, owner.BlockOwnerDeletion = nil, nil
+	wanted.Owner = &owner
+	return wanted
+}
+
+// Try returns why a machine can't be created, as far as its bootstrap config and its infrastructure show: both are created in a dry run.
+func (w MachineWriter) Try(ctx context.Context, t MachineTemplate, name string) error {
+	for _, template := range []clusterv1.ContractVersionedObjectReference{t.Spec.Bootstrap.ConfigRef, t.Spec.InfrastructureRef} {
+		if !template.IsDefined() {
+			continue
+		}
+		if err := w.References.TryClone(ctx, template, t.created(name, w.Manager)); err != nil {
+			return &creationError{name: name, err: err}
+		}
+	}
+	return nil
 }
 
 // deleteAll deletes objects that were created for a machine that could not be created.

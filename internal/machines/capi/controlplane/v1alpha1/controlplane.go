@@ -127,6 +127,7 @@ type ControlPlaneMachineNaming struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.contains('.random')",message="it must contain {{ .random }}: without it, a new machine could have the name of another one"
 	Template string `json:"template,omitempty"`
 }
 
