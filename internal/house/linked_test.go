@@ -1,27 +1,53 @@
 package house
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
+
+// packagesOf returns the packages that a program of cmd is linked from, a line each.
+func packagesOf(t *testing.T, program string) string {
+	t.Helper()
+	command := exec.Command("go", "list", "-deps", "./cmd/"+program)
+	command.Dir = root
+	listed, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "\n" + string(listed)
+}
 
 // TestTheClusterProgramHasNoValidation: the validation of Kubernetes' own kinds is large, and a newer cluster may accept what
 // it refuses. So only the command line has it, and what a cluster runs leaves the answer to the API server.
 func TestTheClusterProgramHasNoValidation(t *testing.T) {
 	linked := func(program string) bool {
-		command := exec.Command("go", "list", "-deps", "./cmd/"+program)
-		command.Dir = root
-		listed, err := command.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.Contains(string(listed), "\nk8s.io/kubernetes/")
+		return strings.Contains(packagesOf(t, program), "\nk8s.io/kubernetes/")
 	}
 	if linked("runlevel-cluster") {
 		t.Error("runlevel-cluster imports k8s.io/kubernetes: give it what internal/review/refusals finds as data, or leave it out")
 	}
 	if !linked("runlevel") {
 		t.Error("runlevel does not import k8s.io/kubernetes: this test looks for the wrong name")
+	}
+}
+
+// TestTheCommandLineHasNoTestServers: some servers of the sandbox are for tests and the demo alone, and would only make the command
+// line larger.
+func TestTheCommandLineHasNoTestServers(t *testing.T) {
+	linked := packagesOf(t, "runlevel")
+	const sandbox = "github.com/runlevel/runlevel/internal/sandbox"
+	for _, name := range []string{"hostpods", "etcdcluster", "imageregistry"} {
+		if strings.Contains(linked, "\n"+sandbox+"/"+name+"\n") {
+			t.Errorf("runlevel imports %s/%s, which is for tests and the demo", sandbox, name)
+		}
+		if _, err := os.Stat(filepath.Join(root, "internal/sandbox", name)); err != nil {
+			t.Errorf("this test looks for the wrong name: %v", err)
+		}
+	}
+	if !strings.Contains(linked, "\n"+sandbox+"\n") {
+		t.Error("runlevel does not import the sandbox: this test looks for the wrong name")
 	}
 }

@@ -130,7 +130,7 @@ func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 	}
 }
 
-// TestTheClusterVersionMayBeDeleted: neither it nor its definition takes along what was applied, and both come back.
+// TestTheClusterVersionMayBeDeleted: what was applied is not deleted with it or with its definition, and both come back.
 func TestTheClusterVersionMayBeDeleted(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)

@@ -59,8 +59,8 @@ func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	connect(w, r, e.dial)
 }
 
-// connect answers one CONNECT with a connection to its target, or with the reason of its refusal.
-func connect(w http.ResponseWriter, r *http.Request, dial func(ctx context.Context, target string) (net.Conn, error)) {
+// connect answers one CONNECT with a connection to its destination, or with the reason of its refusal.
+func connect(w http.ResponseWriter, r *http.Request, dial func(ctx context.Context, destination string) (net.Conn, error)) {
 	server, err := dial(r.Context(), r.URL.Host)
 	client, _, hijackErr := http.NewResponseController(w).Hijack()
 	switch {
@@ -78,9 +78,9 @@ func connect(w http.ResponseWriter, r *http.Request, dial func(ctx context.Conte
 	join(client, server)
 }
 
-// dial connects to the loopback address of a target.
-func (e *egress) dial(ctx context.Context, target string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(target)
+// dial connects to the loopback address of a destination.
+func (e *egress) dial(ctx context.Context, destination string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(destination)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func serveHTTP(listener net.Listener, handler http.Handler) *http.Server {
 // out of this machine. It refuses pods.
 type pullProxy struct {
 	nodes netip.Prefix
-	dial  func(ctx context.Context, target string) (net.Conn, error)
+	dial  func(ctx context.Context, destination string) (net.Conn, error)
 }
 
 func (p *pullProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -76,20 +76,20 @@ func (p *pullProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		connect(w, r, p.dial)
 	default: // a registry without TLS
-		transport := &http.Transport{DialContext: func(ctx context.Context, _, target string) (net.Conn, error) { return p.dial(ctx, target) }, DisableKeepAlives: true}
+		transport := &http.Transport{DialContext: func(ctx context.Context, _, destination string) (net.Conn, error) { return p.dial(ctx, destination) }, DisableKeepAlives: true}
 		plain := &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, Transport: transport, ErrorLog: log.New(io.Discard, "", 0)}
 		plain.ServeHTTP(w, r)
 	}
 }
 
 // dialRegistry connects to a registry, through the proxy that the environment of this process names for it.
-func dialRegistry(ctx context.Context, target string) (net.Conn, error) {
-	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: target}})
+func dialRegistry(ctx context.Context, destination string) (net.Conn, error) {
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: destination}})
 	switch {
 	case err != nil:
 		return nil, err
 	case proxy == nil:
-		return (&net.Dialer{}).DialContext(ctx, "tcp", target)
+		return (&net.Dialer{}).DialContext(ctx, "tcp", destination)
 	case proxy.Scheme != "http":
 		return nil, fmt.Errorf("the proxy %s is not supported: only those with http:// are", proxy.Redacted())
 	}
@@ -97,7 +97,7 @@ func dialRegistry(ctx context.Context, target string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := requestTunnel(connection, target, proxy.User); err != nil {
+	if err := requestTunnel(connection, destination, proxy.User); err != nil {
 		connection.Close()
 		return nil, fmt.Errorf("proxy %s: %w", proxy.Redacted(), err)
 	}
@@ -111,10 +111,10 @@ func hostAndPort(proxy *url.URL) string {
 	return proxy.Host
 }
 
-// requestTunnel has a proxy connect to a target. Nothing follows the answer before this end sends, so that the reader's
+// requestTunnel has a proxy connect to a destination. Nothing follows the answer before this end sends, so that the reader's
 // buffer is empty.
-func requestTunnel(connection net.Conn, target string, user *url.Userinfo) error {
-	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: target}, Host: target, Header: http.Header{}}
+func requestTunnel(connection net.Conn, destination string, user *url.Userinfo) error {
+	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: destination}, Host: destination, Header: http.Header{}}
 	if user != nil {
 		request.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.String())))
 	}

@@ -43,13 +43,13 @@ func (o *Outcome) Plan(ctx context.Context, c *cluster.Cluster, release *payload
 			continue
 		}
 		objectPreview := previewOf(change)
-		objectPreview.Manifest, objectPreview.TakesAlong, objectPreview.DueHooks = manifests[change.StepID], counted[change.UID], due[change.StepID]
+		objectPreview.Manifest, objectPreview.AlsoDeletes, objectPreview.DueHooks = manifests[change.StepID], counted[change.UID], due[change.StepID]
 		preview.Objects = append(preview.Objects, objectPreview)
 	}
 	preview.Pending = o.pendingOfOthers(release, counted, c.Now())
 	for _, orphan := range o.Orphans {
 		preview.Orphans = append(preview.Orphans, plan.LeftoverObject{
-			ID: orphan.ID, Tombstone: orphan.Tombstone(), TakesAlong: counted[orphan.UID],
+			ID: orphan.ID, Tombstone: orphan.Tombstone(), AlsoDeletes: counted[orphan.UID],
 			Why: "an earlier version of the release has applied it, and this one neither has nor deletes it",
 		})
 	}
@@ -115,7 +115,7 @@ func (o *Outcome) pendingOfOthers(release *payload.Payload, counted map[types.UI
 			continue
 		}
 		pending = append(pending, plan.LeftoverObject{
-			ID: item.ID, Why: "version " + item.Version + " deletes it: " + item.Describe(now), TakesAlong: counted[item.UID],
+			ID: item.ID, Why: "version " + item.Version + " deletes it: " + item.Describe(now), AlsoDeletes: counted[item.UID],
 		})
 	}
 	return pending

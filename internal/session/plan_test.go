@@ -75,7 +75,7 @@ func TestAPlanCountsWhatGoesAlong(t *testing.T) {
 	}
 	got := map[string]*kinds.ObjectCounts{}
 	for _, objectPlan := range slices.Concat(found.Steps, found.Absent) {
-		got[objectPlan.Name] = objectPlan.TakesAlong
+		got[objectPlan.Name] = objectPlan.AlsoDeletes
 	}
 	objectCounts := kinds.NewObjectCounts([]kinds.Count{{Kind: "ConfigMap", Resource: "configmaps", Objects: 1}})
 	want := map[string]*kinds.ObjectCounts{"dies": &objectCounts, "held": &objectCounts, "renewed": &objectCounts, "orphan": &objectCounts, "stays": nil}

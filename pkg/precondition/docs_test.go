@@ -108,8 +108,8 @@ func rolledBack(t *testing.T) *precondition.Facts {
 		Record:  history("4.7.1", "4.7.0"), Rollback: &record.Rollback{To: 1, From: 2, Version: "4.7.1"},
 	}
 	f.Deleted = f.Payload.Manifests
-	newest, target := &f.Record.History[0], &f.Record.History[1]
-	newest.Revision, target.Revision, target.Content = 2, 1, f.Payload.Content
+	newest, earlier := &f.Record.History[0], &f.Record.History[1]
+	newest.Revision, earlier.Revision, earlier.Content = 2, 1, f.Payload.Content
 	newest.Started = metav1.NewTime(now.Add(-10 * time.Minute))
 	for _, m := range f.Deleted {
 		newest.Tombstones = append(newest.Tombstones, m.ID())

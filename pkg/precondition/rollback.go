@@ -18,12 +18,12 @@ import (
 
 // goesBack reports whether the update is a rollback to the files that the record has of that revision.
 func (f *Facts) goesBack() bool {
-	target := f.target()
-	return target != nil && target.Content != "" && target.Content == f.Payload.Content
+	earlier := f.rolledBackTo()
+	return earlier != nil && earlier.Content != "" && earlier.Content == f.Payload.Content
 }
 
-// target returns the update that a rollback returns to; nil if the update is no rollback.
-func (f *Facts) target() *record.HistoryEntry {
+// rolledBackTo returns the update that a rollback returns to; nil if the update is no rollback.
+func (f *Facts) rolledBackTo() *record.HistoryEntry {
 	if f.Rollback == nil {
 		return nil
 	}
@@ -99,11 +99,11 @@ func judgeLost(f *Facts) []CheckFinding {
 
 // judgeHookEffects is HookEffects: one finding for each Deployment.
 func judgeHookEffects(f *Facts) []CheckFinding {
-	target := f.target()
-	if target == nil {
+	earlier := f.rolledBackTo()
+	if earlier == nil {
 		return nil
 	}
-	newer := record.Since(f.Record, target.Revision)
+	newer := record.Since(f.Record, earlier.Revision)
 	if len(newer) == 0 {
 		return nil
 	}
@@ -113,7 +113,7 @@ func judgeHookEffects(f *Facts) []CheckFinding {
 		for _, stage := range []deploymenthook.Stage{deploymenthook.Pre, deploymenthook.Mid, deploymenthook.Post} {
 			if progress := of.Hooks[stage]; progress.Began != nil && !progress.Began.Before(&since) {
 				found = append(found, warns("undoing what the hook has changed, if that is needed", "the %s has run after %s: what it has changed, such as a database, stays",
-					of.OrHook(string(stage)), printable.Line(target.Title())).since(progress.Began.Time).about(of.ID))
+					of.OrHook(string(stage)), printable.Line(earlier.Title())).since(progress.Began.Time).about(of.ID))
 			}
 		}
 	}

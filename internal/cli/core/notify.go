@@ -14,20 +14,20 @@ import (
 
 // NotifyFlags are the flags for the receivers of what happens to a release.
 type NotifyFlags struct {
-	targets   []string
-	receivers []notify.Receiver
-	sender    *notify.Sender
+	urlsAndCommands []string // as they were written
+	receivers       []notify.Receiver
+	sender          *notify.Sender
 }
 
 // AddNotify adds --notify.
 func AddNotify(command *cobra.Command, f *NotifyFlags) {
-	command.Flags().StringArrayVar(&f.targets, "notify", nil, "send a CloudEvent when the release has begun, completed or failed, or is blocked: to an http or https `URL`, to the URL of an incoming webhook of Slack after slack+, or to the standard input of a shell command; may be repeated")
+	command.Flags().StringArrayVar(&f.urlsAndCommands, "notify", nil, "send a CloudEvent when the release has begun, completed or failed, or is blocked: to an http or https `URL`, to the URL of an incoming webhook of Slack after slack+, or to the standard input of a shell command; may be repeated")
 }
 
 // Check parses the flags.
 func (f *NotifyFlags) Check() error {
-	for _, target := range f.targets {
-		receiver, err := notify.ParseReceiver(target)
+	for _, urlOrCommand := range f.urlsAndCommands {
+		receiver, err := notify.ParseReceiver(urlOrCommand)
 		if err != nil {
 			return Misusef("--notify: %w", err)
 		}

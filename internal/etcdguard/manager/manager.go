@@ -6,7 +6,7 @@
 // server.
 //
 // Run is the call to start from. machines.go reads the machines, steps.go changes the members, updates.go answers requests for
-// updates in place, and status.go reports the state of the members, to the ClusterOperator and to monitoring.
+// updates in place; observation.go and metrics.go report the state of the members, to the ClusterOperator and to monitoring.
 package manager
 
 import (

@@ -74,13 +74,13 @@ func replacement(object runtime.Object) string {
 }
 
 func checkRemovedAPI(s *subject, r *reporter) {
-	target := s.config.kubernetes()
+	kubernetes := s.config.kubernetes()
 	for _, m := range s.manifests {
 		object, err := kinds.Scheme().New(m.kind)
 		if err != nil {
 			continue
 		}
-		if since := removedIn(object); since != nil && !target.LessThan(since) {
+		if since := removedIn(object); since != nil && !kubernetes.LessThan(since) {
 			r.field(m, []string{"apiVersion"}, "Kubernetes %s and later don't serve %s of %s%s", since, m.kind.Kind, m.kind.GroupVersion(), replacement(object))
 		}
 	}
@@ -124,27 +124,27 @@ func (s *subject) reportUnserved(r *reporter, m *manifest) {
 }
 
 // isRemoved reports whether a version of Kubernetes no longer serves a type.
-func isRemoved(kind schema.GroupVersionKind, target *version.Version) bool {
+func isRemoved(kind schema.GroupVersionKind, kubernetes *version.Version) bool {
 	object, err := kinds.Scheme().New(kind)
 	if err != nil {
 		return true
 	}
 	since := removedIn(object)
-	return since != nil && !target.LessThan(since)
+	return since != nil && !kubernetes.LessThan(since)
 }
 
 // instead returns a hint at the versions that Kubernetes has of a kind, or at the groups that have
 // a kind of that name; "" if there are none.
-func instead(kind schema.GroupKind, target *version.Version) string {
+func instead(kind schema.GroupKind, kubernetes *version.Version) string {
 	var versions []string
 	for _, version := range kinds.Scheme().VersionsForGroupKind(kind) {
-		if !isRemoved(version.WithKind(kind.Kind), target) {
+		if !isRemoved(version.WithKind(kind.Kind), kubernetes) {
 			versions = append(versions, version.String())
 		}
 	}
 	if len(versions) == 0 {
 		for known := range kinds.Scheme().AllKnownTypes() {
-			if known.Kind == kind.Kind && known.Version != runtime.APIVersionInternal && !isRemoved(known, target) {
+			if known.Kind == kind.Kind && known.Version != runtime.APIVersionInternal && !isRemoved(known, kubernetes) {
 				versions = append(versions, known.GroupVersion().String())
 			}
 		}

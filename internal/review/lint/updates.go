@@ -58,7 +58,7 @@ func checkDropped(s *subject, r *reporter) {
 			r.at(m, "it is no longer in the payload, and stays in clusters: "+todo, payload.DeleteAnnotation)
 		}
 	})
-	s.absent(plan.TakenAlong, func(m *manifest, entry plan.ObjectPlan) {
+	s.absent(plan.DeletedWith, func(m *manifest, entry plan.ObjectPlan) {
 		takers := tombstonesOf(s.byID[*entry.With])
 		for _, variant := range s.previous.byID[m.id] {
 			where, stays := s.clusterWithout(variant, takers)

@@ -33,7 +33,7 @@ func (c *comparer) absent(m *payload.Manifest, deletions *cascade) ObjectPlan {
 	case m.IsTombstone():
 		e.Action, e.Why = Retired, "the old release deletes it, and the new one does not have it"
 	case isTaken:
-		e.Action, e.Why, e.With = TakenAlong, taker.relation+" "+taker.object.String()+" is deleted", &taker.object
+		e.Action, e.Why, e.With = DeletedWith, taker.relation+" "+taker.object.String()+" is deleted", &taker.object
 	case c.to.tests[storedID(m)]:
 		e.Action, e.Why = MadeTest, `it is a test in the new release: it stays in the cluster until "runlevel test" replaces it`
 	case exclusion != nil && exclusion.Manifest.IsTombstone():

@@ -39,17 +39,17 @@ type ObjectPreview struct {
 	// fields would get other values.
 	Adopted, Losing []string
 	// Owners returns the other managers that own a field of the live object. Nil if they are not known.
-	Owners     func(fields.Path) []string
-	TakesAlong *kinds.ObjectCounts    // the objects that are deleted with this one, if it is deleted
-	DueHooks   []deploymenthook.Stage // the hooks of the Deployment that an apply runs
+	Owners      func(fields.Path) []string
+	AlsoDeletes *kinds.ObjectCounts    // the objects that are deleted with this one, if it is deleted
+	DueHooks    []deploymenthook.Stage // the hooks of the Deployment that an apply runs
 }
 
 // A LeftoverObject is an object of an earlier release.
 type LeftoverObject struct {
 	kinds.ID
-	Why        string
-	Tombstone  string              // the manifest that would delete it
-	TakesAlong *kinds.ObjectCounts // the objects that would be deleted with it
+	Why         string
+	Tombstone   string              // the manifest that would delete it
+	AlsoDeletes *kinds.ObjectCounts // the objects that would be deleted with it
 }
 
 // A GateFinding is a reason of the gate to block an update, or to warn.
@@ -105,10 +105,10 @@ func ForCluster(from ReleaseID, to *payload.Payload, preview ClusterPreview) *Pl
 // objects that are deleted with it.
 func (g *cascade) addDefinedKind(s ObjectPreview) {
 	id := s.Manifest.ID()
-	if !s.Manifest.IsTombstone() || s.Manifest.GroupVersionKind().GroupKind() != kinds.CustomResourceDefinition || s.TakesAlong == nil {
+	if !s.Manifest.IsTombstone() || s.Manifest.GroupVersionKind().GroupKind() != kinds.CustomResourceDefinition || s.AlsoDeletes == nil {
 		return
 	}
-	for _, count := range s.TakesAlong.Kinds {
+	for _, count := range s.AlsoDeletes.Kinds {
 		if id.Name == count.Resource+"."+count.Group {
 			g.kinds[schema.GroupKind{Group: count.Group, Kind: count.Kind}] = id
 		}
@@ -116,14 +116,14 @@ func (g *cascade) addDefinedKind(s ObjectPreview) {
 }
 
 func (l LeftoverObject) entry(action PlannedAction) ObjectPlan {
-	return ObjectPlan{ID: l.ID, Action: action, Why: l.Why, Tombstone: l.Tombstone, TakesAlong: l.TakesAlong}
+	return ObjectPlan{ID: l.ID, Action: action, Why: l.Why, Tombstone: l.Tombstone, AlsoDeletes: l.AlsoDeletes}
 }
 
 // entry returns the plan of the object.
 func (s ObjectPreview) entry() ObjectPlan {
 	e := ObjectPlan{
 		ID: s.Manifest.ID(), Action: s.Action, Why: s.Why, New: place(s.Manifest),
-		Unchecked: s.Unchecked, Recreated: s.Recreated, Adopted: s.Adopted, TakesAlong: s.TakesAlong,
+		Unchecked: s.Unchecked, Recreated: s.Recreated, Adopted: s.Adopted, AlsoDeletes: s.AlsoDeletes,
 	}
 	switch {
 	case e.Action == Created && e.Why == e.Unchecked:

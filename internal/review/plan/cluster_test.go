@@ -149,13 +149,13 @@ func TestPlanOfACluster(t *testing.T) {
 			seen(t, release, "Secret", plan.Created, func(s *plan.ObjectPreview) {
 				s.Planned = object(t, `{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {password: cGw0bnRlZA==}}`)
 			}),
-			seen(t, release, "Namespace", plan.Deleted, func(s *plan.ObjectPreview) { s.TakesAlong = &toll }),
+			seen(t, release, "Namespace", plan.Deleted, func(s *plan.ObjectPreview) { s.AlsoDeletes = &toll }),
 			seen(t, release, "CustomResourceDefinition", plan.Changed, func(s *plan.ObjectPreview) {
 				s.Live = object(t, `{spec: {versions: [{name: v1, served: true, storage: true}, {name: v1beta1, served: true}]}}`)
 				s.Planned = object(t, `{spec: {versions: [{name: v1, served: true, storage: true}]}}`)
 			}),
 		},
-		Orphans: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "left"}, Why: "nobody has it", Tombstone: "text", TakesAlong: &toll}},
+		Orphans: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "left"}, Why: "nobody has it", Tombstone: "text", AlsoDeletes: &toll}},
 		Pending: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "stuck"}, Why: "a finalizer holds it"}},
 		Gate:    []plan.GateFinding{{Check: "Rights", Severity: plan.Blocking, Message: "no"}},
 		Notes:   []string{"not all is known"},
@@ -171,7 +171,7 @@ func TestPlanOfACluster(t *testing.T) {
   1 dropped
 Refused: ConfigMap shop/settings: a policy denies it
 VersionRemoved: CustomResourceDefinition hats.example.com: version v1beta1 is removed
-TakesAlong: Namespace old: it is deleted, and 3 objects: 3 Pods with it
+AlsoDeletes: Namespace old: it is deleted, and 3 objects: 3 Pods with it
 Orphan: ConfigMap shop/left: nobody has it
 steps
   10/web refused ConfigMap shop/settings: a policy denies it
@@ -196,7 +196,7 @@ absent
 	}
 	for _, part := range []string{
 		`"cluster":{"mode":"update","gate":[{"check":"Rights","severity":"Blocks","message":"no"}],"notes":["not all is known"]}`,
-		`"takesAlong":{"objects":3,"kinds":[{"kind":"Pod","resource":"pods","objects":3}]}`,
+		`"alsoDeletes":{"objects":3,"kinds":[{"kind":"Pod","resource":"pods","objects":3}]}`,
 		`"unchecked":"it is new","whole":{"kind":"Hat","metadata":{"name":"hat"}}`,
 		`"whole":{"apiVersion":"v1","data":{"password":"***"},"kind":"Secret","metadata":{"name":"key"}}`,
 	} {
@@ -235,7 +235,7 @@ func TestKubectlsCopyIsNoWarning(t *testing.T) {
 }
 
 // The tombstone of a definition need not say which kind goes with it: the cluster does.
-func TestWhatADefinitionTakesAlongContradicts(t *testing.T) {
+func TestWhatADefinitionAlsoDeletesContradicts(t *testing.T) {
 	text := strings.Replace(clusterRelease, "{name: hats.example.com}", `{name: hats.example.com, annotations: {release.openshift.io/delete: "true"}}`, 1)
 	release, _, err := payload.Parse(t.Context(), fstest.MapFS{"0000_10_web_00.yaml": {Data: []byte(text)}}, payload.Options{Name: "shop"})
 	if err != nil {
@@ -243,7 +243,7 @@ func TestWhatADefinitionTakesAlongContradicts(t *testing.T) {
 	}
 	toll := kinds.NewObjectCounts([]kinds.Count{{Group: "example.com", Kind: "Hat", Resource: "hats", Objects: 1}, {Kind: "Pod", Resource: "pods", Objects: 1}})
 	p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{
-		seen(t, release, "CustomResourceDefinition", plan.Deleted, func(s *plan.ObjectPreview) { s.TakesAlong = &toll }), seen(t, release, "Hat", plan.Unchanged, nil),
+		seen(t, release, "CustomResourceDefinition", plan.Deleted, func(s *plan.ObjectPreview) { s.AlsoDeletes = &toll }), seen(t, release, "Hat", plan.Unchanged, nil),
 	}})
 	if got := print(p); !strings.Contains(got, "\nContradiction: Hat shop/hat: the same release deletes CustomResourceDefinition hats.example.com, and with it this object\n") {
 		t.Errorf("no contradiction in\n%s", got)

@@ -98,8 +98,8 @@ type ObjectPlan struct {
 	Unchecked string `json:"unchecked,omitempty"`
 	// Adopted are the managers whose fields would become the release's.
 	Adopted []string `json:"adopted,omitempty"`
-	// TakesAlong are the objects that are deleted with a deleted object.
-	TakesAlong *kinds.ObjectCounts `json:"takesAlong,omitempty"`
+	// AlsoDeletes are the objects that are deleted with a deleted object.
+	AlsoDeletes *kinds.ObjectCounts `json:"alsoDeletes,omitempty"`
 	// Whole is the object as it would be created. Secrets are masked.
 	Whole map[string]any `json:"whole,omitempty"`
 }
@@ -145,11 +145,11 @@ const (
 
 // The actions of objects that the new release does not apply.
 const (
-	Dropped    PlannedAction = "dropped"     // it stays in the cluster, and no release applies it any more
-	LeftOut    PlannedAction = "left-out"    // filters exclude it: it stays in the cluster as well
-	TakenAlong PlannedAction = "taken-along" // it is deleted with its Namespace, definition or owners
-	MadeTest   PlannedAction = "made-test"   // it is a test in the new release: it stays in the cluster until that runs, which replaces it
-	Retired    PlannedAction = "retired"     // a tombstone that the new release no longer has
+	Dropped     PlannedAction = "dropped"      // it stays in the cluster, and no release applies it any more
+	LeftOut     PlannedAction = "left-out"     // filters exclude it: it stays in the cluster as well
+	DeletedWith PlannedAction = "deleted-with" // it is deleted with its Namespace, definition or owners
+	MadeTest    PlannedAction = "made-test"    // it is a test in the new release: it stays in the cluster until that runs, which replaces it
+	Retired     PlannedAction = "retired"      // a tombstone that the new release no longer has
 )
 
 // The actions that only the plan of a cluster has, beside Created, Changed, Unchanged,
@@ -166,7 +166,7 @@ const (
 // Actions returns all actions, in the order in which they are printed.
 func Actions() []PlannedAction {
 	return []PlannedAction{
-		Rejected, Created, Included, Revived, Changed, Deleted, TakenAlong, Pending, Unchecked, Dropped, LeftOut, Left,
+		Rejected, Created, Included, Revived, Changed, Deleted, DeletedWith, Pending, Unchecked, Dropped, LeftOut, Left,
 		NothingToDelete, DeletedAgain, MadeTest, Retired, NotThere, Kept, Unchanged,
 	}
 }

@@ -33,8 +33,8 @@ func TestRandomReleases(t *testing.T) {
 			for _, e := range entries {
 				told[e.ID] = true
 				total++
-				if e.Action == plan.TakenAlong && !told[*e.With] && !isAmong(*e.With, p) {
-					t.Fatalf("round %d: %s is taken along by %s, which does not go", round, e.ID, e.With)
+				if e.Action == plan.DeletedWith && !told[*e.With] && !isAmong(*e.With, p) {
+					t.Fatalf("round %d: %s is deleted with %s, which is not deleted", round, e.ID, e.With)
 				}
 				if e.Action != plan.Dropped && e.Tombstone != "" || e.Action == plan.Dropped && (e.Tombstone == "") != (strings.Contains(e.Why, "along: ") || len(e.UsedBy) > 0) {
 					t.Fatalf("round %d: %s is %s, and its tombstone is %q", round, e.ID, e.Action, e.Tombstone)
@@ -65,7 +65,7 @@ func isAmong(o kinds.ID, p *plan.Plan) bool {
 	for _, entries := range [][]plan.ObjectPlan{p.Steps, p.Absent} {
 		for _, e := range entries {
 			if e.ID == o {
-				return strings.HasPrefix(string(e.Action), "deleted") || e.Action == plan.TakenAlong || e.Action == plan.NothingToDelete
+				return strings.HasPrefix(string(e.Action), "deleted") || e.Action == plan.DeletedWith || e.Action == plan.NothingToDelete
 			}
 		}
 	}

@@ -31,7 +31,7 @@ const (
 	FieldNarrowed     Reason = "FieldNarrowed"     // its schema has another type, or fewer values
 	StillUsed         Reason = "StillUsed"         // the object is deleted, and others of the release refer to it
 	Contradiction     Reason = "Contradiction"     // the object is applied, and deleted with another one
-	TakesAlong        Reason = "TakesAlong"        // other objects are deleted with it
+	AlsoDeletes       Reason = "AlsoDeletes"       // other objects are deleted with it
 	Orphan            Reason = "Orphan"            // the object stays, and no release applies it any more
 	Overwritten       Reason = "Overwritten"       // fields that other managers have set get other values
 	ReplicasDropped   Reason = "ReplicasDropped"   // the object is scaled to the default, unless another manager has scaled it
@@ -47,7 +47,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		Refused, VersionRemoved, FieldRemoved, FieldRequired, FieldNarrowed, StillUsed, Contradiction,
-		TakesAlong, Orphan, Overwritten, ReplicasDropped, Recreation, Revival, NothingThere, ChangeNotMade, NewStorageVersion, NotChecked,
+		AlsoDeletes, Orphan, Overwritten, ReplicasDropped, Recreation, Revival, NothingThere, ChangeNotMade, NewStorageVersion, NotChecked,
 	}
 }
 
@@ -148,8 +148,8 @@ func (e ObjectPlan) warnOfCluster(add func(reason Reason, format string, args ..
 		add(NotChecked, "%s", e.Why)
 	}
 	holds := e.GroupKind() == kinds.Namespace || e.GroupKind() == kinds.CustomResourceDefinition
-	if e.Action == Deleted && holds && e.TakesAlong != nil && e.TakesAlong.Objects > 0 {
-		add(TakesAlong, "it is deleted, and %s with it", e.TakesAlong)
+	if e.Action == Deleted && holds && e.AlsoDeletes != nil && e.AlsoDeletes.Objects > 0 {
+		add(AlsoDeletes, "it is deleted, and %s with it", e.AlsoDeletes)
 	}
 	var overwritten []string
 	for _, change := range e.Changes {

@@ -27,7 +27,7 @@ func (p ReferenceReport) Text(out io.Writer) error {
 		}
 	}
 	for _, made := range p.Makes {
-		fmt.Fprintf(w, "%s makes %s\n", made.MadeFor, made.Object)
+		fmt.Fprintf(w, "%s makes %s\n", made.CreatedFor, made.Object)
 	}
 	fmt.Fprintf(w, "%s, %d to objects that are not in the release\n", printable.Count(len(p.References), "reference"), missing)
 	return w.Flush()
@@ -37,7 +37,7 @@ func (p ReferenceReport) Text(out io.Writer) error {
 func (r Referral) origin() string {
 	switch r.Presence {
 	case Made:
-		return ": made by the controller of " + r.MadeFor.String()
+		return ": made by the controller of " + r.CreatedFor.String()
 	case BuiltIn:
 		return ": every cluster has it"
 	case Deleted:
@@ -61,7 +61,7 @@ func (p ReferenceReport) arcs() (objects []kinds.ID, arcs []arc) {
 		arcs = append(arcs, arc{r.By, r.To, false})
 	}
 	for _, made := range p.Makes {
-		arcs = append(arcs, arc{made.MadeFor, made.Object, true})
+		arcs = append(arcs, arc{made.CreatedFor, made.Object, true})
 	}
 	for _, a := range arcs {
 		objects = append(objects, a.from, a.to)

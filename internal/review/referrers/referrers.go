@@ -29,21 +29,21 @@ const (
 
 // A Referral is a field of a manifest that names another object.
 type Referral struct {
-	By       kinds.ID  `json:"by"`
-	File     string    `json:"file"`
-	Line     int       `json:"line"`
-	Field    string    `json:"field"`
-	To       kinds.ID  `json:"to"`
-	Presence Presence  `json:"presence"`
-	MadeFor  *kinds.ID `json:"madeFor,omitempty"` // the object of which a controller makes it
+	By         kinds.ID  `json:"by"`
+	File       string    `json:"file"`
+	Line       int       `json:"line"`
+	Field      string    `json:"field"`
+	To         kinds.ID  `json:"to"`
+	Presence   Presence  `json:"presence"`
+	CreatedFor *kinds.ID `json:"createdFor,omitempty"` // the object of which a controller makes it
 	// NotNeeded is true if the object does without the other: a binding gives an account its rights.
 	NotNeeded bool `json:"notNeeded,omitempty"`
 }
 
 // A Making is an object that a controller makes of an object of the release.
 type Making struct {
-	Object  kinds.ID `json:"object"`
-	MadeFor kinds.ID `json:"madeFor"`
+	Object     kinds.ID `json:"object"`
+	CreatedFor kinds.ID `json:"createdFor"`
 }
 
 // A ReferenceReport is who refers to whom in a release.
@@ -77,7 +77,7 @@ func Of(release *payload.Payload) ReferenceReport {
 				r.Presence = InRelease
 			case isMade:
 				of := maker.ID()
-				r.Presence, r.MadeFor = Made, &of
+				r.Presence, r.CreatedFor = Made, &of
 			case references.IsBuiltIn(r.To):
 				r.Presence = BuiltIn
 			case deleted[r.To]:
@@ -90,7 +90,7 @@ func Of(release *payload.Payload) ReferenceReport {
 		report.Makes = append(report.Makes, Making{made, maker.ID()})
 	}
 	slices.SortFunc(report.Makes, func(a, b Making) int {
-		return cmp.Or(kinds.Compare(a.MadeFor, b.MadeFor), kinds.Compare(a.Object, b.Object))
+		return cmp.Or(kinds.Compare(a.CreatedFor, b.CreatedFor), kinds.Compare(a.Object, b.Object))
 	})
 	return report
 }

@@ -57,12 +57,12 @@ func (c *container) setReady(ctx context.Context, isReady bool) {
 
 // ask asks the process once.
 func (c *container) ask(ctx context.Context, get *corev1.HTTPGetAction) error {
-	target := url.URL{Scheme: strings.ToLower(string(get.Scheme)), Host: c.target(get.Port)}
-	path, err := target.Parse("/" + strings.TrimPrefix(get.Path, "/"))
+	server := url.URL{Scheme: strings.ToLower(string(get.Scheme)), Host: c.hostPort(get.Port)}
+	probed, err := server.Parse("/" + strings.TrimPrefix(get.Path, "/"))
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, path.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, probed.String(), nil)
 	if err != nil {
 		return err
 	}
@@ -74,13 +74,13 @@ func (c *container) ask(ctx context.Context, get *corev1.HTTPGetAction) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s: %s", target.Path, response.Status)
+		return fmt.Errorf("%s: %s", probed.Path, response.Status)
 	}
 	return nil
 }
 
-// target is where a probe goes.
-func (c *container) target(port intstr.IntOrString) string {
+// hostPort returns where a probe of a port goes.
+func (c *container) hostPort(port intstr.IntOrString) string {
 	number := port.IntValue()
 	for _, named := range c.spec.Ports {
 		if port.Type == intstr.String && named.Name == port.StrVal {

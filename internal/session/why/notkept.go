@@ -39,7 +39,7 @@ const operatorSelector = "app.kubernetes.io/name=runlevel-operator"
 type NotKept struct {
 	Reason     string     `json:"reason"`
 	Message    string     `json:"message"`
-	Since      *time.Time `json:"since,omitempty"`    // the last sign of life in the lock; absent if the lock was never taken, or is held by the operator
+	Since      *time.Time `json:"since,omitempty"`    // the last renewal of the lock; absent if the lock was never taken, or is held by the operator
 	Operator   *kinds.ID  `json:"operator,omitempty"` // its Deployment
 	Pods       []string   `json:"pods,omitempty"`     // what keeps the pods of the operator
 	Resolution string     `json:"resolution"`         // what to run

@@ -174,7 +174,7 @@ release shop 2 is being applied by ana@host:7, for 10m; its progress was last re
 			held(absent(dead), time.Minute), why.Absent,
 			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
-ana@host:7, which applied release shop 2, has died: the last sign of life was 60s ago; this was reported 5s ago; apply it again`,
+ana@host:7, which applied release shop 2, has died: it last renewed its lock 60s ago; this was reported 5s ago; apply it again`,
 		},
 		"the same, of an operator that has died": {
 			with(held(absent(dead), time.Minute), notKept), why.Absent,
@@ -357,7 +357,7 @@ it is of release shop, which changed it last 120m ago`,
 		"there as it was, perhaps, when an apply of much was killed": {
 			held(with(there(isReady, with2(during(node("level 10, db", "running", nil)), func(r *record.Run) { r.More = 7 })), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }), time.Minute), why.Unknown,
 			`it is ready, maybe as it was before: the apply has not reported whether it has reached it
-ana@host:7, which applied release shop 2, has died: the last sign of life was 60s ago; this was reported 5s ago; apply it again
+ana@host:7, which applied release shop 2, has died: it last renewed its lock 60s ago; this was reported 5s ago; apply it again
 it is of release shop, which changed it last 120m ago`,
 		},
 		"not changed by an apply that is done with it": {

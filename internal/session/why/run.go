@@ -249,7 +249,7 @@ func explainRun(f *ObjectFacts, a *Answer) {
 	case f.NotKept != nil:
 		explainUnkept(f, a)
 	case f.Held != nil && f.Held.IsDead(f.Now):
-		a.addMessage(nil, "%[2]s, which applied release %[1]s, has died: the last sign of life was %[3]s ago%[4]s; %[5]s", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Renewed), f.reportedAgo("; this was reported %s ago"), runRemedy(f))
+		a.addMessage(nil, "%[2]s, which applied release %[1]s, has died: it last renewed its lock %[3]s ago%[4]s; %[5]s", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Renewed), f.reportedAgo("; this was reported %s ago"), runRemedy(f))
 	case f.Held != nil && f.Held.Keeps() && f.isCompleted():
 		a.addMessage(nil, "release %s was %s; %s keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name))
 	case f.Held != nil && f.Held.Keeps() && f.Run != nil && f.Run.Error != "":

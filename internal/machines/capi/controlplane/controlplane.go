@@ -4,7 +4,7 @@
 // replacement votes, and it permits each update in place.
 //
 // Decisions are pure: step.go has the next step, uptodate.go why a machine is outdated, remediate.go which unhealthy machine is
-// replaced, and status.go the status. It does not drain, delete or update a machine: the controller of Machines does.
+// replaced, and conditions.go the status. It does not drain, delete or update a machine: the controller of Machines does.
 //
 // SetupWithManager is the call to start from.
 package controlplane

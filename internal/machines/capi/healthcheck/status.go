@@ -3,7 +3,6 @@ package healthcheck
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -24,47 +22,6 @@ import (
 // reasonInvalidSpec is the reason of RemediationAllowed, and of an event, for what Cluster API's admission refuses: it does not
 // run here.
 const reasonInvalidSpec = "InvalidSpec"
-
-// An invalidCheck is what is wrong with a health check. No machine is examined until its spec changes.
-type invalidCheck struct{ error }
-
-func (p *invalidCheck) Unwrap() error { return p.error }
-
-// selectorOf returns the selector of a health check. An empty one would select all machines, so it is invalid.
-func selectorOf(check *clusterv1.MachineHealthCheck) (labels.Selector, error) {
-	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-	if err == nil && selector.Empty() {
-		err = errors.New("it is empty: write labels of the machines to check")
-	}
-	if err != nil {
-		return nil, &invalidCheck{fmt.Errorf("spec.selector: %w", err)}
-	}
-	return selector, nil
-}
-
-// validate returns an error if the range of unhealthy machines can't be read.
-func validate(check *clusterv1.MachineHealthCheck) error {
-	_, _, err := unhealthyRange(check, 0)
-	return err
-}
-
-// unhealthyRange returns how many of some machines have to be unhealthy, and how many may be, for remediation.
-func unhealthyRange(check *clusterv1.MachineHealthCheck, machines int) (least, most int, err error) {
-	trigger := check.Spec.Remediation.TriggerIf
-	if trigger.UnhealthyInRange != "" {
-		if _, err = fmt.Sscanf(trigger.UnhealthyInRange, "[%d-%d]", &least, &most); err == nil && most < least {
-			err = errors.New("the second number is less than the first")
-		}
-		if err != nil {
-			return 0, 0, &invalidCheck{fmt.Errorf("spec.remediation.triggerIf.unhealthyInRange is %s: write a range such as [1-3]: %w", trigger.UnhealthyInRange, err)}
-		}
-		return least, most, nil
-	}
-	if most, err = remediation.MostUnhealthy(trigger.UnhealthyLessThanOrEqualTo, machines); err != nil {
-		return 0, 0, &invalidCheck{fmt.Errorf("spec.remediation.triggerIf.unhealthyLessThanOrEqualTo: write a number, or a percentage such as 40%%: %w", err)}
-	}
-	return 0, most, nil
-}
 
 // newCensus returns the census of some machines before any is examined. The health check is valid.
 func newCensus(check *clusterv1.MachineHealthCheck, machines int) remediation.Census {

@@ -23,12 +23,12 @@ import (
 // A clusterSetSnapshot is the observed state of a MachineSet and the Machines of its namespace. The Machines belong to the cache:
 // they must not be changed.
 type clusterSetSnapshot struct {
-	set      *clusterv1.MachineSet
-	cluster  *clusterv1.Cluster            // nil if there is none
-	machines map[string]*clusterv1.Machine // all of the namespace, by name
-	replicas []replicas.Replica            // those that are the set's, or may be
-	selector labels.Selector
-	target   *clusterv1.MachineSet // to which surplus machines are moved; nil if there is none
+	set         *clusterv1.MachineSet
+	cluster     *clusterv1.Cluster            // nil if there is none
+	machines    map[string]*clusterv1.Machine // all of the namespace, by name
+	replicas    []replicas.Replica            // those that are the set's, or may be
+	selector    labels.Selector
+	destination *clusterv1.MachineSet // to which surplus machines are moved; nil if there is none
 	// deployment is the MachineDeployment of the set. It is read only if machines are marked as unhealthy.
 	deployment *clusterv1.MachineDeployment
 	// unset is what spec.replicas has to become if it is not set; nil if it is.
@@ -66,7 +66,7 @@ func readSnapshot(ctx context.Context, reader client.Reader, key types.Namespace
 	if seen.set.Spec.Replicas == nil && seen.invalid == "" {
 		seen.unset, seen.invalid = rolloutrules.UnsetReplicas(seen.set.Annotations, len(seen.counted()))
 	}
-	return seen, errors.Join(seen.readTarget(ctx, reader), seen.readDeployment(ctx, reader))
+	return seen, errors.Join(seen.readDestination(ctx, reader), seen.readDeployment(ctx, reader))
 }
 
 // replicaOf returns a machine as a replica. Machines of another cluster are not the set's, whatever labels they have.

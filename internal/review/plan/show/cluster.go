@@ -58,13 +58,13 @@ func whyInCluster(e plan.ObjectPlan) []string {
 	if len(e.Adopted) > 0 {
 		parts = append(parts, "adopted from "+printable.Line(strings.Join(e.Adopted, ", ")))
 	}
-	if e.TakesAlong == nil || e.TakesAlong.Objects == 0 {
+	if e.AlsoDeletes == nil || e.AlsoDeletes.Objects == 0 {
 		return parts
 	}
 	if e.Action == plan.Dropped {
-		return append(parts, "deleting it would take along "+e.TakesAlong.String())
+		return append(parts, "deleting it would also delete "+e.AlsoDeletes.String())
 	}
-	return append(parts, "takes along "+e.TakesAlong.String())
+	return append(parts, "also deletes "+e.AlsoDeletes.String())
 }
 
 // Diff writes the changes of a cluster, object by object, with all fields.

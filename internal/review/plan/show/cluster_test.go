@@ -21,10 +21,10 @@ func clusterPlan() *plan.Plan {
 	created.Unchecked, created.Whole = "its Namespace is new", map[string]any{"kind": "ConfigMap", "data": map[string]any{"a": "b\x1b[31m"}}
 	deleted := configMap(plan.Deleted, "web", "deleted")
 	toll := kinds.NewObjectCounts([]kinds.Count{{Kind: "Pod", Resource: "pods", Objects: 2}})
-	deleted.TakesAlong = &toll
+	deleted.AlsoDeletes = &toll
 	refused := configMap(plan.Rejected, "web", "refused")
 	refused.Why = "a webhook says \x1b[31mno"
-	left := plan.ObjectPlan{ID: kinds.ID{Kind: "ConfigMap", Name: "left"}, Action: plan.Dropped, Why: "nobody has it", Tombstone: "kind: ConfigMap\n", TakesAlong: &toll}
+	left := plan.ObjectPlan{ID: kinds.ID{Kind: "ConfigMap", Name: "left"}, Action: plan.Dropped, Why: "nobody has it", Tombstone: "kind: ConfigMap\n", AlsoDeletes: &toll}
 	stuck := plan.ObjectPlan{ID: kinds.ID{Kind: "ConfigMap", Name: "stuck"}, Action: plan.Pending, Why: "held"}
 	p := planOf([]plan.ObjectPlan{changed, created, deleted, refused, configMap(plan.Kept, "web", "kept")}, []plan.ObjectPlan{left, stuck})
 	p.From, p.To, p.Update = plan.ReleaseID{Version: "1.0.0"}, plan.ReleaseID{Name: "shop", Version: "1.1.0"}, plan.Minor
@@ -51,11 +51,11 @@ level 10 · web  (1 unchanged)
   ~ ConfigMap changed  (adopted from helm)
       spec.replicas: 5 → 3  (overwrites kubectl-edit)
   + ConfigMap created  (not checked by the cluster: its Namespace is new)
-  - ConfigMap deleted  (takes along 2 objects: 2 Pods)
+  - ConfigMap deleted  (also deletes 2 objects: 2 Pods)
   x ConfigMap refused  (a webhook says \x1b[31mno)
 
 in the cluster, and not in the release
-  ! ConfigMap left  (nobody has it; deleting it would take along 2 objects: 2 Pods)
+  ! ConfigMap left  (nobody has it; deleting it would also delete 2 objects: 2 Pods)
       to delete it, put this into the release:
         kind: ConfigMap
   - ConfigMap stuck  (held)
@@ -97,7 +97,7 @@ not known: no list
 + ConfigMap created (0000_10_web_a.yaml:0)
     (not checked by the cluster: its Namespace is new)
 - ConfigMap deleted (0000_10_web_a.yaml:0)
-    (takes along 2 objects: 2 Pods)
+    (also deletes 2 objects: 2 Pods)
 x ConfigMap refused (0000_10_web_a.yaml:0)
     (a webhook says \x1b[31mno)
 `

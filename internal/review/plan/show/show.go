@@ -76,7 +76,7 @@ func sign(action plan.PlannedAction) string {
 		return "+"
 	case plan.Changed:
 		return "~"
-	case plan.Deleted, plan.TakenAlong, plan.Pending:
+	case plan.Deleted, plan.DeletedWith, plan.Pending:
 		return "-"
 	case plan.Dropped, plan.LeftOut, plan.Left:
 		return "!"
@@ -112,7 +112,7 @@ var countedWords = map[plan.PlannedAction]struct{ several, one string }{
 	plan.NothingToDelete: {several: "to be deleted, and never there"},
 	plan.Dropped:         {"dropped: they stay in the cluster", "dropped: it stays in the cluster"},
 	plan.LeftOut:         {"left out by the filters: they stay in the cluster", "left out by the filters: it stays in the cluster"},
-	plan.TakenAlong:      {several: "deleted with something else"},
+	plan.DeletedWith:     {several: "deleted with something else"},
 	plan.MadeTest:        {"now tests of the release", "now a test of the release"},
 	plan.Retired:         {"tombstones that are no longer in the release", "tombstone that is no longer in the release"},
 	plan.Rejected:        {several: "refused by the cluster"},
