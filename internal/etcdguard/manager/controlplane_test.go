@@ -109,9 +109,6 @@ func TestControlPlaneMachineSetKeepsQuorum(t *testing.T) {
 	s.awaitSet(set, "Progressing", "AllReplicasUpdated", "")
 	s.awaitMembers("6 7 8")
 	load.check(t)
-	if load.fewest < 3 || load.most > 4 {
-		t.Errorf("there were %d to %d voters", load.fewest, load.most)
-	}
 
 	s.awaitHooks(3)
 	s.kill(6)

@@ -31,6 +31,7 @@ type etcdCluster struct {
 	*etcdcluster.EtcdCluster
 	gate    *gate
 	client  *clientv3.Client
+	asker   *http.Client    // of single members
 	options members.Options // of the guard
 
 	mu     sync.Mutex
@@ -50,7 +51,13 @@ func newEtcdCluster(t *testing.T, g *gate) *etcdCluster {
 	}
 	c.options = members.Options{CertFile: c.ClientFiles.Cert, KeyFile: c.ClientFiles.Key, CAFile: c.ClientFiles.CA}
 	c.client = c.connect()
+	config, err := c.ClientTLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.asker = &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
 	t.Cleanup(func() {
+		c.asker.CloseIdleConnections()
 		c.Stop()
 		for _, front := range c.fronts {
 			_ = front.Close()

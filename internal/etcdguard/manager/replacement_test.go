@@ -112,9 +112,6 @@ func TestControlPlaneIsReplacedUnderLoad(t *testing.T) {
 	s.gate.set(nil, nil)
 	s.awaitMembers("4 5 6")
 	load.check(t)
-	if load.fewest < 3 || load.most > 4 {
-		t.Errorf("there were %d to %d voters", load.fewest, load.most)
-	}
 	t.Logf("the guard was killed %d times", guard.kills)
 	if guard.kills < 8 {
 		t.Errorf("the guard was killed %d times", guard.kills)
