@@ -148,8 +148,8 @@ func (c *etcdCluster) kill(number int) {
 }
 
 // members returns the members, by their names; those that have not started have none.
-func (c *etcdCluster) members(ctx context.Context) (map[string]*etcdserverpb.Member, error) {
-	listed, err := c.client.MemberList(ctx)
+func (c *etcdCluster) members(ctx context.Context, options ...clientv3.OpOption) (map[string]*etcdserverpb.Member, error) {
+	listed, err := c.client.MemberList(ctx, options...)
 	if err != nil {
 		return nil, err
 	}

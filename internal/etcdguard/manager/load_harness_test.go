@@ -27,24 +27,25 @@ func (s *scene) startLoad(t *testing.T) *writingLoad {
 	t.Helper()
 	l := &writingLoad{cluster: s.etcdCluster, watch: newQuorumWatch(s.etcdCluster)}
 	client := s.connect()
-	stopWrites := s.run(t, func(ctx context.Context) error {
-		defer client.Close()
-		for ctx.Err() == nil {
-			l.write(ctx, client)
-			pause(ctx, 20*time.Millisecond) // beside the load, there are other tests
-		}
-		return nil
-	})
-	stopLooks := s.run(t, func(ctx context.Context) error {
-		for ctx.Err() == nil {
-			l.watch.look(ctx)
-			pause(ctx, 100*time.Millisecond)
-		}
-		return nil
-	})
+	t.Cleanup(func() { _ = client.Close() })
+	again := func(pauseTime time.Duration, do func(context.Context)) (stop func()) {
+		return s.run(t, func(ctx context.Context) error {
+			for ctx.Err() == nil {
+				do(ctx)
+				pause(ctx, pauseTime) // beside the load, there are other tests
+			}
+			return nil
+		})
+	}
+	stops := []func(){
+		again(20*time.Millisecond, func(ctx context.Context) { l.write(ctx, client) }),
+		again(100*time.Millisecond, l.watch.count),
+		again(100*time.Millisecond, l.watch.lookForMajority),
+	}
 	l.stop = func() {
-		stopWrites()
-		stopLooks()
+		for _, stop := range stops {
+			stop()
+		}
 	}
 	return l
 }
@@ -111,9 +112,11 @@ func (l *writingLoad) problems() []string {
 func (l *writingLoad) check(t *testing.T) {
 	t.Helper()
 	l.stop()
-	found, err := l.cluster.client.Get(t.Context(), "load/", clientv3.WithPrefix(), clientv3.WithLimit(0))
+	ctx, cancel := context.WithTimeout(t.Context(), longestOutage)
+	defer cancel()
+	found, err := l.cluster.client.Get(ctx, "load/", clientv3.WithPrefix(), clientv3.WithLimit(0))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("what was written can't be read: %v; before that: %q", err, l.problems())
 	}
 	there := map[string]string{}
 	for _, pair := range found.Kvs {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // longestOutage is how long etcd may acknowledge no write, and list no members. It measures no speed: when a member ends, the others
@@ -26,7 +27,7 @@ type quorumWatch struct {
 	cluster *etcdCluster
 
 	mu           sync.Mutex
-	last         map[string]bool // the voters of the last look, and whether they answered
+	last         map[string]bool // the voters that were counted last, and whether they answered
 	listed       time.Time       // the last time
 	unlisted     time.Duration   // the longest time without a list of members
 	fewest, most int             // voters
@@ -38,13 +39,10 @@ func newQuorumWatch(c *etcdCluster) *quorumWatch {
 	return &quorumWatch{cluster: c, listed: time.Now(), fewest: 3, most: 3}
 }
 
-// look looks once. Less than a majority is looked at again: one member may have stopped after it was asked, and another one have
-// started after that.
-func (w *quorumWatch) look(ctx context.Context) {
+// count counts the voters by a list that takes a quorum. A voter that does not answer, and whose machine is being deleted, may be removed
+// before its replacement votes: it counts as a voter until there are three again.
+func (w *quorumWatch) count(ctx context.Context) {
 	answers, err := w.cluster.askVoters(ctx)
-	if err == nil && !isMajority(answers) {
-		answers, err = w.cluster.askVoters(ctx)
-	}
 	if ctx.Err() != nil {
 		return
 	}
@@ -54,14 +52,9 @@ func (w *quorumWatch) look(ctx context.Context) {
 	if err == nil || errors.Is(err, errOtherVoters) {
 		w.listed = time.Now()
 	}
-	if err == nil {
-		w.note(answers)
+	if err != nil {
+		return
 	}
-}
-
-// note records a look. A voter that does not answer, and whose machine is being deleted, may be removed before its replacement votes:
-// it counts as a voter until there are three again.
-func (w *quorumWatch) note(answers map[string]bool) {
 	for name, answered := range w.last {
 		if _, isVoter := answers[name]; !isVoter && !answered {
 			w.lost++
@@ -72,9 +65,22 @@ func (w *quorumWatch) note(answers map[string]bool) {
 	}
 	w.last = answers
 	w.fewest, w.most = min(w.fewest, len(answers)+w.lost), max(w.most, len(answers))
-	if !isMajority(answers) {
-		w.minorities = append(w.minorities, fmt.Sprintf("%s: %v", time.Now().Format(time.TimeOnly), answers))
+}
+
+// lookForMajority looks whether more than half of the voters answer, by a list that any member has. A minority is looked at again: one
+// member may have stopped after it was asked, and another one have started after that.
+func (w *quorumWatch) lookForMajority(ctx context.Context) {
+	var answers map[string]bool
+	for range 2 {
+		var err error
+		answers, err = w.cluster.askVoters(ctx, clientv3.WithSerializable())
+		if err != nil || isMajority(answers) {
+			return
+		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.minorities = append(w.minorities, fmt.Sprintf("%s: %v", time.Now().Format(time.TimeOnly), answers))
 }
 
 // problems returns what the members of a control plane of three never do.
@@ -105,9 +111,9 @@ func isMajority(answers map[string]bool) bool {
 	return 2*answering > len(answers)
 }
 
-// askVoters returns the voters, and whether they answer. All are asked at once.
-func (c *etcdCluster) askVoters(ctx context.Context) (map[string]bool, error) {
-	voters, err := c.listVoters(ctx)
+// askVoters returns the voters, and whether they answer. All are asked at once. The options are those of the list.
+func (c *etcdCluster) askVoters(ctx context.Context, options ...clientv3.OpOption) (map[string]bool, error) {
+	voters, err := c.listVoters(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -123,17 +129,17 @@ func (c *etcdCluster) askVoters(ctx context.Context) (map[string]bool, error) {
 		})
 	}
 	requests.Wait()
-	after, err := c.listVoters(ctx)
+	after, err := c.listVoters(ctx, options)
 	if err == nil && !slices.Equal(slices.Sorted(maps.Keys(voters)), slices.Sorted(maps.Keys(after))) {
 		err = errOtherVoters
 	}
 	return answers, err
 }
 
-func (c *etcdCluster) listVoters(ctx context.Context) (map[string]*etcdserverpb.Member, error) {
+func (c *etcdCluster) listVoters(ctx context.Context, options []clientv3.OpOption) (map[string]*etcdserverpb.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	found, err := c.members(ctx)
+	found, err := c.members(ctx, options...)
 	maps.DeleteFunc(found, func(_ string, m *etcdserverpb.Member) bool { return m.IsLearner })
 	return found, err
 }
