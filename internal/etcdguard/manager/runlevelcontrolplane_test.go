@@ -24,7 +24,6 @@ import (
 	"github.com/runlevel/runlevel/internal/machines/capi/controlplane/v1alpha1"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
 	machinemanager "github.com/runlevel/runlevel/internal/machines/manager"
-	"github.com/runlevel/runlevel/internal/program/leader"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
@@ -58,7 +57,7 @@ func newPlaneScene(t *testing.T) *planeScene {
 	s := &planeScene{scene: newSceneOn(t, stage), isStarted: map[string]bool{}, restarting: make(chan struct{}, 1)}
 	s.create(t, `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {namespace: %s, name: c},
 		spec: {controlPlaneRef: {apiGroup: controlplane.runlevel.dev, kind: RunlevelControlPlane, name: shop}}}`, s.namespace)
-	s.manage(t)
+	s.start(t)
 	for number := 1; number <= 3; number++ {
 		s.createClusterAPIMachine(t, number)
 	}
@@ -86,15 +85,9 @@ func newPlaneScene(t *testing.T) *planeScene {
 	return s
 }
 
-// manage runs the machine controller, until it is ended.
-func (s *planeScene) manage(t *testing.T) {
-	config := s.stage.Sandbox(t).Config
-	s.endManager = s.run(t, func(ctx context.Context) error {
-		return machinemanager.Run(ctx, config, machinemanager.Options{
-			Options:  leader.Options{Namespace: metav1.NamespaceDefault, LeaseDuration: 10 * time.Minute},
-			Dialects: []machinemanager.MachineDialect{machinemanager.ClusterAPI},
-		})
-	})
+// start runs the machine controller, until it is ended.
+func (s *planeScene) start(t *testing.T) {
+	s.endManager = s.manage(t, s.stage.Sandbox(t).Config, machinemanager.ClusterAPI)
 }
 
 // guard runs the guard, until it is ended.
@@ -358,7 +351,7 @@ func (s *planeScene) accident(t *testing.T) string {
 		return "end the guard"
 	case what == 6:
 		s.endManager()
-		s.manage(t)
+		s.start(t)
 		return "end the machine controller"
 	}
 	return "nothing"
