@@ -31,6 +31,7 @@ type etcdCluster struct {
 	*etcdcluster.EtcdCluster
 	gate    *gate
 	client  *clientv3.Client
+	asker   *http.Client    // of single members
 	options members.Options // of the guard
 
 	mu     sync.Mutex
@@ -50,7 +51,13 @@ func newEtcdCluster(t *testing.T, g *gate) *etcdCluster {
 	}
 	c.options = members.Options{CertFile: c.ClientFiles.Cert, KeyFile: c.ClientFiles.Key, CAFile: c.ClientFiles.CA}
 	c.client = c.connect()
+	config, err := c.ClientTLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.asker = &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
 	t.Cleanup(func() {
+		c.asker.CloseIdleConnections()
 		c.Stop()
 		for _, front := range c.fronts {
 			_ = front.Close()
@@ -141,8 +148,8 @@ func (c *etcdCluster) kill(number int) {
 }
 
 // members returns the members, by their names; those that have not started have none.
-func (c *etcdCluster) members(ctx context.Context) (map[string]*etcdserverpb.Member, error) {
-	listed, err := c.client.MemberList(ctx)
+func (c *etcdCluster) members(ctx context.Context, options ...clientv3.OpOption) (map[string]*etcdserverpb.Member, error) {
+	listed, err := c.client.MemberList(ctx, options...)
 	if err != nil {
 		return nil, err
 	}

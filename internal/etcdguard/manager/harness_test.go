@@ -64,6 +64,16 @@ func (s *guardStage) prepare(t *testing.T) {
 	})
 }
 
+// manage runs a machine controller for one API of machines until the test ends, or end is called.
+func (s *scene) manage(t *testing.T, config *rest.Config, dialect machinemanager.MachineDialect) (end func()) {
+	return s.run(t, func(ctx context.Context) error {
+		return machinemanager.Run(ctx, config, machinemanager.Options{
+			Options:  leader.Options{Namespace: metav1.NamespaceDefault, LeaseDuration: 10 * time.Minute},
+			Dialects: []machinemanager.MachineDialect{dialect},
+		})
+	})
+}
+
 // applyManifests applies what a guard needs, but for its Deployment.
 func (s *guardStage) applyManifests(t *testing.T) {
 	t.Helper()

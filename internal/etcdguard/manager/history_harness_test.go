@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
@@ -37,7 +38,13 @@ type machineWrite struct {
 	Machine clusterv1.Machine `json:"responseObject"`
 }
 
-// readHistory returns the writes of Machines that succeeded, in the order of their resource versions.
+// isRemoval returns whether the Machine is gone after a write. Such a write has the resource version of the one before.
+func (w machineWrite) isRemoval() bool {
+	return w.Machine.DeletionTimestamp != nil && len(w.Machine.Finalizers) == 0
+}
+
+// readHistory returns the writes of Machines that succeeded, in the order of their resource versions: that of the API server, in which
+// the times of writes that were made at once are not.
 func (s *planeScene) readHistory(t *testing.T) []machineWrite {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.stage.Sandbox(t).Logs, "audit*.log"))
@@ -59,7 +66,13 @@ func (s *planeScene) readHistory(t *testing.T) []machineWrite {
 			}
 		}
 	}
-	slices.SortStableFunc(writes, func(a, b machineWrite) int { return a.End.Compare(b.End) })
+	slices.SortStableFunc(writes, func(a, b machineWrite) int {
+		order, err := resourceversion.CompareResourceVersion(a.Machine.ResourceVersion, b.Machine.ResourceVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return order
+	})
 	return writes
 }
 
@@ -80,10 +93,7 @@ func (s *planeScene) checkHistory(t *testing.T) {
 			updates++
 			s.checkBegin(t, before, write, last)
 		}
-		isGone := m.DeletionTimestamp != nil && len(m.Finalizers) == 0
-		if last[m.Name] = write; isGone {
-			delete(last, m.Name)
-		}
+		last[m.Name] = write
 	}
 	t.Logf("%d updates in place", updates)
 	if updates < 6 {
@@ -97,6 +107,9 @@ func (s *planeScene) checkBegin(t *testing.T, before, write machineWrite, last m
 		t.Errorf("%s: Machine %s is updated without permission: %q", write.Begin.Format(time.TimeOnly), write.Machine.Name, before.Machine.Annotations)
 	}
 	for name, other := range last {
+		if other.isRemoval() && !write.End.Before(other.Begin) {
+			continue
+		}
 		isBusy := rolloutrules.IsUpdating(&other.Machine) || other.Machine.DeletionTimestamp != nil && write.Begin.Sub(other.Machine.DeletionTimestamp.Time) > settleTime
 		if name != write.Machine.Name && isBusy {
 			t.Errorf("%s: Machine %s is updated while Machine %s is: %q, deleted %v", write.Begin.Format(time.TimeOnly), write.Machine.Name, name,

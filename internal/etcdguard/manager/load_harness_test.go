@@ -11,40 +11,41 @@ import (
 )
 
 // A writingLoad writes one key after the other, each until it is acknowledged, and reads it back through the quorum. Beside
-// that it watches how many voters there are.
+// that it watches the voters.
 type writingLoad struct {
 	cluster *etcdCluster
+	watch   *quorumWatch
 	stop    func()
 
 	mu            sync.Mutex
 	written       int
-	longest       time.Duration // without an acknowledged write
-	fewest, most  int           // voters
+	longest       time.Duration // of a write, until it was acknowledged and read
 	disagreements []string
 }
 
 func (s *scene) startLoad(t *testing.T) *writingLoad {
 	t.Helper()
-	l := &writingLoad{cluster: s.etcdCluster, fewest: 3, most: 3}
+	l := &writingLoad{cluster: s.etcdCluster, watch: newQuorumWatch(s.etcdCluster)}
 	client := s.connect()
-	stopWrites := s.run(t, func(ctx context.Context) error {
-		defer client.Close()
-		for ctx.Err() == nil {
-			l.write(ctx, client)
-			pause(ctx, 20*time.Millisecond) // beside the load, there are other tests
-		}
-		return nil
-	})
-	stopLooks := s.run(t, func(ctx context.Context) error {
-		for ctx.Err() == nil {
-			l.count(ctx)
-			pause(ctx, 100*time.Millisecond)
-		}
-		return nil
-	})
+	t.Cleanup(func() { _ = client.Close() })
+	again := func(pauseTime time.Duration, do func(context.Context)) (stop func()) {
+		return s.run(t, func(ctx context.Context) error {
+			for ctx.Err() == nil {
+				do(ctx)
+				pause(ctx, pauseTime) // beside the load, there are other tests
+			}
+			return nil
+		})
+	}
+	stops := []func(){
+		again(20*time.Millisecond, func(ctx context.Context) { l.write(ctx, client) }),
+		again(100*time.Millisecond, l.watch.count),
+		again(100*time.Millisecond, l.watch.lookForMajority),
+	}
 	l.stop = func() {
-		stopWrites()
-		stopLooks()
+		for _, stop := range stops {
+			stop()
+		}
 	}
 	return l
 }
@@ -54,6 +55,11 @@ func loadKey(number int) string { return fmt.Sprintf("load/%08d", number) }
 // write writes the next key, and reads it.
 func (l *writingLoad) write(ctx context.Context, client *clientv3.Client) {
 	begun, value := time.Now(), fmt.Sprint(l.written)
+	defer func() { // also of one that is never acknowledged
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.longest = max(l.longest, time.Since(begun))
+	}()
 	try := func(do func(context.Context) error) {
 		for ctx.Err() == nil {
 			short, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -80,37 +86,37 @@ func (l *writingLoad) write(ctx context.Context, client *clientv3.Client) {
 		}
 		return err
 	})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.written++
-	l.longest = max(l.longest, time.Since(begun))
-}
-
-func (l *writingLoad) count(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	found, err := l.cluster.members(ctx)
-	if err != nil {
+	if ctx.Err() != nil { // it was not read
 		return
 	}
-	voters := 0
-	for _, member := range found {
-		if !member.IsLearner {
-			voters++
-		}
-	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fewest, l.most = min(l.fewest, voters), max(l.most, voters)
+	l.written++
+	l.mu.Unlock()
 }
 
-// check ends the load, and checks that each acknowledged write is there.
+// problems returns what is wrong with the writes, and with the voters, so far.
+func (l *writingLoad) problems() []string {
+	found := l.watch.problems()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.disagreements) > 0 {
+		found = append(found, fmt.Sprintf("reads did not have what was written: %v", l.disagreements))
+	}
+	if l.written == 0 || l.longest > longestOutage {
+		found = append(found, fmt.Sprintf("%d writes, and the slowest took %s", l.written, l.longest))
+	}
+	return found
+}
+
+// check ends the load, and checks that each acknowledged write is there, and that etcd has never lost its quorum.
 func (l *writingLoad) check(t *testing.T) {
 	t.Helper()
 	l.stop()
-	found, err := l.cluster.client.Get(t.Context(), "load/", clientv3.WithPrefix(), clientv3.WithLimit(0))
+	ctx, cancel := context.WithTimeout(t.Context(), longestOutage)
+	defer cancel()
+	found, err := l.cluster.client.Get(ctx, "load/", clientv3.WithPrefix(), clientv3.WithLimit(0))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("what was written can't be read: %v; before that: %q", err, l.problems())
 	}
 	there := map[string]string{}
 	for _, pair := range found.Kvs {
@@ -121,11 +127,9 @@ func (l *writingLoad) check(t *testing.T) {
 			t.Errorf("write %d was acknowledged, and is lost", number)
 		}
 	}
-	t.Logf("%d writes were acknowledged, the slowest after %s; there were %d to %d voters", l.written, l.longest.Round(time.Millisecond), l.fewest, l.most)
-	if len(l.disagreements) > 0 {
-		t.Errorf("reads did not have what was written: %v", l.disagreements)
-	}
-	if l.written == 0 || l.longest > patience {
-		t.Errorf("%d writes, and the slowest took %s", l.written, l.longest)
+	t.Logf("%d writes were acknowledged, the slowest after %s; there were %d to %d voters", l.written, l.longest.Round(time.Millisecond),
+		l.watch.fewest, l.watch.most)
+	for _, problem := range l.problems() {
+		t.Error(problem)
 	}
 }
