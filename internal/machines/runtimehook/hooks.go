@@ -16,20 +16,25 @@ import (
 
 // InPlaceHooks calls the hooks of updates in place, each at the extension that has a handler for it.
 type InPlaceHooks struct {
-	Registry ExtensionRegistry
+	Registry ExtensionRegistry // for decisions, which can't be undone
 	Client   HookClient
 
-	known *cache.Expiring // decisions of extensions, by questions
+	callees ExtensionRegistry // for calls of UpdateMachine, of which there are many
+	known   *cache.Expiring   // decisions of extensions, by questions
 }
 
 // answerLifetime is how long an answer is cached: an extension that is repaired without a change of its ExtensionConfig is
 // called again after that.
 const answerLifetime = 10 * time.Minute
 
-// NewInPlaceHooks returns the hooks of the extensions that a cluster has. ExtensionConfigs may be read from a cache; namespaces
-// are read one by one, and only their labels.
-func NewInPlaceHooks(configs, namespaces client.Reader) *InPlaceHooks {
-	return &InPlaceHooks{Registry: ExtensionRegistry{Configs: configs, Namespaces: namespaces}, known: cache.NewExpiring()}
+// NewInPlaceHooks returns the hooks of the extensions that a cluster has. Whether an extension can update machines, or they are
+// replaced, is decided by the ExtensionConfigs of the live reader; the cached one is for calls of UpdateMachine, which are repeated.
+// Namespaces are read live, one by one, and only their labels.
+func NewInPlaceHooks(cached, live client.Reader) *InPlaceHooks {
+	return &InPlaceHooks{
+		Registry: ExtensionRegistry{Configs: live, Namespaces: live}, callees: ExtensionRegistry{Configs: cached, Namespaces: live},
+		known: cache.NewExpiring(),
+	}
 }
 
 // A HookDecision is whether machines can be updated in place; if not, they are replaced.
@@ -128,7 +133,7 @@ func needed(updater *HookHandler, err error) (*HookHandler, error) {
 // failurePolicy: a machine is not updated until the extension reports that it is done. An ExtensionConfig that is not discovered yet
 // does not stop an update, unless it is the extension's own.
 func (h *InPlaceHooks) UpdateMachine(ctx context.Context, request *hooksv1.UpdateMachineRequest) (UpdateProgress, error) {
-	serving, err := h.Registry.serving(ctx, request.Desired.Machine.Namespace)
+	serving, err := h.callees.serving(ctx, request.Desired.Machine.Namespace)
 	if err != nil {
 		return UpdateProgress{}, err
 	}

@@ -166,3 +166,17 @@ func TestUpdatesGoOnBesideUnknownExtensions(t *testing.T) {
 	s.hooks = newHooks(newConfig("a", s.ClientConfig()), s.config)
 	checkError(t, update(), "extension ext is not discovered yet") // which may have begun the update
 }
+
+// TestDecisionsAreLive: an extension that the cache does not have yet decides whether machines are replaced, and drained.
+func TestDecisionsAreLive(t *testing.T) {
+	s := newScene(t)
+	s.config.Spec.Settings = map[string]string{"drain": "true"}
+	s.hooks = runtimehook.NewInPlaceHooks(configs{}, configs{s.config})
+	s.Answer("CanUpdateMachineSet", answerWithPatch("infrastructureMachineTemplatePatch", "JSONMergePatch", `{"spec":{"template":{"spec":{"size":2}}}}`))
+	if decision, err := s.hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t)); err != nil || !decision.CanUpdate {
+		t.Error(decision, err)
+	}
+	if drains, err := s.hooks.DrainsBeforeUpdate(t.Context(), "default"); err != nil || !drains {
+		t.Errorf("drains: %t, %v", drains, err)
+	}
+}
