@@ -58,7 +58,7 @@ func start(t *testing.T, script string, environment ...string) *runtimehook.InPl
 	}
 	config.Status.Handlers = handlers
 	config.Status.Conditions = []metav1.Condition{{Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue}}
-	return runtimehook.NewInPlaceHooks(discovered{config}, nil)
+	return runtimehook.NewInPlaceHooks(discovered{config}, discovered{config})
 }
 
 func write(t *testing.T, path, text string) string {

@@ -6,7 +6,7 @@
 // A step changes one thing: a member, a pod or the permission for an update. It is derived from the state in etcd and in the
 // API server, so that a guard that was killed continues with a new snapshot.
 //
-// Next, Hold and Permit are the calls to start from; the rules are in rules.go and updates.go.
+// Next, GuardPods, Hold and Permit are the calls to start from; the rules are in rules.go and updates.go.
 package etcdguard
 
 import (
@@ -96,7 +96,7 @@ const (
 // Quorum returns the quorum of a number of voters.
 func Quorum(voters int) int { return voters/2 + 1 }
 
-// Next returns the next step.
+// Next returns the next step, apart from those of GuardPods.
 func Next(s EtcdSnapshot) GuardStep {
 	v := newView(s)
 	for _, rule := range rules {

@@ -86,6 +86,9 @@ func (w *world) step() {
 	w.goOn()
 	w.update()
 	w.release()
+	for _, step := range GuardPods(w.EtcdSnapshot) {
+		w.perform(step)
+	}
 	w.perform(Next(w.EtcdSnapshot))
 }
 

@@ -11,21 +11,26 @@ type rule func(view) (GuardStep, bool)
 
 // rules are evaluated in order. Members that do not answer are removed before members that do.
 var rules = []rule{
-	deleteGuardPod, awaitMembers, removeLearner, awaitQuorum, removeUnhealthy, removeHealthy, promote, awaitReplacement, permitUpdate,
+	awaitMembers, removeLearner, awaitQuorum, removeUnhealthy, removeHealthy, promote, awaitReplacement, permitUpdate,
 }
 
-// deleteGuardPod deletes pods that would block the drain of a node whose machine may be deleted. Their disruption budget
-// is for nodes that have a member. On a schedulable node they would be created again.
-func deleteGuardPod(v view) (GuardStep, bool) {
-	for _, machine := range v.Machines {
-		if machine.IsDeleting && !machine.IsHeld && machine.IsCordoned && len(machine.GuardPods) > 0 {
-			return GuardStep{
-				Action: DeleteGuardPod, Machine: machine.Name, Pod: machine.GuardPods[0], Reason: "GuardPodDeleted",
-				Message: fmt.Sprintf("guard pod %s would hold the drain of a node that is to go", machine.GuardPods[0]),
-			}, true
+// GuardPods returns the steps that delete pods which would block the drain of a node whose machine may be deleted. Their disruption
+// budget is for nodes that have a member. On a schedulable node they would be created again. These steps are apart from Next, and
+// need no etcd: a pod that can't be deleted holds no member.
+func GuardPods(s EtcdSnapshot) []GuardStep {
+	var steps []GuardStep
+	for _, machine := range s.Machines {
+		if !machine.IsDeleting || machine.IsHeld || !machine.IsCordoned {
+			continue
+		}
+		for _, pod := range machine.GuardPods {
+			steps = append(steps, GuardStep{
+				Action: DeleteGuardPod, Machine: machine.Name, Pod: pod, Reason: "GuardPodDeleted",
+				Message: fmt.Sprintf("guard pod %s would hold the drain of a node that is to go", pod),
+			})
 		}
 	}
-	return GuardStep{}, false
+	return steps
 }
 
 // awaitMembers waits until the members are known.

@@ -117,9 +117,7 @@ func TestNext(t *testing.T) {
 		{"no second one without a replacement", []string{"m0 deleting", "m1 deleting", "e0 gone", "m0 free"}, "wait ReplacementMissing"},
 		{"no quorum", []string{"m0 deleting", "e0 unhealthy", "e1 unhealthy"}, "wait NoQuorum"},
 		{"two machines with one address", []string{"m0 deleting", "m3 added", "m3 as m0", "e3 votes"}, "wait SharedAddress"},
-		{"a guard pod on a node that is to go", []string{"m0 deleting", "m0 free", "m0 cordoned", "m0 guarded"}, "delete guard pod m0"},
-		{"one on a node that takes pods would come again", []string{"m0 deleting", "m0 free", "m0 guarded", "e0 gone", "m3 added", "e3 votes"}, "wait AsExpected"},
-		{"one on a node that has a member", []string{"m0 deleting", "m0 cordoned", "m0 guarded"}, "wait ReplacementMissing"},
+		{"a guard pod that stays holds no member", []string{"m0 deleting", "m0 free", "m0 cordoned", "m0 guarded", "e0 unhealthy"}, "remove member e0"},
 		{"an update is requested", []string{"m0 asks"}, "permit update m0"},
 		{"two updates are requested", []string{"m1 asks", "m0 asks"}, "permit update m0"},
 		{"two machines that are marked wait", []string{"m1 updating", "m1 asks", "m2 updating", "m2 asks"}, "permit update m1"},
@@ -136,17 +134,39 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// Guard pods do not need etcd, and nothing else is done without it.
+// Without etcd, nothing is done to members.
 func TestNextWithoutEtcd(t *testing.T) {
-	for want, changes := range map[string][]string{
-		"wait EtcdUnreachable": {"m0 deleting", "e0 gone"},
-		"delete guard pod m0":  {"m0 deleting", "m0 free", "m0 cordoned", "m0 guarded"},
+	s := scene(t, "m0 deleting", "e0 gone")
+	s.Members, s.Problem = nil, "connection refused"
+	if got := text(Next(s)); got != "wait EtcdUnreachable" {
+		t.Error(got)
+	}
+}
+
+func TestGuardPods(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		changes []string
+		want    string
+	}{
+		{"on a node that is to go", []string{"m0 deleting", "m0 free", "m0 cordoned", "m0 guarded"}, "delete guard pod m0"},
+		{"on two of them", []string{"m0 deleting", "m0 free", "m0 cordoned", "m0 guarded", "m2 deleting", "m2 free", "m2 cordoned", "m2 guarded"},
+			"delete guard pod m0, delete guard pod m2"},
+		{"on a node that takes pods it would come again", []string{"m0 deleting", "m0 free", "m0 guarded"}, ""},
+		{"on a node that has a member", []string{"m0 deleting", "m0 cordoned", "m0 guarded"}, ""},
+		{"on a node that stays", []string{"m0 free", "m0 cordoned", "m0 guarded"}, ""},
 	} {
-		s := scene(t, changes...)
-		s.Members, s.Problem = nil, "connection refused"
-		if got := text(Next(s)); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			s := scene(t, c.changes...)
+			s.Members, s.Problem = nil, "connection refused" // etcd is not needed
+			var steps []string
+			for _, step := range GuardPods(s) {
+				steps = append(steps, text(step))
+			}
+			if got := strings.Join(steps, ", "); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
 	}
 }
 

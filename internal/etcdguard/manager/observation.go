@@ -12,8 +12,9 @@ import (
 
 // The reasons of the ClusterOperator's conditions, beside the reasons of steps that wait.
 const (
-	ReasonLookFailed  = "LookFailed"
-	ReasonReplacement = "MemberReplacement"
+	ReasonLookFailed    = "LookFailed"
+	ReasonReplacement   = "MemberReplacement"
+	ReasonGuardPodStays = "GuardPodStays"
 )
 
 // troubling are the reasons of steps that make the guard Degraded if they last.
@@ -29,11 +30,14 @@ type observation struct {
 	since   time.Time // since when there is trouble without a pause
 }
 
-// record records a snapshot, and the next step.
-func (o *observation) record(seen etcdguard.EtcdSnapshot, due etcdguard.GuardStep) {
+// record records a snapshot, the next step, and why guard pods stay that were to be deleted, if any do.
+func (o *observation) record(seen etcdguard.EtcdSnapshot, due etcdguard.GuardStep, stays error) {
 	var trouble clusteroperator.ControllerProblem
-	if troubling[due.Reason] {
+	switch {
+	case troubling[due.Reason]:
 		trouble = clusteroperator.ControllerProblem{Reason: due.Reason, Message: due.Message}
+	case stays != nil:
+		trouble = clusteroperator.ControllerProblem{Reason: ReasonGuardPodStays, Message: strings.ReplaceAll(stays.Error(), "\n", "; ")}
 	}
 	o.set(seen, trouble)
 }

@@ -24,6 +24,7 @@ func TestStanding(t *testing.T) {
 	for name, test := range map[string]struct {
 		seen    etcdguard.EtcdSnapshot
 		due     etcdguard.GuardStep
+		stays   error // a guard pod
 		lasting bool
 		want    clusteroperator.ControllerStatus
 	}{
@@ -42,10 +43,16 @@ func TestStanding(t *testing.T) {
 			Degraded: clusteroperator.ControllerProblem{Reason: "EtcdUnreachable", Message: "no"},
 		}},
 		"a wait that needs no administrator": {seen: steady, due: etcdguard.GuardStep{Reason: "LearnerStarts"}, lasting: true},
+		"a guard pod stays": {seen: steady, stays: errors.New("a is refused\nb is refused"), lasting: true, want: clusteroperator.ControllerStatus{
+			Degraded: clusteroperator.ControllerProblem{Reason: "GuardPodStays", Message: "a is refused; b is refused"},
+		}},
+		"a guard pod stays, and there is no quorum": {seen: steady, due: etcdguard.GuardStep{Reason: "NoQuorum"}, stays: errors.New("no"), lasting: true, want: clusteroperator.ControllerStatus{
+			Degraded: clusteroperator.ControllerProblem{Reason: "NoQuorum"},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var o observation
-			o.record(test.seen, test.due)
+			o.record(test.seen, test.due, test.stays)
 			patience := time.Hour
 			if test.lasting {
 				patience = 0
@@ -65,15 +72,15 @@ func TestTroubleLasts(t *testing.T) {
 	}
 	o.recordFailure(errors.New("nodes can't be listed"))
 	begun := o.since
-	o.record(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "NoQuorum"})
+	o.record(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "NoQuorum"}, nil)
 	if o.since != begun {
 		t.Error("another reason starts over")
 	}
-	o.record(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "AsExpected"})
+	o.record(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "AsExpected"}, nil)
 	if got, _ := o.standing(0); got.Degraded.Reason != "" {
 		t.Errorf("what is over is told of: %+v", got)
 	}
-	o.record(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "NoQuorum"})
+	o.record(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "NoQuorum"}, nil)
 	if !o.since.After(begun) {
 		t.Error("the time of calm counts as trouble")
 	}
@@ -88,7 +95,7 @@ func TestMetrics(t *testing.T) {
 	held := etcdguard.ControlPlaneMachine{Name: "ns/a", Addresses: []string{"1"}, IsDeleting: true, HeldSince: time.Unix(1000, 0)}
 	members := []etcdguard.EtcdMember{{ID: 1, Addresses: []string{"1"}, Health: etcdguard.Healthy}, {ID: 2, Addresses: []string{"2"}, Health: etcdguard.Unhealthy}}
 	begun := float64(time.Now().Unix())
-	g.seen.record(etcdguard.EtcdSnapshot{Voters: 3, Machines: []etcdguard.ControlPlaneMachine{held, {Name: "ns/b"}}, Members: members}, etcdguard.GuardStep{})
+	g.seen.record(etcdguard.EtcdSnapshot{Voters: 3, Machines: []etcdguard.ControlPlaneMachine{held, {Name: "ns/b"}}, Members: members}, etcdguard.GuardStep{}, nil)
 	served := servedBy(t, g)
 	for name, want := range map[string]float64{
 		"etcd_reachable": 1, "voters_wanted": 3, "voters": 2, "voters_healthy": 1, "replacements": 1, "held_machines": 1, "held_since_timestamp_seconds": 1000,
@@ -101,7 +108,7 @@ func TestMetrics(t *testing.T) {
 	if looked < begun {
 		t.Errorf("the last look was at %v, and it began at %v", looked, begun)
 	}
-	g.seen.record(etcdguard.EtcdSnapshot{Voters: 3, Machines: []etcdguard.ControlPlaneMachine{held}, Problem: "no"}, etcdguard.GuardStep{Reason: "EtcdUnreachable"})
+	g.seen.record(etcdguard.EtcdSnapshot{Voters: 3, Machines: []etcdguard.ControlPlaneMachine{held}, Problem: "no"}, etcdguard.GuardStep{Reason: "EtcdUnreachable"}, nil)
 	served = servedBy(t, g)
 	if _, ok := served["voters"]; ok || served["etcd_reachable"] != 0 || served["held_machines"] != 1 || served["last_look_timestamp_seconds"] != looked {
 		t.Errorf("while etcd is not reached: %v", served)

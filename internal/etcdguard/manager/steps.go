@@ -139,44 +139,69 @@ func (g *guard) hold(ctx context.Context, held machinehook.HeldMachine) (machine
 	return machinehook.HookAnswer{IsDone: message == "", Message: message, After: busyPause}, nil
 }
 
-// reconcile carries out steps until a step waits.
+// reconcile deletes the guard pods that it finds, once, and carries out steps until a step waits. A pod that can't be deleted, or is
+// created again at once, has the next reconciliation, and holds no member.
 func (g *guard) reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	log := ctrl.LoggerFrom(ctx)
-	for {
+	var stays error // of guard pods
+	for isFirst := true; ; isFirst = false {
 		seen, membership, err := g.snapshot(ctx)
 		if err != nil {
 			g.seen.recordFailure(err)
-			return ctrl.Result{}, err
+			return ctrl.Result{}, errors.Join(stays, err)
+		}
+		if pods := etcdguard.GuardPods(seen); isFirst && len(pods) > 0 {
+			stays = g.deleteGuardPods(ctx, pods)
+			continue
 		}
 		step := etcdguard.Next(seen)
-		g.seen.record(seen, step)
+		g.seen.record(seen, step, stays)
 		if step.Action == etcdguard.Wait {
 			if now := step.Reason + step.Message; now != g.waitsFor {
-				log.Info("waiting", "reason", step.Reason, "message", step.Message)
+				ctrl.LoggerFrom(ctx).Info("waiting", "reason", step.Reason, "message", step.Message)
 				g.waitsFor = now
 			}
-			if err := g.holdUpdates(ctx, seen); err != nil {
-				return ctrl.Result{}, err
-			}
-			return ctrl.Result{RequeueAfter: pauseAfter(seen, step)}, nil
+			return after(pauseAfter(seen, step), errors.Join(stays, g.holdUpdates(ctx, seen)))
 		}
 		g.waitsFor = ""
-		log.Info("begin", "action", step.Action, "reason", step.Reason, "machine", step.Machine, "message", step.Message)
-		err = g.perform(ctx, membership, step)
-		if members.IsTooEarly(err) || errors.Is(err, errChanged) {
-			g.count(step, resultTooEarly)
-			log.Info("not yet", "action", step.Action, "reason", err.Error())
-			return ctrl.Result{RequeueAfter: busyPause}, nil
+		switch err := g.carryOut(ctx, membership, step); {
+		case isTooEarly(err):
+			return after(busyPause, stays)
+		case err != nil:
+			return ctrl.Result{}, errors.Join(stays, err)
 		}
-		if err != nil {
-			g.count(step, resultFailed)
-			return ctrl.Result{}, fmt.Errorf("%s: %w", step.Action, err)
-		}
-		g.count(step, resultDone)
-		log.Info("done", "action", step.Action, "machine", step.Machine)
-		g.recordEvent(ctx, step)
 	}
 }
+
+// after has the next reconciliation come after a pause. After an error, its pause is the one of the queue.
+func after(pause time.Duration, err error) (ctrl.Result, error) {
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: pause}, nil
+}
+
+// carryOut carries out a step, and reports it in the log, in a metric and by an event.
+func (g *guard) carryOut(ctx context.Context, membership *members.Membership, step etcdguard.GuardStep) error {
+	log := ctrl.LoggerFrom(ctx)
+	log.Info("begin", "action", step.Action, "reason", step.Reason, "machine", step.Machine, "message", step.Message)
+	err := g.perform(ctx, membership, step)
+	switch {
+	case isTooEarly(err):
+		g.count(step, resultTooEarly)
+		log.Info("not yet", "action", step.Action, "reason", err.Error())
+		return err
+	case err != nil:
+		g.count(step, resultFailed)
+		return fmt.Errorf("%s: %w", step.Action, err)
+	}
+	g.count(step, resultDone)
+	log.Info("done", "action", step.Action, "machine", step.Machine)
+	g.recordEvent(ctx, step)
+	return nil
+}
+
+// isTooEarly reports whether a step is to be tried again after a pause.
+func isTooEarly(err error) bool { return members.IsTooEarly(err) || errors.Is(err, errChanged) }
 
 // pauseAfter returns the requeue interval after a step that waits.
 func pauseAfter(seen etcdguard.EtcdSnapshot, step etcdguard.GuardStep) time.Duration {
@@ -199,6 +224,15 @@ func (g *guard) perform(ctx context.Context, membership *members.Membership, ste
 		return leader.ErrFenced
 	}
 	return membership.Change(ctx, step)
+}
+
+// deleteGuardPods deletes guard pods, and returns why some stay.
+func (g *guard) deleteGuardPods(ctx context.Context, steps []etcdguard.GuardStep) error {
+	var stays error
+	for _, step := range steps {
+		stays = errors.Join(stays, g.carryOut(ctx, nil, step))
+	}
+	return stays
 }
 
 func (g *guard) deleteGuardPod(ctx context.Context, name string) error {

@@ -114,7 +114,7 @@ func (u *updatePass) goOn(ctx context.Context) (time.Duration, error) {
 			return u.r.bounded(beginPause), nil
 		}
 	}
-	if isBegun, err := u.begin(ctx, isDrained); err != nil || !isBegun {
+	if isBegun, err := u.begin(ctx); err != nil || !isBegun {
 		return u.r.bounded(beginPause), err
 	}
 	return u.call(ctx)
@@ -122,17 +122,15 @@ func (u *updatePass) goOn(ctx context.Context) (time.Duration, error) {
 
 // begin notes in the Machine that its extension is called from now on, and returns whether that is so. From the first call on, a member
 // of etcd on the Machine may stop: the quorum guard has to permit the call, since the permission for the mark may be hours old. After
-// it, the guard is not asked again, since the update has to end. Without a drain or a guard, there is nothing to note.
-func (u *updatePass) begin(ctx context.Context, isDrained bool) (bool, error) {
+// it, the guard is not asked again, and no pods are evicted, since the update has to end: a guard that is installed later, or a drain
+// that is requested later, does not stop it.
+func (u *updatePass) begin(ctx context.Context) (bool, error) {
 	base, now := u.m.DeepCopy(), u.r.options.Now()
 	isBegun := rolloutrules.IsPermitted(u.m, now)
-	switch {
-	case !isDrained && !rolloutrules.IsGuarded(u.m):
-		return true, nil
-	case isBegun:
+	if isBegun {
 		rolloutrules.DropRequest(u.m)
 		metav1.SetMetaDataAnnotation(&u.m.ObjectMeta, begunAnnotation, "")
-	default:
+	} else {
 		message := updateMessage + ": waiting for the etcd quorum guard to permit it"
 		if why := u.m.Annotations[rolloutrules.UpdateHeldAnnotation]; why != "" {
 			message += ": " + printable.Line(why)

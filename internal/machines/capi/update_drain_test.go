@@ -99,6 +99,23 @@ func TestADrainSettingThatIsNoneHoldsTheUpdate(t *testing.T) {
 	u.awaitUpdated()
 }
 
+// TestADrainThatIsRequestedLaterEvictsNothing: the extension may have stopped the kubelet by then, and pods would not end.
+func TestADrainThatIsRequestedLaterEvictsNothing(t *testing.T) {
+	u := startUpdates(newScene(t), nil)
+	node := &corev1.Node{}
+	u.Must(u.Get(t.Context(), client.ObjectKey{Name: u.m.Status.NodeRef.Name}, node))
+	pod := u.addPod(node, "web", nil)
+	u.answers(`{"status":"Success","retryAfterSeconds":1}`)
+	u.trigger(2)
+	u.awaitCalls(1)
+	u.MustPatch(u.config, `{"spec": {"settings": {"drain": "true"}}}`)
+	u.discover()
+	u.awaitCalls(len(u.calls()) + 2)
+	u.expectUntouched(node, pod)
+	u.answers(done)
+	u.awaitUpdated()
+}
+
 // An update with a drain has at least the first number of writes. The second is more than it needs.
 const leastUpdateWrites, writesOfAnUpdate = 7, 10
 

@@ -99,3 +99,18 @@ func TestAnUpdateThatIsGivenUpLeavesNoRequest(t *testing.T) {
 		t.Errorf("the extension was called %d times", len(calls))
 	}
 }
+
+// TestAGuardThatComesLaterDoesNotStopAnUpdate: the extension has stopped a member by then, for which the guard permits nothing until the
+// update has ended.
+func TestAGuardThatComesLaterDoesNotStopAnUpdate(t *testing.T) {
+	u := startUpdates(newScene(t), nil)
+	u.answers(`{"status":"Success","retryAfterSeconds":1,"message":"half way"}`)
+	u.trigger(2)
+	u.awaitCalls(1)
+	u.MustPatch(u.m, `{"metadata": {"annotations": {%q: "clusteroperator/etcd"}}}`, quorumHook)
+	u.awaitCalls(len(u.calls()) + 2)
+	u.answers(done)
+	u.await("m1", func(m *clusterv1.Machine) bool { return !rolloutrules.IsUpdating(m) && len(m.Annotations) == 1 })
+	u.removeHook(u.m, quorumHook)
+	u.awaitUpdated()
+}

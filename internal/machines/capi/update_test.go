@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
 // TestC5TheExtensionIsCalledWhenItSays: however often the Machine changes in between.
@@ -113,6 +116,21 @@ func TestC10DeletionWins(t *testing.T) {
 	if after := len(u.calls()); after != before {
 		t.Errorf("the extension was called %d times after the deletion", after-before)
 	}
+}
+
+// TestAnUnknownExtensionDoesNotStopAnUpdate: an ExtensionConfig that is created for other hooks, and whose server does not run yet.
+func TestAnUnknownExtensionDoesNotStopAnUpdate(t *testing.T) {
+	u := startUpdates(newScene(t), nil)
+	u.answers(`{"status":"Success","retryAfterSeconds":1}`)
+	u.trigger(2)
+	u.awaitCalls(1)
+	other := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: u.Namespace + "-topology"}}
+	other.Spec.ClientConfig.URL = "https://" + runtimehooktest.FreeAddress(t)
+	other.Spec.NamespaceSelector = u.config.Spec.NamespaceSelector
+	u.MustCreate(other)
+	u.awaitCalls(len(u.calls()) + 2)
+	u.answers(done)
+	u.awaitUpdated()
 }
 
 // TestAUserEndsAnUpdate by removing the annotation of the Machine: nothing is left of it.

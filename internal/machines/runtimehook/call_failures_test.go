@@ -194,7 +194,7 @@ func TestUnreachableExtensions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := newConfig("ext", test.where)
-			hooks := runtimehook.NewInPlaceHooks(configs{config}, nil)
+			hooks := newHooks(config)
 			_, err := hooks.UpdateMachine(t.Context(), newUpdateRequest(t))
 			checkError(t, err, "extension update-machine.ext "+test.want)
 		})

@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
-// configs are the ExtensionConfigs of a cache. What a cluster has to do with them is tested in package extensionconfig.
+// configs are the ExtensionConfigs of a cluster. What a cluster has to do with them is tested in package extensionconfig.
 type configs []*runtimev1.ExtensionConfig
 
 func (c configs) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
@@ -32,6 +32,11 @@ func (c configs) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 		found.Items = append(found.Items, *config.DeepCopy())
 	}
 	return nil
+}
+
+// newHooks returns the hooks of ExtensionConfigs, whose cache does not lag.
+func newHooks(all ...*runtimev1.ExtensionConfig) *runtimehook.InPlaceHooks {
+	return runtimehook.NewInPlaceHooks(configs(all), configs(all))
 }
 
 // A scene is an extension that is discovered, and the hooks that find it.
@@ -47,7 +52,7 @@ func newScene(t *testing.T, names ...string) *scene {
 	t.Helper()
 	s := &scene{T: t, TestExtension: runtimehooktest.New(t, names...)}
 	s.config = newConfig("ext", s.ClientConfig())
-	s.hooks = runtimehook.NewInPlaceHooks(configs{s.config}, nil)
+	s.hooks = newHooks(s.config)
 	return s
 }
 

@@ -16,20 +16,25 @@ import (
 
 // InPlaceHooks calls the hooks of updates in place, each at the extension that has a handler for it.
 type InPlaceHooks struct {
-	Registry ExtensionRegistry
+	Registry ExtensionRegistry // for decisions, which can't be undone
 	Client   HookClient
 
-	known *cache.Expiring // decisions of extensions, by questions
+	callees ExtensionRegistry // for calls of UpdateMachine, of which there are many
+	known   *cache.Expiring   // decisions of extensions, by questions
 }
 
 // answerLifetime is how long an answer is cached: an extension that is repaired without a change of its ExtensionConfig is
 // called again after that.
 const answerLifetime = 10 * time.Minute
 
-// NewInPlaceHooks returns the hooks of the extensions that a cluster has. ExtensionConfigs may be read from a cache; namespaces
-// are read one by one, and only their labels.
-func NewInPlaceHooks(configs, namespaces client.Reader) *InPlaceHooks {
-	return &InPlaceHooks{Registry: ExtensionRegistry{Configs: configs, Namespaces: namespaces}, known: cache.NewExpiring()}
+// NewInPlaceHooks returns the hooks of the extensions that a cluster has. Whether an extension can update machines, or they are
+// replaced, is decided by the ExtensionConfigs of the live reader; the cached one is for calls of UpdateMachine, which are repeated.
+// Namespaces are read live, one by one, and only their labels.
+func NewInPlaceHooks(cached, live client.Reader) *InPlaceHooks {
+	return &InPlaceHooks{
+		Registry: ExtensionRegistry{Configs: live, Namespaces: live}, callees: ExtensionRegistry{Configs: cached, Namespaces: live},
+		known: cache.NewExpiring(),
+	}
 }
 
 // A HookDecision is whether machines can be updated in place; if not, they are replaced.
@@ -85,11 +90,15 @@ func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context, request *hooksv1
 // decider returns the handler of a hook that decides about updates in place. Without it, or without one that updates machines,
 // the decision is not to update any.
 func (h *InPlaceHooks) decider(ctx context.Context, hook, namespace string) (*HookHandler, HookDecision, error) {
-	handler, err := h.Registry.Find(ctx, hook, namespace)
+	serving, err := h.Registry.serving(ctx, namespace)
+	if err != nil {
+		return nil, HookDecision{}, err
+	}
+	handler, err := serving.handler(hook)
 	if err != nil || handler == nil {
 		return nil, withoutHandler(hook), err
 	}
-	updater, err := h.Registry.Find(ctx, UpdateMachine, namespace)
+	updater, err := serving.handler(UpdateMachine)
 	if err != nil || updater == nil {
 		return nil, withoutHandler(UpdateMachine), err
 	}
@@ -112,19 +121,23 @@ func (h *InPlaceHooks) CanUpdateMachine(ctx context.Context, request *hooksv1.Ca
 	return decide(handler, changesOfMachine(sent, &response))
 }
 
-// updater returns the handler that updates the machines of a namespace.
-func (h *InPlaceHooks) updater(ctx context.Context, namespace string) (*HookHandler, error) {
-	handler, err := h.Registry.Find(ctx, UpdateMachine, namespace)
-	if err == nil && handler == nil {
+// needed returns an error if there is no handler that updates machines.
+func needed(updater *HookHandler, err error) (*HookHandler, error) {
+	if err == nil && updater == nil {
 		err = errors.New("no extension answers the hook " + UpdateMachine + ": make the ExtensionConfig of one, or delete the machine")
 	}
-	return handler, err
+	return updater, err
 }
 
 // UpdateMachine calls an extension to begin or continue the update of a machine. Every failed call is an error, whatever the
-// failurePolicy: a machine is not updated until the extension reports that it is done.
+// failurePolicy: a machine is not updated until the extension reports that it is done. An ExtensionConfig that is not discovered yet
+// does not stop an update, unless it is the extension's own.
 func (h *InPlaceHooks) UpdateMachine(ctx context.Context, request *hooksv1.UpdateMachineRequest) (UpdateProgress, error) {
-	handler, err := h.updater(ctx, request.Desired.Machine.Namespace)
+	serving, err := h.callees.serving(ctx, request.Desired.Machine.Namespace)
+	if err != nil {
+		return UpdateProgress{}, err
+	}
+	handler, err := needed(serving.updater())
 	if err != nil {
 		return UpdateProgress{}, err
 	}
@@ -144,7 +157,7 @@ const DrainSetting = "drain"
 // DrainsBeforeUpdate reports whether the nodes of a namespace's machines have to be drained before UpdateMachine is called. It fails
 // if the value is neither "true" nor "false".
 func (h *InPlaceHooks) DrainsBeforeUpdate(ctx context.Context, namespace string) (bool, error) {
-	handler, err := h.updater(ctx, namespace)
+	handler, err := needed(h.Registry.Find(ctx, UpdateMachine, namespace))
 	if err != nil {
 		return false, err
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
@@ -37,7 +38,7 @@ func TestUpdateProgress(t *testing.T) {
 }
 
 func TestWithoutAnExtension(t *testing.T) {
-	hooks := runtimehook.NewInPlaceHooks(configs{}, nil)
+	hooks := newHooks()
 	decision, err := hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t))
 	if err != nil || decision.CanUpdate || decision.String() != "replaced, since no extension answers the hook CanUpdateMachineSet in this namespace" {
 		t.Errorf("%s %v", decision, err)
@@ -49,7 +50,7 @@ func TestWithoutAnExtension(t *testing.T) {
 
 func TestTwoExtensionsForOneHookAreRefused(t *testing.T) {
 	a, b := runtimehooktest.New(t), runtimehooktest.New(t)
-	hooks := runtimehook.NewInPlaceHooks(configs{newConfig("b", b.ClientConfig()), newConfig("a", a.ClientConfig())}, nil)
+	hooks := newHooks(newConfig("b", b.ClientConfig()), newConfig("a", a.ClientConfig()))
 	_, err := hooks.UpdateMachine(t.Context(), newUpdateRequest(t))
 	const want = "extensions update-machine.a, update-machine.b all answer the hook UpdateMachine, and only one is to"
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -135,5 +136,47 @@ func TestExtensionsThatAreNotDiscovered(t *testing.T) {
 	s.config.DeletionTimestamp = &s.config.CreationTimestamp
 	if err := update(); err == nil || !strings.HasPrefix(err.Error(), "no extension answers") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestUpdatesGoOnBesideUnknownExtensions: only what has not begun waits for them.
+func TestUpdatesGoOnBesideUnknownExtensions(t *testing.T) {
+	s := newScene(t)
+	s.Answer("UpdateMachine", `{"status":"Success","retryAfterSeconds":0}`)
+	other := newConfig("a", s.ClientConfig())
+	other.Status = runtimev1.ExtensionConfigStatus{}
+	s.hooks = newHooks(other, s.config)
+	update := func() error {
+		_, err := s.hooks.UpdateMachine(t.Context(), newUpdateRequest(t))
+		return err
+	}
+	if err := update(); err != nil {
+		t.Errorf("an extension that is not discovered stops the update: %v", err)
+	}
+	_, err := s.hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t))
+	checkError(t, err, "extension a is not discovered yet")
+	_, err = s.hooks.DrainsBeforeUpdate(t.Context(), "default")
+	checkError(t, err, "extension a is not discovered yet")
+	other.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
+	if err := update(); err != nil {
+		t.Errorf("an extension whose selector can't be read stops the update: %v", err)
+	}
+	s.config.Generation = 2
+	checkError(t, update(), "extension a has a namespaceSelector that can't be read")
+	s.hooks = newHooks(newConfig("a", s.ClientConfig()), s.config)
+	checkError(t, update(), "extension ext is not discovered yet") // which may have begun the update
+}
+
+// TestDecisionsAreLive: an extension that the cache does not have yet decides whether machines are replaced, and drained.
+func TestDecisionsAreLive(t *testing.T) {
+	s := newScene(t)
+	s.config.Spec.Settings = map[string]string{"drain": "true"}
+	s.hooks = runtimehook.NewInPlaceHooks(configs{}, configs{s.config})
+	s.Answer("CanUpdateMachineSet", answerWithPatch("infrastructureMachineTemplatePatch", "JSONMergePatch", `{"spec":{"template":{"spec":{"size":2}}}}`))
+	if decision, err := s.hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t)); err != nil || !decision.CanUpdate {
+		t.Error(decision, err)
+	}
+	if drains, err := s.hooks.DrainsBeforeUpdate(t.Context(), "default"); err != nil || !drains {
+		t.Errorf("drains: %t, %v", drains, err)
 	}
 }

@@ -27,27 +27,74 @@ type ExtensionRegistry struct {
 // error, since each would cover only a part of the change. Find also fails while an extension that serves the namespace is not
 // discovered: whether it has a handler is not known, and replaced machines could not be restored.
 func (r *ExtensionRegistry) Find(ctx context.Context, hook, namespace string) (*HookHandler, error) {
+	serving, err := r.serving(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return serving.handler(hook)
+}
+
+// servingExtensions are the extensions of a namespace.
+type servingExtensions struct {
+	discovered []*runtimev1.ExtensionConfig
+	unknown    []unknownExtension
+}
+
+// An unknownExtension may serve a namespace and have a handler.
+type unknownExtension struct {
+	config  *runtimev1.ExtensionConfig
+	problem error
+}
+
+// serving returns the extensions of a namespace, ordered by their names.
+func (r *ExtensionRegistry) serving(ctx context.Context, namespace string) (*servingExtensions, error) {
 	var configs runtimev1.ExtensionConfigList
 	if err := r.Configs.List(ctx, &configs); err != nil {
 		return nil, fmt.Errorf("list ExtensionConfigs: %w", err)
 	}
-	var found []*HookHandler
+	found := &servingExtensions{}
 	slices.SortFunc(configs.Items, func(a, b runtimev1.ExtensionConfig) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range configs.Items {
 		config := &configs.Items[i]
 		serves, err := r.serves(ctx, config, namespace)
-		if err != nil {
-			return nil, err
+		if serves && err == nil {
+			err = checkDiscovered(config)
 		}
-		if !serves {
-			continue
+		switch {
+		case err != nil:
+			found.unknown = append(found.unknown, unknownExtension{config, err})
+		case serves:
+			found.discovered = append(found.discovered, config)
 		}
-		if err := checkDiscovered(config); err != nil {
-			return nil, err
-		}
+	}
+	return found, nil
+}
+
+// handler returns the only handler of a hook; nil if there is none.
+func (s *servingExtensions) handler(hook string) (*HookHandler, error) {
+	if len(s.unknown) > 0 {
+		return nil, s.unknown[0].problem
+	}
+	return onlyOne(s.handlers(hook), hook)
+}
+
+// updater returns the handler that updates machines; nil if there is none. It may have begun an update, which has to end: an extension
+// that was never known to have the hook does not matter beside it.
+func (s *servingExtensions) updater() (*HookHandler, error) {
+	found := s.handlers(UpdateMachine)
+	hadHook := func(e unknownExtension) bool { return len(handlersOf(e.config, UpdateMachine)) > 0 }
+	if len(found) == 1 && !slices.ContainsFunc(s.unknown, hadHook) {
+		return found[0], nil
+	}
+	return s.handler(UpdateMachine)
+}
+
+func (s *servingExtensions) handlers(hook string) []*HookHandler {
+	var found []*HookHandler
+	for _, config := range s.discovered {
 		found = append(found, handlersOf(config, hook)...)
 	}
-	return onlyOne(found, hook)
+	return found
 }
 
 // serves reports whether an extension serves a namespace. An extension that is being deleted serves none.

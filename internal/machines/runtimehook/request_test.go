@@ -111,7 +111,7 @@ func TestExtensionsSeeNoStatus(t *testing.T) {
 		if _, err := s.hooks.CanUpdateMachineSet(t.Context(), canUpdateMachineSetRequest); err != nil {
 			t.Fatal(err)
 		}
-		s.hooks = runtimehook.NewInPlaceHooks(configs{s.config}, nil)
+		s.hooks = newHooks(s.config)
 	}
 	calls := s.Calls()
 	compareJSON(t, calls[0].Body, calls[1].Body)

@@ -23,11 +23,15 @@ import (
 // reported.
 func (r *ClusterMachineDeploymentReconciler) decideInPlace(ctx context.Context, seen *deploymentSnapshot) error {
 	seen.inPlace = map[types.UID]rolloutplan.InPlaceDecision{}
+	movable := seen.movable()
+	if len(movable) == 0 {
+		return nil
+	}
 	var extensions runtimev1.ExtensionConfigList
 	if err := r.hooks.Registry.Configs.List(ctx, &extensions); err != nil || len(extensions.Items) == 0 {
 		return err
 	}
-	for _, set := range seen.movable() {
+	for _, set := range movable {
 		reason, err := rolloutrules.ReplacementReason(seen.deployment, set, seen.time), error(nil)
 		if reason == "" {
 			reason, err = r.ask(ctx, seen, set)

@@ -10,6 +10,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
@@ -132,6 +133,33 @@ func TestInPlaceOnceDiscovered(t *testing.T) {
 		return strings.Contains(conditionMessage(d, clusterv1.ScalingUpCondition), "is not discovered yet")
 	})
 	runtimehooktest.Discover(t, f, config, runtimev1.FailurePolicyFail, runtimehook.CanUpdateMachineSet, runtimehook.UpdateMachine)
+	f.awaitComplete(d, "medium")
+	f.checkUpdated("medium", before)
+}
+
+// TestInPlaceWhileTheWatchLags has the watch of ExtensionConfigs lag behind: the extension that was just created counts, and the machine
+// is not replaced.
+func TestInPlaceWhileTheWatchLags(t *testing.T) {
+	t.Parallel()
+	f := newIdleField(t)
+	gate := machinetest.NewWatchGate("extensionconfigs")
+	f.manageIn(gate.Config(stage.Sandbox(t).Config))
+	d := f.start(f.newDeployment(1, 0, 1))
+	before := identities(f.machines())
+	gate.Close()
+	t.Cleanup(gate.Open)
+	f.extend(true, runtimev1.FailurePolicyFail)
+	f.resize(d, "medium")
+	f.Eventually("a machine is updated, or replaced", func() bool {
+		for name, machine := range f.machines() {
+			_, isPending := machine.Annotations[runtimev1.PendingHooksAnnotation]
+			if isPending || machine.DeletionTimestamp != nil || before[name] == "" {
+				return true
+			}
+		}
+		return false
+	})
+	gate.Open()
 	f.awaitComplete(d, "medium")
 	f.checkUpdated("medium", before)
 }

@@ -1,0 +1,100 @@
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestAGuardPodThatStaysHoldsNoMember has a member stop, and its machine be deleted, while the guard can't delete the pod that holds
+// the drain of another machine.
+func TestAGuardPodThatStaysHoldsNoMember(t *testing.T) {
+	s := newScene(t)
+	s.guardNodes(t, s.namespace, 1, 2)
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "guard"}}
+	if err := s.patch(t.Context(), budget, `{"spec":{"minAvailable":100}}`); err != nil { // whatever pods there are: none is evicted
+		t.Fatal(err)
+	}
+	s.startGuard(t)
+	s.awaitHooks(3)
+	t.Run("its deletion is refused", s.testRefusedDeletion)
+	t.Run("another one is created at once", s.testRecreatedPod)
+}
+
+// testRefusedDeletion has an admission policy refuse the deletion of pods.
+func (s *scene) testRefusedDeletion(t *testing.T) {
+	allow := s.refuseDeletions(t, s.node(1))
+	await := s.atFirst("delete "+s.node(1), func() {})
+	s.delete(1)
+	await(t)
+	s.kill(3)
+	s.delete(3)
+	s.awaitMembers("2 4 5")
+	allow()
+	s.awaitMachineGone(1)
+	s.awaitMachineGone(3)
+}
+
+// refuseDeletions has the API server refuse deletions of pods, of which there is one.
+func (s *scene) refuseDeletions(t *testing.T, pod string) (allow func()) {
+	t.Helper()
+	s.create(t, `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: %[1]s}, spec: {
+		matchConstraints: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}},
+			resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [DELETE], resources: [pods]}]},
+		validations: [{expression: "false", message: pods stay}]}}`, s.namespace)
+	binding := s.create(t, `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: %[1]s},
+		spec: {policyName: %[1]s, validationActions: [Deny]}}`, s.namespace)
+	allow = func() { _ = s.client.Delete(context.Background(), binding) } // the test's own context may have ended
+	t.Cleanup(allow)
+	s.eventually("deletions are refused", func(ctx context.Context) error {
+		refused := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: pod}}
+		if err := s.client.Delete(ctx, refused, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "pods stay") {
+			return fmt.Errorf("the answer is %v", err)
+		}
+		return nil
+	})
+	return allow
+}
+
+// testRecreatedPod has a pod that tolerates the cordon be created again before the guard knows that it has deleted it.
+func (s *scene) testRecreatedPod(t *testing.T) {
+	pod := &corev1.Pod{}
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: s.node(2)}, pod); err != nil {
+		t.Fatal(err)
+	}
+	var count atomic.Int32
+	var isOver atomic.Bool
+	s.gate.set(nil, func(write string) bool {
+		if !strings.HasPrefix(write, "delete ") || isOver.Load() {
+			return false
+		}
+		again := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("%s-%d", pod.Name, count.Add(1)), Labels: pod.Labels}, Spec: pod.Spec,
+		}
+		if err := s.client.Create(s.Context(), again); err != nil {
+			t.Error(err)
+		}
+		return false
+	})
+	s.delete(2)
+	s.eventually("the pod is deleted for a second time", func(context.Context) error {
+		if count.Load() < 2 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	s.kill(4)
+	s.delete(4)
+	s.awaitMembers("5 6 7")
+	isOver.Store(true)
+	s.awaitMachineGone(2)
+	s.awaitMachineGone(4)
+}
