@@ -37,6 +37,15 @@ func TestCallsAreThoseOfClusterAPI(t *testing.T) {
 		}
 		s.checkCall(r)
 	})
+	t.Run("CanUpdateMachine", func(t *testing.T) {
+		s, request := newScene(t), &hooksv1.CanUpdateMachineRequest{}
+		r := s.play("canupdatemachine", request)
+		decision, err := s.hooks.CanUpdateMachine(t.Context(), request)
+		if err != nil || !decision.CanUpdate || decision.Extension != "can-update-machine.ext" {
+			t.Fatal(decision, err)
+		}
+		s.checkCall(r)
+	})
 	t.Run("UpdateMachine", func(t *testing.T) {
 		s, request := newScene(t), &hooksv1.UpdateMachineRequest{}
 		for name, want := range map[string]runtimehook.UpdateProgress{
@@ -57,7 +66,7 @@ func (s *scene) play(name string, request any) recording {
 	s.Helper()
 	s.setTimeout(10)
 	r := readRecording(s.T, name, request)
-	hook := map[string]string{"discovery": "Discovery", "canupdatemachineset": "CanUpdateMachineSet"}[name]
+	hook := map[string]string{"discovery": "Discovery", "canupdatemachineset": "CanUpdateMachineSet", "canupdatemachine": "CanUpdateMachine"}[name]
 	if hook == "" {
 		hook = "UpdateMachine"
 	}

@@ -8,6 +8,7 @@ package aggregate
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -159,12 +160,23 @@ func UpToDate(machine *clusterv1.Machine, missing []string) metav1.Condition {
 	return condition
 }
 
+// RolloutReasons returns why machines are outdated in the order of the condition RollingOut: another version first.
+func RolloutReasons(reasons iter.Seq[string]) []string {
+	rank := func(reason string) int {
+		if strings.HasPrefix(strings.TrimPrefix(reason, "* "), "Version ") {
+			return 0
+		}
+		return 1
+	}
+	return slices.SortedFunc(reasons, func(a, b string) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a, b)) })
+}
+
 // aggregate returns a condition of a set that is True if a condition of all its machines is, and False if that of one is.
 func aggregate(kind, of string, machines []*clusterv1.Machine) metav1.Condition {
 	if len(machines) == 0 {
 		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: clusterv1.NoReplicasReason}
 	}
-	named := map[string][]string{} // names of machines by message
+	named, isIssue := map[string][]string{}, map[string]bool{} // names of machines by message
 	worst := metav1.ConditionTrue
 	for _, m := range machines {
 		found := meta.FindStatusCondition(m.Status.Conditions, of)
@@ -176,6 +188,7 @@ func aggregate(kind, of string, machines []*clusterv1.Machine) metav1.Condition 
 		}
 		message := cmp.Or(found.Message, found.Reason)
 		named[message] = append(named[message], m.Name)
+		isIssue[message] = isIssue[message] || found.Status == metav1.ConditionFalse
 		if worst != metav1.ConditionFalse {
 			worst = found.Status
 		}
@@ -187,13 +200,26 @@ func aggregate(kind, of string, machines []*clusterv1.Machine) metav1.Condition 
 	case metav1.ConditionUnknown:
 		reason = of + "Unknown"
 	}
-	return metav1.Condition{Type: kind, Status: worst, Reason: reason, Message: listed(named)}
+	return metav1.Condition{Type: kind, Status: worst, Reason: reason, Message: listed(named, isIssue)}
 }
 
-// listed returns a line for each message, with further lines of the message indented below.
-func listed(named map[string][]string) string {
+// listed returns a line for each message, with further lines of the message indented below. They are in Cluster API's order: what is
+// not known comes after issues, and what more machines have comes first.
+func listed(named map[string][]string, isIssue map[string]bool) string {
+	rank := func(message string) int {
+		if isIssue[message] {
+			return 0
+		}
+		return 1
+	}
+	order := func(a, b string) int {
+		return cmp.Or(rank(a)-rank(b), len(named[b])-len(named[a]), slices.Compare(named[a], named[b]))
+	}
+	for _, names := range named {
+		slices.Sort(names)
+	}
 	var lines []string
-	for _, message := range slices.Sorted(maps.Keys(named)) {
+	for _, message := range slices.SortedFunc(maps.Keys(named), order) {
 		separator := " "
 		if strings.HasPrefix(message, "* ") {
 			separator = "\n  "

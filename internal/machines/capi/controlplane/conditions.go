@@ -132,7 +132,7 @@ func (s *planeSnapshot) rollingOut(machines []*clusterv1.Machine, problem string
 	if outdated == 0 {
 		return aggregate.Condition(clusterv1.RollingOutCondition, false, strings.Join(s.step.Waits, "\n"))
 	}
-	all := slices.Concat(slices.Sorted(maps.Keys(lines)), replaced, s.step.Waits)
+	all := slices.Concat(aggregate.RolloutReasons(maps.Keys(lines)), replaced, s.step.Waits)
 	if problem != "" {
 		all = append(all, problem)
 	}

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
@@ -34,6 +35,9 @@ const (
 	// changedPause is when to look again at a control plane that has changed while the extension was asked.
 	changedPause = time.Second
 )
+
+// kubeadmConfig is the kind of Cluster API's bootstrap configs.
+var kubeadmConfig = schema.GroupKind{Group: "bootstrap.cluster.x-k8s.io", Kind: "KubeadmConfig"}
 
 // A planeUpdate is the step that updates a machine in place, or replaces it.
 type planeUpdate struct {
@@ -197,12 +201,34 @@ func ofAnotherKind(object *contract.ReferencedObject, template clusterv1.Contrac
 }
 
 // newRequest returns the question to an extension whether a machine can be updated in place. Infrastructure and bootstrap are as they
-// are to be.
+// are to be. As in Cluster API, their current state has the labels and annotations of the wanted one: these need no update.
 func newRequest(t machinetemplate.MachineTemplate, m *clusterv1.Machine, objects MachineObjects, infrastructure, bootstrap *unstructured.Unstructured) *hooksv1.CanUpdateMachineRequest {
 	return &hooksv1.CanUpdateMachineRequest{
-		Current: runtimehook.NewMachineObjects(m, unstructuredOf(objects.Infrastructure), unstructuredOf(objects.Bootstrap)),
-		Desired: runtimehook.NewMachineObjects(t.Updated(m), infrastructure, bootstrap),
+		Current: runtimehook.NewMachineObjects(m, withMetadataOf(unstructuredOf(objects.Infrastructure), infrastructure), withMetadataOf(withoutDiscovery(unstructuredOf(objects.Bootstrap)), bootstrap)),
+		Desired: runtimehook.NewMachineObjects(t.Updated(m), infrastructure, withoutDiscovery(bootstrap)),
 	}
+}
+
+// withMetadataOf returns an object with the labels and annotations of another one.
+func withMetadataOf(object, other *unstructured.Unstructured) *unstructured.Unstructured {
+	if object == nil || other == nil {
+		return object
+	}
+	object = object.DeepCopy()
+	object.SetLabels(other.GetLabels())
+	object.SetAnnotations(other.GetAnnotations())
+	return object
+}
+
+// withoutDiscovery returns a bootstrap config without what kubeadm needs to join a cluster, which has a token, and is of no use to
+// a machine that has joined. A KubeadmControlPlane does not send it to extensions either.
+func withoutDiscovery(bootstrap *unstructured.Unstructured) *unstructured.Unstructured {
+	if bootstrap == nil || bootstrap.GroupVersionKind().GroupKind() != kubeadmConfig {
+		return bootstrap
+	}
+	bootstrap = bootstrap.DeepCopy()
+	unstructured.RemoveNestedField(bootstrap.Object, "spec", "joinConfiguration", "discovery")
+	return bootstrap
 }
 
 func unstructuredOf(object *contract.ReferencedObject) *unstructured.Unstructured {

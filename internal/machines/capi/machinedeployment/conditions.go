@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -127,19 +126,9 @@ func rollingOut(seen *deploymentSnapshot) metav1.Condition {
 	if outdated == 0 {
 		return aggregate.Condition(clusterv1.RollingOutCondition, false, "")
 	}
-	lines := slices.Sorted(maps.Keys(reasons))
-	slices.SortStableFunc(lines, func(a, b string) int { return rankOf(a) - rankOf(b) })
-	lines = append(lines, seen.replacements()...)
+	lines := append(aggregate.RolloutReasons(maps.Keys(reasons)), seen.replacements()...)
 	return aggregate.Condition(clusterv1.RollingOutCondition, true,
 		fmt.Sprintf("Rolling out %d not up-to-date replicas\n%s", outdated, strings.Join(lines, "\n")))
-}
-
-// rankOf sorts versions before other reasons.
-func rankOf(reason string) int {
-	if strings.HasPrefix(reason, "* Version") {
-		return 0
-	}
-	return 1
 }
 
 // remediating returns the condition Remediating. Machines are remediated by their sets.

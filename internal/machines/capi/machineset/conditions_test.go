@@ -81,6 +81,17 @@ func TestConditionsOfMachinesAreSummedUp(t *testing.T) {
 	}
 }
 
+// TestWhatMoreMachinesHaveComesFirst orders messages as Cluster API does: by how many machines have them.
+func TestWhatMoreMachinesHaveComesFirst(t *testing.T) {
+	t.Parallel()
+	machines := newMachines("a !Ready", "b !Ready", "c !Ready", "d")
+	machines[0].Status.Conditions[0].Message = "A reason"
+	const want = "* Machines b, c:\n  * Ready is not so\n* Machine a: A reason\n* Machine d: Condition Ready not yet reported"
+	if got := aggregate.MachinesReady(machines).Message; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	all, ready, available, upToDate := aggregate.Count(newMachines("a", "b Ready", "c Ready Available UpToDate", "d Ready Available UpToDate updating", "e !Ready UpToDate"))
