@@ -25,7 +25,7 @@ func newWatch(t *testing.T, out *bytes.Buffer) *machinesWatch {
 	}
 }
 
-// While the machines of one API can't be listed, none of them is told as gone.
+// While the machines of one API can't be listed, none of them is reported as gone.
 func TestAMachineThatCannotBeListedIsNotGone(t *testing.T) {
 	var out bytes.Buffer
 	w := newWatch(t, &out)
@@ -42,16 +42,16 @@ func TestAMachineThatCannotBeListedIsNotGone(t *testing.T) {
 	alone.Unlisted = []string{overview.ClusterAPIKind.Group}
 	show(alone)
 	if strings.Contains(out.String(), phaseGone) {
-		t.Errorf("a machine is told as gone:\n%s", &out)
+		t.Errorf("a machine is reported as gone:\n%s", &out)
 	}
 	show(first)
 	if count := strings.Count(out.String(), phaseGone); count != 1 {
-		t.Errorf("%d machines are told as gone, want 1:\n%s", count, &out)
+		t.Errorf("%d machines are reported as gone, want 1:\n%s", count, &out)
 	}
 }
 
 // A control plane that is deleted and created again has a line for each, and nothing else is printed; while control planes can't be
-// listed, none is told as gone.
+// listed, none is reported as gone.
 func TestAControlPlaneThatIsGone(t *testing.T) {
 	var out bytes.Buffer
 	w := newWatch(t, &out)
@@ -68,7 +68,7 @@ func TestAControlPlaneThatIsGone(t *testing.T) {
 	}
 	w.flags.query.OnlyDeleting = true
 	if out.Reset(); w.append(&overview.MachineList{}) != nil || out.Len() > 0 {
-		t.Errorf("without a machine that is being deleted, its control plane is told as gone:\n%s", &out)
+		t.Errorf("without a machine that is being deleted, its control plane is reported as gone:\n%s", &out)
 	}
 }
 

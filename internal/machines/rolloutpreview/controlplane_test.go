@@ -104,7 +104,7 @@ machine c, index 2, failureDomain=rack-c: is replaced
   6  delete  c  (index 2, failureDomain=rack-c: new 3 takes its place)
 created: 3, deleted: 3`
 
-// TestControlPlanePreviews compares what is told of sets, before they exist and after, with machines that run, go and are down.
+// TestControlPlanePreviews compares what is shown of sets, before they exist and after, with machines that run, go and are down.
 func TestControlPlanePreviews(t *testing.T) {
 	t.Parallel()
 	s := newControlPlane(t)

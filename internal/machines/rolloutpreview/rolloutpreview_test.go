@@ -89,7 +89,7 @@ func newMachines(t *testing.T) string {
 	return namespace
 }
 
-// TestPreviews compares what is told of rollouts: in place, with a change that the extension does not cover, without an extension, and
+// TestPreviews compares what is shown of rollouts: in place, with a change that the extension does not cover, without an extension, and
 // with one that does not answer.
 func TestPreviews(t *testing.T) {
 	namespace := newMachines(t)

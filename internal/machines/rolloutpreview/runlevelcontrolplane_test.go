@@ -92,7 +92,7 @@ func coveringVersions(t *testing.T) rolloutpreview.ExtensionQuery {
 	return rolloutpreview.ExtensionQuery{URL: extension.ClientConfig().URL, CA: extension.CA()}
 }
 
-// TestRunlevelControlPlanePreviews compares what is told of control planes, with an extension and without, and of a machine that is down.
+// TestRunlevelControlPlanePreviews compares what is shown of control planes, with an extension and without, and of a machine that is down.
 func TestRunlevelControlPlanePreviews(t *testing.T) {
 	t.Parallel()
 	s := newPlane(t)
@@ -152,7 +152,7 @@ machine a: is replaced
 	}
 }
 
-// TestRunlevelControlPlanePreviewsOfStates compares what is told of machines that are annotated, updated, deleted or have not joined.
+// TestRunlevelControlPlanePreviewsOfStates compares what is shown of machines that are annotated, updated, deleted or have not joined.
 func TestRunlevelControlPlanePreviewsOfStates(t *testing.T) {
 	t.Parallel()
 	covering := coveringVersions(t)
@@ -199,7 +199,7 @@ func TestRunlevelControlPlanePreviewsOfStates(t *testing.T) {
 	}
 }
 
-// TestRunlevelControlPlanePreviewsOfDeletions compares what is told while a machine, and the control plane, are being deleted.
+// TestRunlevelControlPlanePreviewsOfDeletions compares what is shown while a machine, and the control plane, are being deleted.
 func TestRunlevelControlPlanePreviewsOfDeletions(t *testing.T) {
 	t.Parallel()
 	s := newPlane(t)

@@ -141,8 +141,8 @@ func (u planeUpdate) replacementReason(ctx context.Context) (string, error) {
 	return strings.Join(decision.Reasons, "; "), nil
 }
 
-// preview returns an object as the update would make it, without the mark of one, or why the API server does not allow that, whoever
-// asks. Its defaults are in it, so that they are no changes.
+// preview returns an object as the update would make it, without the mark of one, or why the API server does not allow that, with any
+// rights. Its defaults are in it, so that they are no changes.
 func (u planeUpdate) preview(ctx context.Context, object *contract.ReferencedObject, template clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, string, error) {
 	if object == nil {
 		return nil, "", nil
