@@ -183,7 +183,9 @@ func TestAnInterruptedApplyIsNotKept(t *testing.T) {
 	s.until("installed", isAt("1.0.0"))
 	s.must(s.end())
 	s.images.Close()
-	s.editRecord(func(known map[string]any) { known["run"] = map[string]any{"told": "2026-01-01T00:00:00Z", "ended": true, "error": "interrupted"} })
+	s.editRecord(func(known map[string]any) {
+		known["run"] = map[string]any{"told": "2026-01-01T00:00:00Z", "ended": true, "error": "interrupted"}
+	})
 	s.must(s.client.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace(system), client.HasLabels{"runlevel.dev/files"}))
 	s.options.CacheDir = filepath.Join(t.TempDir(), "empty")
 	s.start()

@@ -20,8 +20,8 @@ func TestIsLackOfRights(t *testing.T) {
 	for text, want := range map[string]bool{
 		byRBAC: true,
 		byRBAC + `: RBAC: clusterrole.rbac.authorization.k8s.io "disks" not found`: true,
-		`spec.size cannot be changed`:                                              false,
-		`exceeded quota: disks, requested: count/disks.test.dev=1`:                 false,
+		`spec.size cannot be changed`:                              false,
+		`exceeded quota: disks, requested: count/disks.test.dev=1`: false,
 	} {
 		if got := patch.IsLackOfRights(forbidden(text)); got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
