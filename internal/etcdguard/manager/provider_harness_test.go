@@ -3,6 +3,7 @@ package manager_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/sandbox/etcdcluster"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
 
@@ -59,7 +61,8 @@ func (s *scene) provide(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-		case s.isToJoin(number):
+		case s.isToJoin(number) || s.hasFailedToStart(ctx, number):
+			s.kill(number)
 			joining, cancel := context.WithTimeout(ctx, 10*time.Second)
 			err := s.Join(joining, number)
 			cancel()
@@ -69,6 +72,18 @@ func (s *scene) provide(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// hasFailedToStart returns whether a member has ended before it joined: etcd refuses to start if the members have changed meanwhile. A
+// kubelet would start it again. One that was removed has ended, too, and is in the list no more.
+func (s *scene) hasFailedToStart(ctx context.Context, number int) bool {
+	if !s.HasEnded(number) {
+		return false
+	}
+	members, err := s.Members(ctx)
+	return err == nil && slices.ContainsFunc(members, func(m etcdcluster.MemberInfo) bool {
+		return m.Name == "" && strings.Contains(strings.Join(m.PeerURLs, " "), "//"+s.Address(number)+":")
+	})
 }
 
 // dropLearner removes a member that has joined when its machine was no longer held: who adds members has to remove such a one.

@@ -181,6 +181,22 @@ func (c *EtcdCluster) start(number int, initial []string, state string) error {
 	return nil
 }
 
+// HasEnded reports whether the process of a member was started, and has ended by itself.
+func (c *EtcdCluster) HasEnded(number int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.running[number]
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // Kill ends a member as the end of its machine does.
 func (c *EtcdCluster) Kill(number int) {
 	c.mu.Lock()
