@@ -138,7 +138,7 @@ func TestOnlyWhoseItIsChanges(t *testing.T) {
 // Everything that a plan of a cluster can say.
 func TestPlanOfACluster(t *testing.T) {
 	release := releaseOfCluster(t)
-	toll := kinds.NewObjectCounts([]kinds.Count{{Kind: "Pod", Resource: "pods", Objects: 3}})
+	counts := kinds.NewObjectCounts([]kinds.Count{{Kind: "Pod", Resource: "pods", Objects: 3}})
 	preview := plan.ClusterPreview{
 		Mode: "update",
 		Objects: []plan.ObjectPreview{
@@ -149,13 +149,13 @@ func TestPlanOfACluster(t *testing.T) {
 			seen(t, release, "Secret", plan.Created, func(s *plan.ObjectPreview) {
 				s.Planned = object(t, `{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {password: cGw0bnRlZA==}}`)
 			}),
-			seen(t, release, "Namespace", plan.Deleted, func(s *plan.ObjectPreview) { s.AlsoDeletes = &toll }),
+			seen(t, release, "Namespace", plan.Deleted, func(s *plan.ObjectPreview) { s.AlsoDeletes = &counts }),
 			seen(t, release, "CustomResourceDefinition", plan.Changed, func(s *plan.ObjectPreview) {
 				s.Live = object(t, `{spec: {versions: [{name: v1, served: true, storage: true}, {name: v1beta1, served: true}]}}`)
 				s.Planned = object(t, `{spec: {versions: [{name: v1, served: true, storage: true}]}}`)
 			}),
 		},
-		Orphans: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "left"}, Why: "nobody has it", Tombstone: "text", AlsoDeletes: &toll}},
+		Orphans: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "left"}, Why: "nobody has it", Tombstone: "text", AlsoDeletes: &counts}},
 		Pending: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "stuck"}, Why: "a finalizer holds it"}},
 		Gate:    []plan.GateFinding{{Check: "Rights", Severity: plan.Blocking, Message: "no"}},
 		Notes:   []string{"not all is known"},
@@ -241,9 +241,9 @@ func TestWhatADefinitionAlsoDeletesContradicts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	toll := kinds.NewObjectCounts([]kinds.Count{{Group: "example.com", Kind: "Hat", Resource: "hats", Objects: 1}, {Kind: "Pod", Resource: "pods", Objects: 1}})
+	counts := kinds.NewObjectCounts([]kinds.Count{{Group: "example.com", Kind: "Hat", Resource: "hats", Objects: 1}, {Kind: "Pod", Resource: "pods", Objects: 1}})
 	p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{
-		seen(t, release, "CustomResourceDefinition", plan.Deleted, func(s *plan.ObjectPreview) { s.AlsoDeletes = &toll }), seen(t, release, "Hat", plan.Unchanged, nil),
+		seen(t, release, "CustomResourceDefinition", plan.Deleted, func(s *plan.ObjectPreview) { s.AlsoDeletes = &counts }), seen(t, release, "Hat", plan.Unchanged, nil),
 	}})
 	if got := print(p); !strings.Contains(got, "\nContradiction: Hat shop/hat: the same release deletes CustomResourceDefinition hats.example.com, and with it this object\n") {
 		t.Errorf("no contradiction in\n%s", got)

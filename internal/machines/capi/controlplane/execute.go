@@ -130,8 +130,7 @@ func (r *ControlPlaneReconciler) create(ctx context.Context, seen *planeSnapshot
 // tryReplacement returns why the machine that would replace another can't be created: while that is so, the other one is not deleted. A
 // machine that is not replaced needs no such check.
 func (r *ControlPlaneReconciler) tryReplacement(ctx context.Context, seen *planeSnapshot, name string) error {
-	staying := where(seen.facts(), func(m PlaneMachine) bool { return !m.IsDeleting })
-	if len(staying) > seen.wanted() {
+	if countStaying(seen.facts()) > seen.wanted() {
 		return nil
 	}
 	replacement, err := newName(seen)

@@ -32,9 +32,14 @@ func startWithoutRights(t *testing.T, lacksRights *atomic.Bool, is func(*http.Re
 	return p
 }
 
-// expectNames reports machines that have come or gone.
+// expectNames reports machines that have come, gone, or are being deleted.
 func (p *plant) expectNames(before []string) {
 	p.Helper()
+	for name, m := range p.machines() {
+		if m.DeletionTimestamp != nil {
+			p.Errorf("machine %s is being deleted", name)
+		}
+	}
 	if after := p.names(); !slices.Equal(before, after) {
 		p.Errorf("machines %v became %v", before, after)
 	}
@@ -59,15 +64,17 @@ func TestLackOfRightsReplacesNothing(t *testing.T) {
 	p.expectNames(before)
 }
 
-// TestMachinesWhoseObjectsCannotBeRead has the controller lose the right to read infrastructure: it reports that, touches no machine, and
-// can still be deleted.
+// TestMachinesWhoseObjectsCannotBeRead has the controller lose the right to read the infrastructure of one machine: it reports that,
+// touches no machine, also none of the others, and can still be deleted.
 func TestMachinesWhoseObjectsCannotBeRead(t *testing.T) {
 	t.Parallel()
 	var lacksRights atomic.Bool
+	var unread atomic.Value
 	p := startWithoutRights(t, &lacksRights, func(r *http.Request) bool {
-		return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/kwokmachines/")
+		return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/kwokmachines/"+unread.Load().(string))
 	})
 	before := p.names()
+	unread.Store(before[0])
 	lacksRights.Store(true)
 	p.upgrade("v1.36.1")
 	p.awaitCondition(clusterv1.ScalingUpCondition, metav1.ConditionFalse, `User "jane" cannot get resource "kwokmachines"`)

@@ -128,8 +128,7 @@ func (s *planeSnapshot) remediation(m *clusterv1.Machine) (data *remediationData
 	if data == nil {
 		return nil, reason, message
 	}
-	staying := where(s.facts(), func(m PlaneMachine) bool { return !m.IsDeleting })
-	if begun := readRemediation(s.plane, remediationInProgressAnnotation); begun != nil && begun.Machine != m.Name && len(staying) < s.wanted() {
+	if begun := readRemediation(s.plane, remediationInProgressAnnotation); begun != nil && begun.Machine != m.Name && countStaying(s.facts()) < s.wanted() {
 		return nil, remediationDeferred, "RunlevelControlPlane waiting for the replacement of another machine"
 	}
 	joined, healthy := 0, 0

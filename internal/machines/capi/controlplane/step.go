@@ -197,6 +197,11 @@ func where(machines []PlaneMachine, is func(PlaneMachine) bool) []PlaneMachine {
 	return slices.DeleteFunc(slices.Clone(machines), func(m PlaneMachine) bool { return !is(m) })
 }
 
+// countStaying returns how many machines are not being deleted.
+func countStaying(machines []PlaneMachine) int {
+	return len(where(machines, func(m PlaneMachine) bool { return !m.IsDeleting }))
+}
+
 func firstWhere(machines []PlaneMachine, is func(PlaneMachine) bool) *PlaneMachine {
 	if at := slices.IndexFunc(machines, is); at >= 0 {
 		return &machines[at]
