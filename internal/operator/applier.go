@@ -71,10 +71,12 @@ var retryAcceptance = wait.Backoff{Duration: 2 * time.Second, Factor: 2, Steps: 
 // run applies the target, until ctx ends or the lock is lost.
 func (a *applier) run(ctx context.Context, s *session.Session) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	a.update(func() { a.session = s })
 	var kept sync.WaitGroup
-	defer kept.Wait()
+	defer func() { // all that kept waits for ends with the context
+		cancel(nil)
+		kept.Wait()
+	}()
+	a.update(func() { a.session = s })
 	kept.Go(func() { a.watchSettings(ctx) })
 	keep := func(accepted *running) {
 		kept.Go(func() {
