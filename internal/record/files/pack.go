@@ -24,7 +24,7 @@ const (
 	filesEntries = "files/"
 )
 
-// maxUnpacked bounds the memory that a copy takes when it is read: a release has at most as much.
+// maxUnpacked bounds the content of a copy: a release has at most as much.
 const maxUnpacked = 160 << 20
 
 // A Packed is a release that is packed to be kept.
@@ -113,26 +113,36 @@ func (p *packer) end() (*Packed, error) {
 	}, nil
 }
 
-// unpack reads an archive, and compares it with its digest.
+// unpack reads an archive, once its digest is compared. The content is decompressed twice, so that no memory is taken for content
+// with another digest: a few kilobytes in a Secret can be decompressed to gigabytes.
 func unpack(pieces [][]byte, digest string) (*Unpacked, error) {
-	compressed, err := zstd.NewReader(bytes.NewReader(slices.Concat(pieces...)), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUnpacked))
+	sum := sha256.New()
+	size, err := decompress(pieces, func(archive io.Reader) (int64, error) { return io.Copy(sum, archive) })
 	if err != nil {
 		return nil, err
 	}
-	defer compressed.Close()
-	text, err := io.ReadAll(io.LimitReader(compressed, maxUnpacked))
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256(text)
-	if got := "sha256:" + hex.EncodeToString(sum[:]); got != digest {
+	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != digest {
 		return nil, fmt.Errorf("its content has digest %s", got)
 	}
-	return read(tar.NewReader(bytes.NewReader(text)))
+	return decompress(pieces, func(archive io.Reader) (*Unpacked, error) { return read(tar.NewReader(archive), size) })
 }
 
-// read returns the content of an archive.
-func read(archive *tar.Reader) (*Unpacked, error) {
+// decompress passes the archive of pieces to a function, and returns its result.
+func decompress[T any](pieces [][]byte, use func(archive io.Reader) (T, error)) (result T, err error) {
+	var readers []io.Reader
+	for _, piece := range pieces {
+		readers = append(readers, bytes.NewReader(piece))
+	}
+	compressed, err := zstd.NewReader(io.MultiReader(readers...), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window))
+	if err != nil {
+		return result, err
+	}
+	defer compressed.Close()
+	return use(io.LimitReader(compressed, maxUnpacked))
+}
+
+// read returns the content of an archive, which has a size.
+func read(archive *tar.Reader, size int64) (*Unpacked, error) {
 	unpacked, found := &Unpacked{}, &txtar.Archive{}
 	for {
 		header, err := archive.Next()
@@ -142,8 +152,11 @@ func read(archive *tar.Reader) (*Unpacked, error) {
 		if err != nil {
 			return nil, err
 		}
-		text, err := io.ReadAll(archive)
-		if err != nil {
+		if header.Size > size {
+			return nil, fmt.Errorf("%s has %d bytes, more than the archive", header.Name, header.Size)
+		}
+		text := make([]byte, header.Size)
+		if _, err := io.ReadFull(archive, text); err != nil {
 			return nil, err
 		}
 		name, isFile := strings.CutPrefix(header.Name, filesEntries)
