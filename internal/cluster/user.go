@@ -7,11 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// UserOf returns the name of the connection's user, as the API server knows it; "" if the review fails.
-func UserOf(ctx context.Context, c *Cluster) string {
+// UserOf returns the connection's user, as the API server knows it; an empty one if the review fails.
+func UserOf(ctx context.Context, c *Cluster) authenticationv1.UserInfo {
 	answer, err := c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return ""
+		return authenticationv1.UserInfo{}
 	}
-	return answer.Status.UserInfo.Username
+	return answer.Status.UserInfo
 }

@@ -217,7 +217,7 @@ func (r *run) inspect(ctx context.Context, free *lock.Lock) error {
 		r.outcome.Previous = applied.Version
 	}
 	facts, err := precondition.Gather(ctx, r.cluster, precondition.GatherInput{
-		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace, Standard: r.options.Apply.Standard, Lock: free, IsRecovered: isRecovered, Rollback: r.options.Rollback,
+		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace, IsShareable: r.options.Namespace != DefaultNamespace, Standard: r.options.Apply.Standard, Lock: free, IsRecovered: isRecovered, Rollback: r.options.Rollback,
 	})
 	if err != nil {
 		return err

@@ -58,6 +58,7 @@ func examples(t *testing.T) []*precondition.Facts {
 		{Payload: release(t, "4.7.0", nil), Record: history("4.7.2", "4.7.1")},
 		{Payload: release(t, "4.7.0", nil), Record: history("4.5.3")},
 		{Payload: release(t, "4.7.0", nil), Record: history(), Elsewhere: []string{"runlevel-system"}},
+		{Payload: release(t, "4.7.0", nil), Record: history(), Writers: []string{"group shop-developers", "system:serviceaccount:shop:ci"}},
 		edited,
 	}
 }

@@ -28,6 +28,8 @@ type GatherInput struct {
 	Record    *record.Record       // of the release, as it was loaded; it has the release's name
 	Namespace string               // of the record
 	Standard  ready.Standard       // of readiness; ready.Full, if it is empty
+	// IsShareable is true if the namespace of the record may be used by others: it is not the one that Runlevel has for records.
+	IsShareable bool
 	// IsRecovered is true if there is no record: the newest version is from the objects of the release.
 	IsRecovered bool
 	// Rollback is set if the payload is of the files of an earlier update of the record.
@@ -51,6 +53,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, input GatherInput) (*Facts,
 	if f.Elsewhere, err = input.elsewhere(ctx, c); err != nil && ctx.Err() == nil {
 		return nil, err
 	}
+	f.Writers = input.writers(ctx, c)
 	places := input.locate(ctx, c)
 	f.Held = held
 	f.Unserved, f.WithoutNamespace = unserved(places), withoutNamespace(places)
@@ -60,7 +63,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, input GatherInput) (*Facts,
 	f.Deleted, f.Stored = input.deleted(ctx, c, places), input.storedVersions(ctx, c, places)
 	f.Missing, f.RightsErr = input.missing(ctx, c, places)
 	if len(f.Missing) > 0 {
-		f.User = cluster.UserOf(ctx, c)
+		f.User = cluster.UserOf(ctx, c).Username
 	}
 	f.readAcks(ctx, c)
 	f.Now = c.Now()

@@ -43,6 +43,7 @@ type Facts struct {
 	Gates       []AdminGate   // unacknowledged gates that hold back the update
 	GatesErr    error         // the error of reading gates
 	Elsewhere   []string      // namespaces that have a record of the release, if the requested one has none
+	Writers     []string      // other accounts that may write the record
 
 	Rollback *record.Rollback    // nil if the update is none
 	Deleted  []*payload.Manifest // of a rollback: of objects that newer versions have deleted
@@ -164,6 +165,7 @@ const (
 	ApplyRunning      = "ApplyRunning"
 	BeingUninstalled  = "BeingUninstalled"
 	RecordElsewhere   = "RecordElsewhere"
+	SharedRecord      = "SharedRecord"
 	OlderVersion      = "OlderVersion"
 	ChangedContent    = "ChangedContent"
 	GiantHop          = "GiantHop"
@@ -187,6 +189,7 @@ func Checks() []Check {
 		{ApplyRunning, "another process is applying the release", judgeLock},
 		{BeingUninstalled, "an uninstall of the release was begun, and has not ended", judgeUninstall},
 		{RecordElsewhere, "the record of the release is in another namespace", judgeElsewhere},
+		{SharedRecord, "other accounts may write the record of the release", judgeShared},
 		{OlderVersion, "the version is older than the one the cluster has", judgeAge},
 		{ChangedContent, "the version was applied last with other files", judgeContent},
 		{GiantHop, "the update skips a minor version, or a major one", judgeHop},

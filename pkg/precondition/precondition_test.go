@@ -278,6 +278,10 @@ func TestAVersionHasTheSameFiles(t *testing.T) {
 		done := ago(time.Hour)
 		return record.HistoryEntry{State: state, Version: version, Content: content, Source: "./web\n", Started: ago(2 * time.Hour), Completed: &done}
 	}
+	withFiles := func(e record.HistoryEntry) record.HistoryEntry {
+		e.Files = &record.KeptFiles{Digest: "sha256:c0ffee"}
+		return e
+	}
 	const blocked = `Blocks ChangedContent: the files of 4.6.0 are not those that were applied as 4.6.0 at 2026-05-04T11:00:00Z from ./web\n` +
 		"; lifted by a new version for the new files, or by the files that were applied | since 2026-05-04T11:00:00Z"
 	for name, test := range map[string]struct {
@@ -287,6 +291,7 @@ func TestAVersionHasTheSameFiles(t *testing.T) {
 		"others":                       {record.History{entry(record.Completed, "4.6.0", "other")}, blocked},
 		"the same":                     {record.History{entry(record.Completed, "4.6.0", same)}, ""},
 		"not known":                    {record.History{entry(record.Completed, "4.6.0", "")}, ""},
+		"forged, with files":           {record.History{withFiles(entry(record.Completed, "4.6.0", ""))}, blocked},
 		"of the version before":        {record.History{entry(record.Completed, "4.6.1", "new"), entry(record.Completed, "4.6.0", "other")}, blocked},
 		"the same of before":           {record.History{entry(record.Completed, "4.6.1", "new"), entry(record.Completed, "4.6.0", same)}, ""},
 		"of another version":           {record.History{entry(record.Completed, "4.5.9", "other")}, ""},
@@ -298,6 +303,14 @@ func TestAVersionHasTheSameFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect(t, &precondition.Facts{Payload: release(t, "4.6.0", nil), Record: &record.Record{Release: "web", History: test.history}}, test.wanted)
+		})
+	}
+	for name, content := range map[string]string{"a rollback to other files": "other", "a rollback to files without a hash": ""} {
+		t.Run(name, func(t *testing.T) {
+			to := entry(record.Completed, "", content)
+			to.Revision = 1
+			expect(t, &precondition.Facts{Payload: release(t, "4.6.0", nil), Record: &record.Record{Release: "web", History: record.History{to}}, Rollback: &record.Rollback{To: 1}},
+				"Blocks ChangedContent: the kept files of revision 1 are not those that were applied; lifted by a rollback to a version whose files are as they were")
 		})
 	}
 	t.Run("without a version", func(t *testing.T) {

@@ -237,3 +237,24 @@ func TestRightsThatCannotBeAskedFor(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestWritersOfASharedNamespace are reported, but for administrators and ourselves.
+func TestWritersOfASharedNamespace(t *testing.T) {
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
+	writes := rule("", "configmaps", "patch")
+	testbed.Account(t, namespace, "ci", writes)
+	testbed.Account(t, namespace, "reader", rule("", "configmaps", "get"))
+	config := testbed.Account(t, namespace, "applier", writes, rule("rbac.authorization.k8s.io", "rolebindings", "list"))
+	shared := precondition.GatherInput{Payload: release(t, "4.6.0", nil), Namespace: namespace, IsShareable: true}
+	account := "system:serviceaccount:" + namespace + ":"
+	if got, want := gather(t, c, shared).Writers, []string{account + "applier", account + "ci"}; !slices.Equal(got, want) {
+		t.Errorf("they are %v, want %v", got, want)
+	}
+	if got := gather(t, sandboxtest.Connect(t, config), shared).Writers; len(got) > 0 {
+		t.Errorf("an account that may not review the rights of others gets %v", got)
+	}
+	shared.IsShareable = false
+	if got := gather(t, c, shared).Writers; len(got) > 0 {
+		t.Errorf("of the namespace for records: %v", got)
+	}
+}

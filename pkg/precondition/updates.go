@@ -73,6 +73,9 @@ func judgeContent(f *Facts) []CheckFinding {
 	if f.goesBack() {
 		return nil
 	}
+	if to := f.rolledBackTo(); to != nil {
+		return []CheckFinding{blocks("a rollback to a version whose files are as they were", "the kept files of revision %d are not those that were applied", to.Revision)}
+	}
 	newest := f.Record.Newest()
 	at := slices.IndexFunc(f.Record.History, func(e record.HistoryEntry) bool {
 		return e.State == record.Completed && e.Version != "" && e.Version == f.Payload.Version
@@ -81,7 +84,8 @@ func judgeContent(f *Facts) []CheckFinding {
 		return nil
 	}
 	applied := &f.Record.History[at]
-	if applied.Content == "" || applied.Content == f.Payload.Content {
+	isOld := applied.Content == "" && (applied.Files == nil || applied.Files.Digest == "") // an entry with files has their hash
+	if isOld || applied.Content == f.Payload.Content {
 		return nil
 	}
 	if newest.Version == f.Payload.Version && newest.Content == f.Payload.Content {

@@ -64,7 +64,7 @@ func (f *hookFlags) overrides(ctx context.Context, c *cluster.Cluster, release *
 	if err != nil {
 		return nil, core.Misusef("--%s: %w", rerunHook, err)
 	}
-	by, overrides := cmp.Or(cluster.UserOf(ctx, c), "an unknown user"), map[kinds.ID]deploymenthook.Override{}
+	by, overrides := cmp.Or(cluster.UserOf(ctx, c).Username, "an unknown user"), map[kinds.ID]deploymenthook.Override{}
 	for id, stages := range skip {
 		overrides[id] = deploymenthook.Override{Skip: stages, By: by}
 	}

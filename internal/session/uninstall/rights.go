@@ -37,7 +37,7 @@ func (l *looker) checkRights(ctx context.Context, p *UninstallPlan) error {
 		texts = append(texts, printable.Line(text))
 	}
 	slices.Sort(texts)
-	user := printable.Line(cmp.Or(cluster.UserOf(ctx, l.cluster), "this account"))
+	user := printable.Line(cmp.Or(cluster.UserOf(ctx, l.cluster).Username, "this account"))
 	return &reason.Error{Reason: ReasonDenied, Message: fmt.Sprintf("%s may not do all that the uninstall of release %s needs, and nothing is deleted; missing: %s",
 		user, p.Release, strings.Join(append(texts[:min(len(texts), mostRights)], more(len(texts)-mostRights)...), "; "))}
 }
