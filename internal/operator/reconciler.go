@@ -108,9 +108,16 @@ func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion)
 			return r.writeUnread(ctx, version, unread)
 		} // else the release stays in place
 	}
+	from := known{record: recorded, own: r.options.Payload}
+	if current := r.applier.current(); current != nil {
+		from.current = current.target
+	}
+	from.confirm(version)
 	informed := version.DeepCopy()
-	informed.Status.History = historyOf(informed.Status.History, recorded)
-	seen, err := r.observe(ctx, informed, recorded, deletes)
+	if from.isConfirmed {
+		informed.Status.History = historyOf(informed.Status.History, recorded)
+	}
+	seen, err := r.observe(ctx, informed, from, deletes)
 	switch {
 	case err != nil && (cluster.IsOutage(err) || r.applier.current() != nil):
 		return ctrl.Result{}, err
@@ -137,15 +144,11 @@ func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterV
 }
 
 // observe passes the target to the applier, and returns the observed state.
-func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersion, recorded *record.Record, deletes []precondition.Delete) (clusterversion.Seen, error) {
+func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersion, from known, deletes []precondition.Delete) (clusterversion.Seen, error) {
 	var operators configv1.ClusterOperatorList
 	err := r.client.List(ctx, &operators)
 	if err != nil {
 		return clusterversion.Seen{}, fmt.Errorf("list ClusterOperators: %w", err)
-	}
-	from := known{record: recorded, own: r.options.Payload}
-	if current := r.applier.current(); current != nil {
-		from.current = current.target
 	}
 	wanted, invalid := choose(version, from)
 	invalid = append(invalid, invalidID(version)...)

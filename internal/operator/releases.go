@@ -42,8 +42,9 @@ func newReleases(c *cluster.Cluster, o Options) *releases {
 	}}
 }
 
-// open opens the source of a release.
-func (r *releases) open(ctx context.Context, image string) (*source.Release, error) {
+// open opens the source of a target.
+func (r *releases) open(ctx context.Context, t *target) (*source.Release, error) {
+	image := t.Image
 	if !isByDigest(image) { // the operator's own folder: a ClusterVersion can't request one
 		return source.Open(ctx, image, r.source)
 	}
@@ -56,7 +57,7 @@ func (r *releases) open(ctx context.Context, image string) (*source.Release, err
 			return &source.Release{FS: os.DirFS(kept), Kind: source.Image, Image: image, Digest: digest}, nil
 		}
 	}
-	pulled, err := r.pullOrCopy(ctx, image, digest)
+	pulled, err := r.pullOrCopy(ctx, t, digest)
 	if err == nil && pulled.Kind == source.Image && r.folder != "" {
 		if err := r.keep(pulled.FS, kept); err != nil { // it is pulled again the next time
 			ctrl.LoggerFrom(ctx).Info("release not kept on disk", "reason", err.Error())
@@ -70,7 +71,11 @@ const pullPatience = 20 * time.Second
 
 // pullOrCopy pulls an image. If it is that of the release which was begun last, and can't be pulled, its files are read from their
 // copy on the cluster: keeping a release in place needs no registry. No other image is applied without being pulled.
-func (r *releases) pullOrCopy(ctx context.Context, image, digest string) (*source.Release, error) {
+//
+// The copy has to be the one that the status of the ClusterVersion names. An account that may only write ConfigMaps and Secrets
+// in the namespace of the record can forge both a copy and the entry of the record that names it.
+func (r *releases) pullOrCopy(ctx context.Context, t *target, digest string) (*source.Release, error) {
+	image := t.Image
 	kept := r.copyOf(ctx, image)
 	if kept == "" {
 		return r.pull(ctx, image)
@@ -80,6 +85,10 @@ func (r *releases) pullOrCopy(ctx context.Context, image, digest string) (*sourc
 	pulled, unpulled := r.pull(limited, image)
 	if unpulled == nil || ctx.Err() != nil {
 		return pulled, unpulled
+	}
+	if kept != t.accepted {
+		return nil, fmt.Errorf("%w; its copy on the cluster is not applied, since it is not the one that was accepted: the record has files %s, and status.versionHash of the ClusterVersion is %q",
+			unpulled, kept, t.accepted)
 	}
 	unpacked, err := files.CopyStore{Cluster: r.cluster, Namespace: r.namespace, Release: r.payload.Name}.Read(ctx, kept)
 	switch {

@@ -227,7 +227,7 @@ func (a *applier) sessionOptions(t *target) session.Options {
 // seen returns the state of the release. The caller holds the lock of the applier.
 func (r *running) seen() *clusterversion.AppliedRelease {
 	applied := &clusterversion.AppliedRelease{
-		Release: r.release, Hash: r.payload.Hash, Forced: r.signed.acceptedRisks(r.forced), Verified: r.signed.isVerified,
+		Release: r.release, Hash: r.packed.Digest, Forced: r.signed.acceptedRisks(r.forced), Verified: r.signed.isVerified,
 		Total: len(r.payload.Manifests), IsComplete: r.isComplete,
 	}
 	if r.isRecorded {

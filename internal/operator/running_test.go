@@ -11,6 +11,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -34,6 +35,7 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 	a := newApplier(c, Options{})
 	a.session = &session.Session{}
 	r := newRunning(t.Context(), a, &target{}, release)
+	r.packed = &files.Packed{}
 	a.running = r
 	onState := r.options().Apply.OnState
 	state := func(phase apply.StepPhase, action object.Action) *apply.RunState {

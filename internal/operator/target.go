@@ -27,8 +27,10 @@ type target struct {
 	signed verification // of the image, if the release was begun before
 	// Previous is the version that was applied before, by the history of the ClusterVersion.
 	Previous string
-	// unread is the release that was applied last, if that was by the command line, from a source that the operator can't read.
+	// unread is the release that was applied last, if the operator can't read its source, or must not trust the record on it.
 	unread *record.HistoryEntry
+	// accepted is the digest of the files of the release when it was accepted, if it was begun last.
+	accepted string
 }
 
 // at returns the acceptance of a target in a phase.
@@ -50,9 +52,25 @@ func (t *target) hasSameObjects(other *target) bool {
 
 // known has the inputs of choose beside the ClusterVersion.
 type known struct {
-	record  *record.Record
-	current *target // that is kept in place; nil before there is one
-	own     string  // the release that the operator was started with
+	record      *record.Record
+	current     *target // that is kept in place; nil before there is one
+	own         string  // the release that the operator was started with
+	isConfirmed bool    // the newest entry of the record is confirmed
+}
+
+// confirm sets whether the newest entry of the record is confirmed: its image is the operator's own, the current one, or one that the
+// ClusterVersion names as begun last, or requests. An account that may only write ConfigMaps in the namespace of the record could
+// otherwise have any image applied. Sources of the command line are never applied, so they need no confirmation. The ClusterVersion is as
+// it was read, without what the record adds to its history.
+func (k *known) confirm(v *configv1.ClusterVersion) {
+	newest, update, image := k.record.Newest(), v.Spec.DesiredUpdate, ""
+	if newest != nil {
+		image = newest.Source
+	}
+	isCurrent := k.current != nil && k.current.Image == image
+	isBegun := v.Status.Desired.Image == image || len(v.Status.History) > 0 && v.Status.History[0].Image == image
+	isRequested := update != nil && (update.Image == image || update.Image == "" && imageOf(v, update.Version) == image)
+	k.isConfirmed = !isByDigest(image) || image == k.own || isCurrent || isBegun || isRequested
 }
 
 // choose returns the target of a ClusterVersion, and the errors in its spec. Without an update, that is the
@@ -63,6 +81,9 @@ func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 		Release: release, unread: unread, Overrides: unmanaged(v.Spec.Overrides), Capabilities: v.Spec.Capabilities, Enabled: k.enabled(v),
 	}
 	begun.signed = recorded(v, k.record, begun.Image)
+	if v.Status.Desired.Image == begun.Image {
+		begun.accepted = v.Status.VersionHash
+	}
 	if newest := k.record.Newest(); newest != nil && newest.State == record.Partial && newest.Source == begun.Image {
 		begun.Force = len(newest.Forced) > 0 // what was begun by force goes on
 	}
@@ -73,7 +94,7 @@ func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 	if update == nil {
 		return begun, nil
 	}
-	release, wrong := requested(v, k.record, *update)
+	release, wrong := requested(v, *update)
 	if wrong != "" {
 		return begun, []string{wrong}
 	}
@@ -83,7 +104,7 @@ func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 	chosen := *begun
 	chosen.Release, chosen.Force = release, update.Force
 	if release.Image != begun.Image {
-		chosen.signed = verification{}
+		chosen.signed, chosen.accepted = verification{}, ""
 		if unread == nil && len(v.Status.History)+len(k.record.History) > 0 {
 			chosen.Before = begun
 		}
@@ -94,7 +115,7 @@ func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 // begun returns the release that is kept in place, or was begun last, or else the operator's own. If the record is lost,
 // it is in the ClusterVersion. Histories end after a hundred updates, so the record also has the release with which the
 // operator that has begun the newest one was started. A release that the command line has applied from a folder or an archive can't
-// be read here: its entry is returned as unread.
+// be read here, and one that is not confirmed must not be: its entry is returned as unread.
 func (k known) begun(v *configv1.ClusterVersion) (begun configv1.Release, unread *record.HistoryEntry) {
 	if k.current != nil {
 		return k.current.Release, nil
@@ -106,7 +127,7 @@ func (k known) begun(v *configv1.ClusterVersion) (begun configv1.Release, unread
 	switch {
 	case !isKnown:
 		return own, nil
-	case newest != nil && isByDigest(newest.Source):
+	case newest != nil && isByDigest(newest.Source) && k.isConfirmed:
 		return configv1.Release{Image: newest.Source, Version: newest.Version}, nil
 	case newest != nil && newest.Source != k.own:
 		return configv1.Release{Version: newest.Version}, newest
@@ -130,7 +151,7 @@ func (k known) enabled(v *configv1.ClusterVersion) []configv1.ClusterVersionCapa
 }
 
 // requested returns the release of an update, or the error in it. An update to the current release is none.
-func requested(v *configv1.ClusterVersion, known *record.Record, update configv1.Update) (release configv1.Release, wrong string) {
+func requested(v *configv1.ClusterVersion, update configv1.Update) (release configv1.Release, wrong string) {
 	release = configv1.Release{Version: update.Version, Image: update.Image, Architecture: update.Architecture}
 	switch {
 	case update.Image != "":
@@ -140,7 +161,7 @@ func requested(v *configv1.ClusterVersion, known *record.Record, update configv1
 	case update.Version == "", changesArchitecture(v, update):
 		return release, "spec.desiredUpdate.architecture: Runlevel does not change the architecture of a cluster: name an image"
 	}
-	release.Image = imageOf(v, known, update.Version)
+	release.Image = imageOf(v, update.Version)
 	switch {
 	case release.Image != "":
 		wrong = checkImage("the image of version "+update.Version, release.Image)
@@ -151,10 +172,10 @@ func requested(v *configv1.ClusterVersion, known *record.Record, update configv1
 }
 
 // imageOf returns the image of a version: of one that was applied before, or that is available.
-func imageOf(v *configv1.ClusterVersion, known *record.Record, version string) string {
-	for _, entry := range known.History {
+func imageOf(v *configv1.ClusterVersion, version string) string {
+	for _, entry := range v.Status.History {
 		if entry.Version == version {
-			return entry.Source
+			return entry.Image
 		}
 	}
 	for _, release := range v.Status.AvailableUpdates {

@@ -38,7 +38,7 @@ type Seen struct {
 // An AppliedRelease is a release that is being applied, or is kept in place, and its progress.
 type AppliedRelease struct {
 	Release      configv1.Release
-	Hash         string // of its payload
+	Hash         string // of its files, as they are kept on the cluster
 	Forced       string // the risks that were accepted; empty if there were none
 	Verified     bool   // its signature was verified
 	Capabilities configv1.ClusterVersionCapabilitiesStatus
