@@ -189,3 +189,11 @@ func isByDigest(source string) bool {
 func unmanaged(all []configv1.ComponentOverride) []configv1.ComponentOverride {
 	return slices.DeleteFunc(slices.Clone(all), func(o configv1.ComponentOverride) bool { return !o.Unmanaged })
 }
+
+// imageIn returns the image of an entry of the record; "" if the release was applied from a folder or an archive.
+func imageIn(entry record.HistoryEntry) string {
+	if _, err := name.ParseReference(entry.Source, name.StrictValidation); err != nil {
+		return ""
+	}
+	return entry.Source
+}
