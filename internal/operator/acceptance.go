@@ -18,7 +18,7 @@ import (
 type acceptance struct {
 	applier *applier
 	target  *target
-	isQuiet bool // shows no phases
+	isQuiet bool // a retry, which shows no phases
 	now     clusterversion.Acceptance
 	signed  verification
 	packed  *files.Packed // the files of the release, to be kept
@@ -141,7 +141,7 @@ func (t *acceptance) judge(ctx context.Context, p *payload.Payload) error {
 	}
 	outcome.Findings, outcome.Err = t.now.Findings, precondition.Refuse(t.now.Findings)
 	if outcome.Err != nil {
-		s.NotifyBlocked(ctx, a.sender, outcome)
+		s.NotifyBlocked(ctx, a.sender, outcome, t.isQuiet)
 	}
 	return outcome.Err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -110,7 +111,25 @@ func TestTheCommandLineAppliesWhileTheOperatorIsStopped(t *testing.T) {
 		t.Errorf("Progressing: %s, want %s", got, want)
 	}
 	s.checkHistories("1.0.1=Completed 1.0.0=Completed")
+	if newest := unread.Status.History[0]; newest.Image != "" || unread.Status.Desired.Image != "" {
+		t.Errorf("a folder is the image %q in the history, and %q is desired", newest.Image, unread.Status.Desired.Image)
+	}
 
+	checkUnread := func() {
+		t.Helper()
+		isUnread := func(n *why.NotKept) bool {
+			return n != nil && strings.HasSuffix(n.Message, "can't read it: it was applied from ./shop") && strings.HasPrefix(n.Resolution, "request an image")
+		}
+		if report := s.explain(); !isUnread(report.NotKept) {
+			t.Errorf("the status of a release from a folder: %s", report.NotKept)
+		}
+	}
+	checkUnread()
+	s.update(s.registry + "/team/missing@sha256:" + strings.Repeat("1", 64))
+	s.until("it can't be retrieved", func(v *configv1.ClusterVersion) bool {
+		return strings.Contains(find(v, "ReleaseAccepted").Message, "missing") && find(v, "ReleaseAccepted").Status == configv1.ConditionFalse
+	})
+	checkUnread()
 	s.update(s.push("1.0.2", shop))
 	s.until("another release is refused", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "ReleaseAccepted")

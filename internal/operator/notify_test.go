@@ -91,7 +91,11 @@ func TestTheOperatorNotifies(t *testing.T) {
 	s.until("updated", isAt("1.0.2"))
 	s.update(s.push("1.2.0", shop))
 	s.until("the gate blocks", has("ReleaseAccepted", configv1.ConditionFalse, string(clusterversion.Judging)))
-	want := []string{"1.0.1 begun", "1.0.1 failed", "1.0.2 begun", "1.0.2 completed", "1.2.0 blocked"}
+	blocked := s.version().Spec.DesiredUpdate.Image
+	s.ask(nil)
+	s.until("the request is withdrawn", has("ReleaseAccepted", configv1.ConditionTrue, string(clusterversion.Accepted)))
+	s.update(blocked)
+	want := []string{"1.0.1 begun", "1.0.1 failed", "1.0.2 begun", "1.0.2 completed", "1.2.0 blocked", "1.2.0 blocked"}
 	s.await("all has arrived", func() bool { return len(receiver.got()) >= len(want) })
 	if diff := cmp.Diff(want, receiver.got()); diff != "" {
 		t.Errorf("it sends (-want +got)\n%s", diff)

@@ -96,12 +96,12 @@ func (r *reconciler) create(ctx context.Context) error {
 func historyOf(before []configv1.UpdateHistory, known *record.Record) []configv1.UpdateHistory {
 	var history []configv1.UpdateHistory
 	for _, entry := range known.History {
-		isKnown := len(before) > 0 && (before[0].Version == entry.Version && before[0].Image == entry.Source || !before[0].StartedTime.Before(&entry.Started))
+		isKnown := len(before) > 0 && (before[0].Version == entry.Version && before[0].Image == imageIn(entry) || !before[0].StartedTime.Before(&entry.Started))
 		if isKnown {
 			break
 		}
 		history = append(history, configv1.UpdateHistory{
-			State: configv1.UpdateState(entry.State), Version: entry.Version, Image: entry.Source, StartedTime: entry.Started, CompletionTime: entry.Completed,
+			State: configv1.UpdateState(entry.State), Version: entry.Version, Image: imageIn(entry), StartedTime: entry.Started, CompletionTime: entry.Completed,
 			Verified: entry.Verified, AcceptedRisks: strings.Join(entry.Forced, ", "),
 		})
 	}
@@ -122,7 +122,7 @@ func historyOf(before []configv1.UpdateHistory, known *record.Record) []configv1
 // that could be written.
 func completeAsRecorded(superseded *configv1.UpdateHistory, known *record.Record) {
 	at := slices.IndexFunc(known.History, func(e record.HistoryEntry) bool {
-		return e.Version == superseded.Version && e.Source == superseded.Image && !superseded.StartedTime.Before(&e.Started)
+		return e.Version == superseded.Version && imageIn(e) == superseded.Image && !superseded.StartedTime.Before(&e.Started)
 	})
 	if at >= 0 && known.History[at].State == record.Completed {
 		superseded.State, superseded.CompletionTime = configv1.CompletedUpdate, known.History[at].Completed

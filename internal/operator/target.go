@@ -174,7 +174,7 @@ func requested(v *configv1.ClusterVersion, update configv1.Update) (release conf
 // imageOf returns the image of a version: of one that was applied before, or that is available.
 func imageOf(v *configv1.ClusterVersion, version string) string {
 	for _, entry := range v.Status.History {
-		if entry.Version == version {
+		if entry.Version == version && entry.Image != "" {
 			return entry.Image
 		}
 	}
@@ -209,4 +209,12 @@ func isByDigest(source string) bool {
 // unmanaged returns the overrides of objects that an administrator manages.
 func unmanaged(all []configv1.ComponentOverride) []configv1.ComponentOverride {
 	return slices.DeleteFunc(slices.Clone(all), func(o configv1.ComponentOverride) bool { return !o.Unmanaged })
+}
+
+// imageIn returns the image of an entry of the record; "" if the release was applied from a folder or an archive.
+func imageIn(entry record.HistoryEntry) string {
+	if _, err := name.ParseReference(entry.Source, name.StrictValidation); err != nil {
+		return ""
+	}
+	return entry.Source
 }

@@ -83,21 +83,28 @@ func (r *rehearsal) checkDeletes(ctx context.Context, a *appliedStage) {
 		return
 	}
 	var pending []precondition.Delete
+	var unread error
 	_ = wait.PollUntilContextTimeout(ctx, time.Second/2, r.Patience, true, func(ctx context.Context) (bool, error) {
 		seen := session.Inspect(ctx, r.cluster, a.release, r.options(graph.Update))
-		if seen.Err != nil {
+		if unread = seen.Err; unread != nil {
 			return false, nil
 		}
 		pending = nil
 		for _, item := range seen.Deletes {
-			if item.WasSent() && item.Seen.State == tombstone.Terminating {
+			if item.WasSent() && (item.Seen.State == tombstone.Terminating || item.Seen.State == tombstone.Unknown) {
 				pending = append(pending, item)
 			}
 		}
 		return len(pending) == 0, nil
 	})
+	if unread != nil && len(pending) == 0 && ctx.Err() == nil {
+		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalPending, Message: "it is not known whether all deletes end: " + printable.Line(unread.Error())})
+	}
 	for _, item := range pending {
 		seen := lint.RehearsalObservation{Rule: lint.RehearsalPending, Object: item.ID.String(), Message: "its delete does not end: " + item.Describe(r.cluster.Now())}
+		if item.Seen.State == tombstone.Unknown {
+			seen.Message = "it is not known whether its delete ends: " + item.Seen.Why
+		}
 		for _, m := range a.release.Manifests {
 			if m.ID() == item.ID {
 				seen.Path, seen.Line = m.Path, m.Line

@@ -53,8 +53,11 @@ func (n *runNotifier) end(ctx context.Context) {
 // isRefused reports whether the gate has refused an apply.
 func isRefused(err error) bool { return reason.Of(err) == precondition.ReasonFailed }
 
-// NotifyBlocked reports a release that the gate refuses, by the outcome of Inspect.
-func (s *Session) NotifyBlocked(ctx context.Context, to *notify.Sender, refused *Outcome) {
+// NotifyBlocked reports a release that the gate refuses, by the outcome of Inspect. A retry is only reported if other checks block it.
+func (s *Session) NotifyBlocked(ctx context.Context, to *notify.Sender, refused *Outcome, isRetry bool) {
+	if !isRetry {
+		s.notifier.ForgetBlocked()
+	}
 	s.notifier.Notify(ctx, to, refused.record, refused.blocked(refused.event(notify.Blocked)))
 }
 

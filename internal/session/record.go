@@ -21,6 +21,20 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
+// An entryKey identifies an entry of the history.
+type entryKey struct {
+	revision      int
+	version, hash string
+}
+
+// keyOf returns the key of an entry; an empty one if there is none.
+func keyOf(entry *record.HistoryEntry) entryKey {
+	if entry == nil {
+		return entryKey{}
+	}
+	return entryKey{entry.Revision, entry.Version, entry.Hash}
+}
+
 // kindsOf returns the kinds of the objects of a release, and its tombstones.
 func kindsOf(manifests []*payload.Manifest) (has []record.AppliedKind, tombstones []kinds.ID) {
 	for _, manifest := range manifests {
@@ -67,6 +81,7 @@ func (r *run) begin(ctx context.Context) error {
 		}
 		if r.outcome.Mode != graph.Reconcile {
 			known.Begin(entry)
+			r.known = append(r.known, keyOf(known.Newest())) // the write may arrive although its response does not
 		} else if newest := known.Newest(); newest != nil {
 			newest.Capabilities = entry.Capabilities // more may be enabled, for the same objects
 			newest.Files = newest.Files.Or(entry.Files)

@@ -67,7 +67,7 @@ type Options struct {
 	// answer, with the reason. The session goes on when the API server answers.
 	OnInterrupted func(error)
 
-	onlySame bool // refuse to apply any payload but the one that was begun last
+	onlySame bool // refuse another payload than the one that was begun last, if another process has begun that one
 }
 
 // An Outcome is the result of an apply, a preview or an inspection.
@@ -106,6 +106,7 @@ type run struct {
 	began   time.Time
 	isLate  bool               // not everything was ready in time
 	onKeep  func(*keep.Keeper) // is called with the keeper of the payload
+	known   []entryKey         // as in Session
 
 	notifier *runNotifier
 }

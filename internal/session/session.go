@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,6 +50,7 @@ type Session struct {
 	hold       *lock.Hold // the last one, which may be lost
 	isLost     bool       // hold is, and was released
 	wasLost    bool       // another process may have had the lock since the last apply
+	known      []entryKey // that the record can have as its newest entry if no other process has applied anything
 	keeper     *keep.Keeper
 	isReleased bool
 }
@@ -216,7 +218,7 @@ func (s *Session) apply(ctx context.Context, release *payload.Payload, options O
 		return r.outcome
 	}
 	hold, wasLost := s.held(), false
-	s.set(func() { wasLost = s.wasLost })
+	s.set(func() { wasLost, r.known = s.wasLost, s.known })
 	if wasLost {
 		r.options = r.options.afterOutage()
 	}
@@ -226,7 +228,7 @@ func (s *Session) apply(ctx context.Context, release *payload.Payload, options O
 	r.onKeep = func(keeper *keep.Keeper) { s.set(func() { s.keeper = keeper }) }
 	r.outcome.Err = r.applyUnder(held, hold)
 	r.notifier.end(ctx)
-	s.set(func() { s.keeper, s.wasLost = nil, s.wasLost && !r.outcome.IsSame })
+	s.set(func() { s.keeper, s.known, s.wasLost = nil, r.known, s.wasLost && !r.outcome.IsSame })
 	if lost := hold.Check(context.WithoutCancel(ctx)); lost != nil {
 		r.outcome.Err = s.lose(r.outcome.Err)
 	}
@@ -238,9 +240,14 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.inspect(ctx, nil); err != nil {
 		return err
 	}
-	if r.options.onlySame && !r.outcome.IsSame {
+	newest := keyOf(r.record.Newest())
+	if r.options.onlySame && !r.outcome.IsSame && !slices.Contains(r.known, newest) {
 		return fmt.Errorf("release %s is not kept in place any more: %w", r.outcome.Release, ErrYielded)
 	}
+	if err := r.options.Apply.Lock.Check(ctx); err != nil { // another process may have written what was read
+		return err
+	}
+	r.known = []entryKey{newest}
 	if err := errors.Join(checkRollback(r.record, r.options.Rollback), r.askGate()); err != nil {
 		return err
 	}

@@ -392,11 +392,16 @@ func TestSomebodyElseApplies(t *testing.T) {
 		silent time.Duration
 		wanted string
 	}{
-		"alive": {3 * time.Second, "Blocks ApplyRunning: ana@host:7 has been applying the release since 2026-05-04T11:50:00Z; lifted by its end | since 2026-05-04T11:50:00Z"},
-		"dead":  {40 * time.Second, "Warns ApplyRunning: ana@host:7 began to apply the release at 2026-05-04T11:50:00Z, and has not renewed its lock since 2026-05-04T11:59:20Z, longer than it lasts; lifted by the next apply, which takes the lock over | since 2026-05-04T11:50:00Z"},
+		"watching": {3 * time.Second, `Blocks ApplyRunning: ana@host:7 (watching) has been keeping the release in place since 2026-05-04T11:50:00Z; lifted by ` + lock.KeeperEnd + " | since 2026-05-04T11:50:00Z"},
+		"alive":    {3 * time.Second, "Blocks ApplyRunning: ana@host:7 has been applying the release since 2026-05-04T11:50:00Z; lifted by its end | since 2026-05-04T11:50:00Z"},
+		"dead":     {40 * time.Second, "Warns ApplyRunning: ana@host:7 began to apply the release at 2026-05-04T11:50:00Z, and has not renewed its lock since 2026-05-04T11:59:20Z, longer than it lasts; lifted by the next apply, which takes the lock over | since 2026-05-04T11:50:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expect(t, &precondition.Facts{Held: &lock.Holder{Name: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now.Add(-test.silent), Duration: 30 * time.Second}}, test.wanted)
+			holder := "ana@host:7"
+			if name == "watching" {
+				holder += " (watching)"
+			}
+			expect(t, &precondition.Facts{Held: &lock.Holder{Name: holder, Since: now.Add(-10 * time.Minute), Renewed: now.Add(-test.silent), Duration: 30 * time.Second}}, test.wanted)
 		})
 	}
 }

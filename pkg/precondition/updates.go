@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -23,6 +24,9 @@ func judgeLock(f *Facts) []CheckFinding {
 	if f.Held.IsDead(f.Now) {
 		return []CheckFinding{warns("the next apply, which takes the lock over", "%s began to %s the release at %s, and has not renewed its lock since %s, longer than it lasts",
 			holder, verb, began, f.Held.Renewed.UTC().Format(time.RFC3339)).since(f.Held.Since)}
+	}
+	if f.Held.Keeps() {
+		return []CheckFinding{blocks(lock.KeeperEnd, "%s has been keeping the release in place since %s", holder, began).since(f.Held.Since)}
 	}
 	return []CheckFinding{blocks("its end", "%s has been %sing the release since %s", holder, verb, began).since(f.Held.Since)}
 }

@@ -220,9 +220,14 @@ func (f *applyFlags) check() error {
 	return f.IntentFlags.Check()
 }
 
-// withLockFlag adds --wait-lock to the error of a lock that another process holds.
+// withLockFlag adds --wait-lock to the error of a lock that another process holds, or how that process ends if it keeps the
+// release in place.
 func withLockFlag(err error) error {
-	if errors.As(err, new(*lock.HeldError)) {
+	var held *lock.HeldError
+	if errors.As(err, &held) && held.Holder.Keeps() {
+		return fmt.Errorf("%w: it is free after %s", err, lock.KeeperEnd)
+	}
+	if held != nil {
 		return fmt.Errorf("%w: wait with --wait-lock, or try again later", err)
 	}
 	return err

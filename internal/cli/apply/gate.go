@@ -10,6 +10,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/precondition"
@@ -126,5 +127,8 @@ var liftingFlags = map[string]string{
 
 // gateText returns a finding as text, with the flag that resolves it.
 func gateText(found precondition.CheckFinding) string {
+	if found.Resolution == lock.KeeperEnd { // to wait for it would take for ever
+		return found.Text()
+	}
 	return found.Text() + liftingFlags[found.Check]
 }

@@ -9,6 +9,8 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -46,21 +48,27 @@ type builder struct {
 }
 
 // setApplied sets the fields and conditions of the release that is applied, or kept in place. Until its mode is known, a
-// release that is completed in the history is kept in place: an operator that starts over does not begin an update. Until the record has
-// the apply of another one, the desired release and the history stay as they were.
+// release that is completed in the history with the same manifests is kept in place: an operator that starts over does not begin an
+// update. Until the record has the apply of another one, the desired release and the history stay as they were. A gate that refuses
+// other settings of the release, such as feature gates, is a problem of it: the cluster-version operator would apply it and fail.
 func (b *builder) setApplied(applied AppliedRelease) {
 	applied.Release = b.complete(applied.Release)
 	history := b.next.History
 	isNewest := len(history) > 0 && isOf(history[0], applied.Release)
-	if applied.Mode == "" && isNewest && isCompleted(history[0]) {
+	if applied.Mode == "" && isNewest && isCompleted(history[0]) && applied.Hash == b.next.VersionHash {
 		applied.Mode = graph.Reconcile
 		b.seen.Applied = &applied
 	}
 	if applied.Mode != "" || isNewest || len(history) == 0 {
 		b.next.Desired, b.next.Capabilities = applied.Release, *applied.Capabilities.DeepCopy()
-		b.next.VersionHash = cmp.Or(applied.Hash, b.next.VersionHash)
 		b.setHistory(applied)
 		b.setImplicitCapabilities(applied.Implicit)
+	}
+	if applied.Mode != "" || len(history) == 0 {
+		b.next.VersionHash = cmp.Or(applied.Hash, b.next.VersionHash)
+	}
+	if refused := b.seen.Acceptance; refused.Err != nil && refused.Phase == Judging && refused.Release.Image == applied.Release.Image {
+		applied.Problems = append(applied.Problems, ReleaseProblem{Wait: apply.Wait{For: refused.message(), Reason: reason.Of(refused.Err)}})
 	}
 	b.setAvailable(applied)
 	b.setHealth(applied)

@@ -152,6 +152,24 @@ func TestAnUpdateThatIsNotRecordedHasNotBegun(t *testing.T) {
 	}
 }
 
+// TestOtherManifestsOfTheReleaseAreProgress before the record has their apply; the same ones are not, after a restart.
+func TestOtherManifestsOfTheReleaseAreProgress(t *testing.T) {
+	seen := completed(0, "1.0.0")
+	seen.Applied.Hash = "a"
+	next := follow(seen)
+	for _, c := range []struct {
+		hash string
+		want configv1.ConditionStatus
+	}{{"a", configv1.ConditionFalse}, {"b", configv1.ConditionTrue}, {"b", configv1.ConditionTrue}} {
+		seen = seenAt(time.Minute, "1.0.0", "")
+		seen.Applied.Hash, seen.Applied.Done = c.hash, 0
+		next = clusterversion.Next(next, seen)
+		if got := condition(t, next, configv1.OperatorProgressing); got.Status != c.want {
+			t.Errorf("hash %s: Progressing=%s: %s", c.hash, got.Status, got.Message)
+		}
+	}
+}
+
 func TestSeveralOperatorsShareAReason(t *testing.T) {
 	next := follow(seenAt(0, "1.0.0", graph.Update,
 		operatorProblem("beta", "ClusterOperatorUpdating", reason.None), operatorProblem("alpha", "ClusterOperatorUpdating", reason.None)))

@@ -86,6 +86,9 @@ type Options struct {
 // keeping is the suffix of a holder that keeps the release in place.
 const keeping = " (watching)"
 
+// KeeperEnd is how a process ends that keeps a release in place, which holds the lock until then.
+const KeeperEnd = `stopping it ("apply --watch" ends with Ctrl-C); an operator applies what spec.desiredUpdate of the ClusterVersion requests`
+
 // withDefaults returns options with defaults for empty fields.
 func (o Options) withDefaults() Options {
 	o.Holder = cmp.Or(o.Holder, NewHolder(o.Container))

@@ -119,6 +119,13 @@ func (n *Notifier) Notify(ctx context.Context, to *Sender, uid types.UID, event 
 // writeTimeout bounds the write of an event: an apply does not wait long for a server that does not answer.
 const writeTimeout = 5 * time.Second
 
+// ForgetBlocked has the next event that the gate blocks an update reported, even if it is the same as the last one.
+func (n *Notifier) ForgetBlocked() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.blocked = Event{}
+}
+
 // isNews reports whether an event is to be reported, and remembers it. What is tried again and again is reported when it
 // begins, when it fails for another reason than before, and when it is over. A reconcile that changes nothing is only
 // reported if it ends a failure.

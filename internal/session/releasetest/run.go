@@ -131,6 +131,9 @@ func (r *runner) deleteEarlier(ctx context.Context, in cluster.Resource, m *payl
 // explainEvery is how often the pods of a test that does not end are looked at.
 const explainEvery = 5 * time.Second
 
+// rewatchAfter is the pause before a test is watched again that a watch has not shown.
+const rewatchAfter = time.Second
+
 // await waits until a test has ended, and reports what it waits for if that is not clear.
 func (r *runner) await(ctx context.Context, test *liveTest, result TestResult) error {
 	place, name, uid := r.cluster.In(test.in, test.object.GetNamespace()), test.object.GetName(), test.object.GetUID()
@@ -147,6 +150,10 @@ func (r *runner) await(ctx context.Context, test *liveTest, result TestResult) e
 		case err == nil && last == nil: // or the watch is older than the test
 			if _, err := r.cluster.GetMetadata(ctx, test.in, test.object.GetNamespace(), name); apierrors.IsNotFound(err) {
 				return errDeleted
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(rewatchAfter):
 			}
 			continue
 		case last != nil && last.GetUID() != uid:

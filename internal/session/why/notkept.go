@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -135,9 +136,16 @@ func (r *reader) judgeHolder(ctx context.Context, release string, f *ReleaseFact
 	if of.KeptBy == "" || f.Run != nil { // it may be applying the release again
 		return nil
 	}
+	source := of.Newest().Source
+	if _, err := name.NewDigest(source); err != nil && source != of.Own {
+		return &NotKept{
+			Reason: ReasonNotRead, Message: fmt.Sprintf("%s holds its lock, and can't read it: it was applied from %s", holder, printable.Line(source)),
+			Resolution: "request an image with the same files in spec.desiredUpdate of the ClusterVersion; until then, nothing is repaired",
+		}
+	}
 	return &NotKept{
 		Reason: ReasonNotRead, Message: fmt.Sprintf("%s has held its lock for %s, and has not read it yet", holder, printable.Age(r.cluster.Now(), held.Since)),
-		Resolution: "it is reading " + printable.Line(of.Newest().Source) + "; until then, nothing is repaired",
+		Resolution: "it is reading " + printable.Line(source) + "; until then, nothing is repaired",
 	}
 }
 
