@@ -11,6 +11,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/uninstall"
@@ -120,7 +121,7 @@ func (r *rehearsal) uninstall(ctx context.Context, a *appliedStage) {
 		return
 	}
 	began := time.Now()
-	options := uninstall.Options{Release: a.release.Name, Namespace: cmp.Or(r.options(graph.Update).Namespace, session.DefaultNamespace), Timeout: 6 * r.Patience}
+	options := uninstall.Options{Release: a.release.Name, Namespace: cmp.Or(r.options(graph.Update).Namespace, session.DefaultNamespace), Timeout: 6 * r.Patience, Lock: lock.Options{Duration: lockDuration}}
 	seen, err := uninstall.Look(ctx, r.cluster, options)
 	if err != nil {
 		r.found.add(lint.RehearsalObservation{Rule: lint.RehearsalPending, Message: "it can't be uninstalled: " + err.Error()})

@@ -112,7 +112,9 @@ func On(ctx context.Context, config *rest.Config, o Options) (*RehearsalReport, 
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	r := &rehearsal{Options: o, cluster: c, report: &RehearsalReport{}, found: &findings{}}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	r := &rehearsal{Options: o, cluster: c, report: &RehearsalReport{}, found: &findings{}, giveUp: giveUp}
 	if err := r.run(ctx); err != nil {
 		return nil, err
 	}
@@ -127,6 +129,7 @@ type rehearsal struct {
 	report   *RehearsalReport
 	found    *findings
 	programs *standIn
+	giveUp   context.CancelCauseFunc // ends the rehearsal, which has no result then
 }
 
 // A place is that of a manifest in a release.

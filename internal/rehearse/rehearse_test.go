@@ -4,14 +4,21 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/fstest"
+	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/rehearse"
+	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 var update = flag.Bool("update", false, "write what rehearsals find")
@@ -62,4 +69,68 @@ func TestControlPlaneEnds(t *testing.T) {
 	if report != nil || err == nil || !strings.Contains(err.Error(), "the control plane of the rehearsal has ended") {
 		t.Errorf("it ends with %v, %v", report, err)
 	}
+}
+
+// never is a release whose pods are too large for any node.
+var never = fstest.MapFS{"0000_10_shop_01_web.yaml": {Data: []byte(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: registry.example/web:1, resources: {requests: {cpu: "1000"}}}]}
+`)}}
+
+// TestLockThatCannotBeRenewed is that of a machine that is too slow: nobody else uses the control plane.
+func TestLockThatCannotBeRenewed(t *testing.T) {
+	t.Parallel()
+	const outage = 22 * time.Second // of renewals, which have no field manager: after 20 s, a lock of half a minute was lost
+	began := time.Now()
+	config := start(t, func(request *http.Request) bool {
+		return strings.Contains(request.URL.Path, "/leases/") && request.Method == http.MethodPut && request.URL.RawQuery == "" && time.Since(began) < outage
+	})
+	began = time.Now()
+	report, err := rehearse.On(t.Context(), config, rehearse.Options{New: parse(t, never, "1.0.0"), Patience: outage + 3*time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, seen := range report.Observations {
+		if seen.Rule == lint.RehearsalNotReady || seen.Rule == lint.RehearsalRefused || seen.Rule == lint.RehearsalAgain {
+			found = append(found, seen.Message)
+		}
+	}
+	if len(found) != 1 || !strings.Contains(found[0], "Insufficient cpu") {
+		t.Errorf("it reports %q, want only that the pods have no node", found)
+	}
+}
+
+// TestControlPlaneWithoutAnswers ends a rehearsal: nothing that follows from it is a finding.
+func TestControlPlaneWithoutAnswers(t *testing.T) {
+	t.Parallel()
+	config := start(t, func(request *http.Request) bool {
+		return strings.HasSuffix(request.URL.Path, "/configmaps/settings") && request.Method == http.MethodPatch
+	})
+	report, err := rehearse.On(t.Context(), config, rehearse.Options{New: parse(t, small, "1.0.0"), Patience: 2 * time.Second})
+	if report != nil || err == nil || !strings.HasPrefix(err.Error(), "the rehearsal could not be finished: install 1.0.0: ") {
+		t.Errorf("it ends with %v, %v", report, err)
+	}
+}
+
+// start starts a control plane, and returns a connection that refuses some requests.
+func start(t *testing.T, isRefused func(*http.Request) bool) *rest.Config {
+	t.Helper()
+	s, err := sandbox.Start(t.Context(), sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop() })
+	return sandboxtest.Before(s.Config, func(request *http.Request) error {
+		if isRefused(request) {
+			return &url.Error{Op: request.Method, URL: request.URL.String(), Err: syscall.ECONNREFUSED}
+		}
+		return nil
+	})
 }

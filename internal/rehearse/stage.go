@@ -2,13 +2,16 @@ package rehearse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -20,6 +23,10 @@ import (
 
 // longest bounds a stage. Each object has its own patience.
 const longest = 30 * time.Minute
+
+// lockDuration outlasts each stage: nobody else uses the control plane, so a lock that can't be renewed in time, on a machine that is
+// too slow, must not end a stage.
+const lockDuration = 2 * longest
 
 // An appliedStage is a stage that has ended, with what it has reported meanwhile.
 type appliedStage struct {
@@ -58,6 +65,9 @@ func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.
 	times.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
 	r.report.Stages = append(r.report.Stages, times)
 	r.Progress(fmt.Sprintf("%s: %.1f s", times.Name, times.Seconds))
+	if err := a.unfinished(); err != nil {
+		r.giveUp(fmt.Errorf("the rehearsal could not be finished: %s: %w", times.Name, err))
+	}
 	if ctx.Err() == nil {
 		r.reportFailures(a)
 	}
@@ -66,13 +76,33 @@ func (r *rehearsal) stage(ctx context.Context, in lint.Origin, release *payload.
 
 // options returns the options of a session. The gate overrides nothing: what it has found is reported.
 func (r *rehearsal) options(mode graph.Mode) session.Options {
-	options := session.Options{Force: true, Apply: apply.Options{
+	options := session.Options{Force: true, Lock: lock.Options{Duration: lockDuration}, Apply: apply.Options{
 		Mode: mode, Standard: r.Standard, DropUnknownFields: r.DropUnknownFields, Patience: r.Patience, Timeout: longest, PauseHooks: time.Millisecond,
 	}}
 	if r.From != nil {
 		options.Namespace = r.From.Namespace
 	}
 	return options
+}
+
+// unfinished returns why a stage could not be finished: the control plane gave no answer, or the lock was lost. Nothing that
+// follows from that is a finding about the release.
+func (a *appliedStage) unfinished() error {
+	all := []error{a.Err}
+	if a.Report != nil {
+		for _, change := range a.Report.Changes {
+			if change.Err != nil {
+				all = append(all, change.Err.Err)
+			}
+		}
+	}
+	at := slices.IndexFunc(all, func(err error) bool {
+		return errors.Is(err, lock.ErrLost) || errors.As(err, new(object.CutOff)) || cluster.IsNoAnswer(err)
+	})
+	if at < 0 {
+		return nil
+	}
+	return all[at]
 }
 
 // manifest returns the manifest at a place; nil if there is none.

@@ -3,13 +3,17 @@ package session
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
@@ -101,6 +105,21 @@ func (r *run) begin(ctx context.Context) error {
 		r.outcome.FileWarnings = copies.collect(ctx)
 	}
 	return err
+}
+
+// createNamespace creates the namespace of objects whose manifests name none, if it is to be created. It is not part of the release:
+// an uninstall keeps it.
+func (r *run) createNamespace(ctx context.Context) error {
+	name := precondition.ForeignNamespace(r.payload)
+	if !r.options.CreateNamespace || name == "" {
+		return nil
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := r.cluster.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: cluster.FieldManager})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create namespace %s: %w", name, printable.Error(err))
+	}
+	return nil
 }
 
 // hookOverrides returns the lifecycle hooks that a user skips in this apply, or runs again.

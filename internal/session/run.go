@@ -46,6 +46,8 @@ type Options struct {
 	Force     bool     // go on although the gate refuses the apply
 	Verified  bool     // the signatures of the payload's image were, for the history
 	Forced    []string // what was overridden before, for the history
+	// CreateNamespace creates the namespace of objects whose manifests name none, if it does not exist.
+	CreateNamespace bool
 	// Rollback is set if the payload is of the files of an earlier update of the release.
 	Rollback *record.Rollback
 	Lock     lock.Options
@@ -218,7 +220,7 @@ func (r *run) inspect(ctx context.Context, free *lock.Lock) error {
 		r.outcome.Previous = applied.Version
 	}
 	facts, err := precondition.Gather(ctx, r.cluster, precondition.GatherInput{
-		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace, IsShareable: r.options.Namespace != DefaultNamespace, Standard: r.options.Apply.Standard, Lock: free, IsRecovered: isRecovered, Rollback: r.options.Rollback,
+		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace, IsShareable: r.options.Namespace != DefaultNamespace, CreateNamespace: r.options.CreateNamespace, Standard: r.options.Apply.Standard, Lock: free, IsRecovered: isRecovered, Rollback: r.options.Rollback,
 	})
 	if err != nil {
 		return err

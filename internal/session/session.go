@@ -260,6 +260,9 @@ func (r *run) run(ctx context.Context) error {
 		return err
 	}
 	r.notifier.begin(ctx)
+	if err := r.createNamespace(ctx); err != nil {
+		return err
+	}
 	if r.options.OnBegun != nil {
 		if err := r.options.OnBegun(ctx, r.cluster); err != nil {
 			return err

@@ -48,12 +48,15 @@ func examples(t *testing.T) []*precondition.Facts {
 	minor.Stored = []precondition.StoredVersion{{Manifest: release(t, "4.6.0", map[string]string{"0000_10_web_ships.yaml": ships}).Manifests[0], Version: "v2"}}
 	edited := &precondition.Facts{Payload: release(t, "4.7.2", nil), Record: history("4.7.2")}
 	edited.Record.History[0].Content, edited.Record.History[0].Source = "sha256:c0ffee", "registry.example/web:4.7.2"
+	placed := &precondition.Facts{Payload: release(t, "4.7.0", map[string]string{"0000_10_web_a.yaml": configMap("a", "")}), Record: history(), MissingNamespace: "shop"}
+	placed.Payload.Placed = placed.Payload.Manifests
 	uninstalled := &precondition.Facts{Payload: release(t, "4.7.0", nil), Record: history("4.7.0")}
 	uninstalled.Record.Uninstall = &record.Uninstall{Since: metav1.NewTime(now.Add(-5 * time.Minute)), By: "ana@host:7", Left: 12, ReportedAt: metav1.NewTime(now)}
 	return []*precondition.Facts{
 		minor,
 		rolledBack(t),
 		uninstalled,
+		placed,
 		{Payload: release(t, "4.7.0", map[string]string{"0000_10_web_old.yaml": deletedSecret, "0000_10_web_web.yaml": usesSecret}), Record: history()},
 		{Payload: release(t, "4.7.0", nil), Record: history("4.7.2", "4.7.1")},
 		{Payload: release(t, "4.7.0", nil), Record: history("4.5.3")},

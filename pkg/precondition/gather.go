@@ -32,6 +32,8 @@ type GatherInput struct {
 	IsShareable bool
 	// IsRecovered is true if there is no record: the newest version is from the objects of the release.
 	IsRecovered bool
+	// CreateNamespace is true if the apply creates the namespace of objects whose manifests name none.
+	CreateNamespace bool
 	// Rollback is set if the payload is of the files of an earlier update of the record.
 	Rollback *record.Rollback
 	// Lock is the lock of the release; nil if its holder does not matter.
@@ -53,7 +55,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, input GatherInput) (*Facts,
 	if f.Elsewhere, err = input.elsewhere(ctx, c); err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	f.Writers = input.writers(ctx, c)
+	f.Writers, f.MissingNamespace = input.writers(ctx, c), input.missingNamespace(ctx, c)
 	places := input.locate(ctx, c)
 	f.Held = held
 	f.Unserved, f.WithoutNamespace = unserved(places), withoutNamespace(places)

@@ -36,6 +36,7 @@ type Facts struct {
 	TombstoneObjects []kinds.ID          // existing objects of tombstones
 	Claims           []Claim             // manifests whose objects other releases own
 	WithoutNamespace []*payload.Manifest // of namespaced kinds, without a namespace
+	MissingNamespace string              // that such objects get, and that neither exists nor is created; "" if there is none
 	Unserved         []UnservedManifest  // manifests whose kind is not served, or not known to be
 	Stored           []StoredVersion     // versions that definitions lack, and in which objects may be stored
 
@@ -176,6 +177,7 @@ const (
 	UnservedKinds     = "UnservedKinds"
 	StoredVersions    = "StoredVersions"
 	NoNamespace       = "NoNamespace"
+	MissingNamespace  = "MissingNamespace"
 	MissingRights     = "MissingRights"
 	DeletedInUse      = "DeletedInUse"
 	StaleTombstone    = "StaleTombstone"
@@ -200,6 +202,7 @@ func Checks() []Check {
 		{UnservedKinds, "the cluster does not serve the kind of a manifest", judgeKinds},
 		{StoredVersions, "a definition lacks a version in which objects may be stored", judgeStored},
 		{NoNamespace, "a manifest of a namespaced kind names no namespace", judgeNamespaces},
+		{MissingNamespace, "the namespace of objects without one of their own does not exist", judgeMissingNamespace},
 		{MissingRights, "a right that the update needs is missing", judgeRights},
 		{DeletedInUse, "a tombstone deletes an object that another manifest refers to", judgeUses},
 		{StaleTombstone, "a tombstone has done its work in an earlier minor version", judgeTombstones},

@@ -39,6 +39,9 @@ type applyFlags struct {
 	dryRun     core.DryRun
 	noProgress bool
 	test       bool
+	// isConfirmed is true if nobody is to be asked.
+	isConfirmed bool
+	rollback    bool // a failed update
 }
 
 const applyHelp = `Apply a release to a cluster, in the order that "runlevel graph" shows: objects by
@@ -63,7 +66,8 @@ can't renew its lock; with --watch, it waits.
 lock, and waits for nothing. "runlevel diff" shows the fields that would change, and
 "runlevel plan --cluster" the objects that would go with each delete.
 
-On a terminal, standard error shows the progress of each level, what runs, what it waits for
+On a terminal, an apply that deletes or replaces objects first shows its plan and asks, unless
+--yes is given. Standard error then shows the progress of each level, what runs, what it waits for
 and since when, and what has failed; elsewhere, a line is printed for each event.
 
 With --watch, the apply then keeps the release in place and holds the lock until Ctrl-C, even if
@@ -98,6 +102,12 @@ func New(streams core.Streams) *cobra.Command {
   # Take over what an installer of one's own has applied, and what is not in the release leaves
   runlevel apply ./manifests --name shop --adopt-from shop-installer
 
+  # A chart or a manifest without a namespace, into a new one
+  helm template shop ./chart | runlevel apply - --name shop -n shop --create-namespace
+
+  # Go back by itself if the update fails
+  runlevel apply ./4.21 --rollback-on-failure
+
   # Apply, and run the tests of the release
   runlevel apply ./4.21 --test
 
@@ -117,6 +127,10 @@ func New(streams core.Streams) *cobra.Command {
 	core.AddIntentFlags(command, &f.IntentFlags)
 	addWatchFlags(command, &f.watch)
 	f.add(command)
+	flags := command.Flags()
+	flags.BoolVarP(&f.isConfirmed, "yes", "y", false, "do not ask before objects are deleted or replaced; without a terminal, no question is asked")
+	flags.BoolVar(&f.Session.CreateNamespace, "create-namespace", false, "create the namespace of --namespace, if it does not exist; it is not a part of the release")
+	flags.BoolVar(&f.rollback, "rollback-on-failure", false, "roll a failed update back to the version before it, as \"runlevel rollback\" does, unless the gate blocks that")
 	return command
 }
 
@@ -153,7 +167,15 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams core.Streams) 
 	if err != nil {
 		return err
 	}
-	return f.apply(ctx, c, loaded{release, packed, ref}, streams)
+	whole := loaded{release, packed, ref}
+	if err := f.confirm(ctx, c, whole, streams); err != nil {
+		return err
+	}
+	err = f.apply(ctx, c, whole, streams)
+	if err != nil && f.rollback {
+		return f.rollBack(ctx, c, whole, err, streams)
+	}
+	return err
 }
 
 // A loaded is a release that is to be applied.
@@ -214,7 +236,7 @@ func (f *applyFlags) check() error {
 	if err := errors.Join(f.checkHooks(), f.notify.Check()); err != nil {
 		return err
 	}
-	if err := f.checkTest(); err != nil {
+	if err := errors.Join(f.checkTest(), f.checkRollback()); err != nil {
 		return err
 	}
 	return f.IntentFlags.Check()

@@ -123,6 +123,7 @@ var liftingFlags = map[string]string{
 	precondition.ApplyRunning:     " (--wait-lock waits for it)",
 	precondition.BeingUninstalled: " (--force applies all of it again)",
 	precondition.RecordElsewhere:  " (--record-namespace)",
+	precondition.MissingNamespace: " (--create-namespace)",
 }
 
 // gateText returns a finding as text, with the flag that resolves it.

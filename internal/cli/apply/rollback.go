@@ -21,9 +21,8 @@ import (
 // rollbackFlags are the flags of runlevel rollback.
 type rollbackFlags struct {
 	applyFlags
-	isConfirmed bool
-	deleteNew   bool
-	reason      string
+	deleteNew bool
+	reason    string
 }
 
 const rollbackHelp = `Roll a release back: apply the files of an earlier version again, as they are kept on the

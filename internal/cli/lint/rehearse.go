@@ -93,6 +93,7 @@ func NewRehearse(streams core.Streams) *cobra.Command {
 		},
 	}
 	core.AddReleaseFlags(command, &f.release, &f.cluster)
+	core.AddNamespaceFlag(command, &f.release)
 	core.AddClusterFlags(command, &f.cluster)
 	f.addReportFlags(command)
 	command.Flags().StringVar(&f.previousVersion, "old-version", "", "the version of OLD, if it has no release-metadata")

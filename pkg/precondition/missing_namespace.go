@@ -1,0 +1,48 @@
+package precondition
+
+import (
+	"context"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// ForeignNamespace returns the namespace of objects whose manifests name none, if the release does not create it; "" otherwise.
+func ForeignNamespace(p *payload.Payload) string {
+	name := p.Options().Namespace
+	isCreated := slices.ContainsFunc(p.Manifests, func(m *payload.Manifest) bool {
+		return m.ID() == kinds.ID{Kind: kinds.Namespace.Kind, Name: name} && !m.IsTombstone()
+	})
+	if len(p.Placed) == 0 || isCreated {
+		return ""
+	}
+	return name
+}
+
+// missingNamespace returns the namespace of objects whose manifests name none, if it does not exist and nothing creates it. It returns
+// none for a user who may not read it.
+func (input GatherInput) missingNamespace(ctx context.Context, c *cluster.Cluster) string {
+	name := ForeignNamespace(input.Payload)
+	if name == "" || input.CreateNamespace {
+		return ""
+	}
+	if _, err := c.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return ""
+	}
+	return name
+}
+
+// judgeMissingNamespace is MissingNamespace. An apply would wait for the namespace until its timeout.
+func judgeMissingNamespace(f *Facts) []CheckFinding {
+	if f.MissingNamespace == "" {
+		return nil
+	}
+	return []CheckFinding{blocks("creating it", "namespace %s does not exist, and the release puts %s into it",
+		f.MissingNamespace, printable.Count(len(f.Payload.Placed), "object"))}
+}
