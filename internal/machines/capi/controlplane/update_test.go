@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -115,6 +116,35 @@ func TestUpdateThatFails(t *testing.T) {
 	kept := slices.DeleteFunc(p.names(), func(name string) bool { return before[name] == nil })
 	if len(kept) != 2 || slices.Contains(kept, name) {
 		t.Errorf("kept: %v; %s failed", kept, name)
+	}
+}
+
+// TestMachineThatIsWrittenWhileItsUpdateBegins has another controller write the status of each machine between its mark and the trigger of
+// its update in place, as the controller of Machines does: the update begins, and the extension is asked once for each machine.
+func TestMachineThatIsWrittenWhileItsUpdateBegins(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, 3, 0)
+	p.runMachines()
+	var written sync.Map
+	p.runPlane(sandboxtest.Before(stage.Sandbox(p).Config, func(r *http.Request) error {
+		_, name, isInfrastructure := strings.Cut(r.URL.Path, "/kwokmachines/")
+		if isInfrastructure && r.Method == http.MethodPatch && !r.URL.Query().Has("dryRun") && slices.Contains(p.updating(), name) {
+			if _, isAgain := written.LoadOrStore(name, true); !isAgain {
+				p.setCondition(name, "Tested", metav1.ConditionTrue, "Tested")
+			}
+		}
+		return nil
+	}))
+	p.awaitSettled(3)
+	e, _ := p.extend()
+	before := p.names()
+	p.upgrade("v1.36.1")
+	p.awaitSettled(3)
+	if after := p.names(); !slices.Equal(before, after) {
+		t.Errorf("machines %v became %v", before, after)
+	}
+	if asked := requestsOf[hooksv1.CanUpdateMachineRequest](p, e, "CanUpdateMachine"); len(asked) != 3 {
+		t.Errorf("the extension was asked %d times about 3 machines", len(asked))
 	}
 }
 
