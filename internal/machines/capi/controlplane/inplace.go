@@ -49,6 +49,9 @@ type planeUpdate struct {
 // The order of the writes is that of Cluster API: the mark on the Machine, then its objects, then the Machine with the pending hook.
 // If the controller stops in between, the next pass asks the extension again, since the template may have changed.
 func (u planeUpdate) do(ctx context.Context) error {
+	if now := u.r.now(); rolloutrules.IsRequested(u.m, now) && !rolloutrules.IsPermitted(u.m, now) {
+		return u.awaitPermission(ctx)
+	}
 	reason, err := u.replacementReason(ctx)
 	if err != nil {
 		return fmt.Errorf("decide whether Machine %s can be updated in place: %w", u.m.Name, err)

@@ -246,7 +246,7 @@ func TestMachineThatIsDeletedWhileTheExtensionDecides(t *testing.T) {
 func TestRequestThatIsOfNoUseAnyMore(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)
-	p.extend()
+	e, _ := p.extend()
 	for _, m := range p.machines() {
 		p.MustPatch(m, `{"metadata":{"annotations":{"pre-terminate.delete.hook.machine.cluster.x-k8s.io/EtcdQuorumOperator":""}}}`)
 	}
@@ -263,6 +263,9 @@ func TestRequestThatIsOfNoUseAnyMore(t *testing.T) {
 	m := p.machines()[annotations(rolloutrules.UpdateRequestedAnnotation)[0]]
 	p.MustPatch(m, `{"metadata":{"annotations":{%q:"a member does not answer",%q:"no"}}}`, rolloutrules.UpdateHeldAnnotation, controlplane.ReplacedAnnotation)
 	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "to permit its update in place: a member does not answer")
+	if asked := requestsOf[hooksv1.CanUpdateMachineRequest](p, e, "CanUpdateMachine"); len(asked) != 1 {
+		t.Errorf("the extension was asked %d times, also while the guard does not answer", len(asked))
+	}
 	p.upgrade("v1.36.0")
 	p.Eventually("no annotation is left", func() bool {
 		return len(annotations(rolloutrules.UpdateRequestedAnnotation))+len(annotations(rolloutrules.UpdateHeldAnnotation))+len(annotations(controlplane.ReplacedAnnotation)) == 0
