@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // An EtcdSnapshot is the state of the machines of the control plane and of the members of etcd at one time.
@@ -37,7 +39,7 @@ type ControlPlaneMachine struct {
 	Addresses  []string // its hosts, to find the members on it
 	Zone       string   // the topology zone of its node; empty if that is not known
 	IsCordoned bool     // its node is unschedulable
-	GuardPods  []string // with their namespaces: pods that block a drain of its node
+	GuardPods  []GuardPod
 	// IsNodeUnknown is true if it is not known whether the Node with the name in its nodeRef is its own: the addresses of that Node,
 	// which may be another host's, are not among its own.
 	IsNodeUnknown bool
@@ -45,6 +47,12 @@ type ControlPlaneMachine struct {
 	AsksForUpdate bool // an update in place is requested, and not permitted yet
 	MayUpdate     bool // an update in place was permitted, and may begin at any moment
 	IsUpdating    bool // in place
+}
+
+// A GuardPod is a pod that blocks a drain of its node.
+type GuardPod struct {
+	Name string // with its namespace
+	UID  types.UID
 }
 
 // An EtcdMember is a member of the etcd cluster.
@@ -74,7 +82,7 @@ type GuardStep struct {
 	Message string
 	Machine string // of the member or pod; empty for none
 	Member  EtcdMember
-	Pod     string
+	Pod     GuardPod
 }
 
 // AsExpected is the reason of a step that waits for nothing.

@@ -223,7 +223,7 @@ func (w *world) goOn() {
 	if replicas < w.Voters+w.surge && w.random.IntN(2) == 0 {
 		machine := newMachine(w.next)
 		machine.Zone = fmt.Sprint(w.random.IntN(3))
-		machine.GuardPods = []string{"ns/guard-" + machine.Name}
+		machine.GuardPods = []GuardPod{{Name: "ns/guard-" + machine.Name}}
 		w.Machines = append(w.Machines, machine)
 		w.next++
 	}

@@ -26,7 +26,7 @@ func GuardPods(s EtcdSnapshot) []GuardStep {
 		for _, pod := range machine.GuardPods {
 			steps = append(steps, GuardStep{
 				Action: DeleteGuardPod, Machine: machine.Name, Pod: pod, Reason: "GuardPodDeleted",
-				Message: fmt.Sprintf("guard pod %s would hold the drain of a node that is to go", pod),
+				Message: fmt.Sprintf("guard pod %s would hold the drain of a node that is to go", pod.Name),
 			})
 		}
 	}

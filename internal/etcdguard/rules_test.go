@@ -61,7 +61,7 @@ func apply(t *testing.T, s *EtcdSnapshot, kind string, i int, change string) {
 	case "cordoned":
 		s.Machines[machine].IsCordoned = true
 	case "guarded":
-		s.Machines[machine].GuardPods = []string{"ns/guard"}
+		s.Machines[machine].GuardPods = []GuardPod{{Name: "ns/guard"}}
 	case "nowhere":
 		s.Machines[machine].Addresses = nil
 	case "on an unknown node":

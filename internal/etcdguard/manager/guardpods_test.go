@@ -27,6 +27,7 @@ func TestAGuardPodThatStaysHoldsNoMember(t *testing.T) {
 	s.awaitHooks(3)
 	t.Run("its deletion is refused", s.testRefusedDeletion)
 	t.Run("another one is created at once", s.testRecreatedPod)
+	t.Run("another one of its name is elsewhere", s.testPodOfTheSameName)
 }
 
 // testRefusedDeletion has an admission policy refuse the deletion of pods.
@@ -97,4 +98,26 @@ func (s *scene) testRecreatedPod(t *testing.T) {
 	isOver.Store(true)
 	s.awaitMachineGone(2)
 	s.awaitMachineGone(4)
+}
+
+// testPodOfTheSameName has a pod be created again on the node of another member before the guard deletes it: that one stays.
+func (s *scene) testPodOfTheSameName(t *testing.T) {
+	const guardPod = `{apiVersion: v1, kind: Pod, metadata: {namespace: %s, name: moving, labels: {app: guard}}, spec: {nodeName: %s,
+		securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}, containers: [{
+		name: guard, image: registry.example/guard, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`
+	first := s.create(t, guardPod, s.namespace, s.node(5))
+	var second client.Object
+	await := s.atFirst("delete moving", func() {
+		if err := s.client.Delete(s.Context(), first, client.GracePeriodSeconds(0)); err != nil {
+			t.Error(err)
+		}
+		second = s.create(t, guardPod, s.namespace, s.node(6))
+	})
+	s.delete(5)
+	await(t)
+	s.awaitMachineGone(5)
+	pod := &corev1.Pod{}
+	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(second), pod); err != nil || pod.DeletionTimestamp != nil {
+		t.Errorf("the pod of the node that stays is deleted: %v", err)
+	}
 }

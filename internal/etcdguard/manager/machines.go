@@ -155,20 +155,20 @@ func (g *guard) readMachine(ctx context.Context, o client.Object) (etcdguard.Con
 }
 
 // guardPods returns the guard pods of a node that are not being deleted.
-func (g *guard) guardPods(ctx context.Context, node string) ([]string, error) {
+func (g *guard) guardPods(ctx context.Context, node string) ([]etcdguard.GuardPod, error) {
 	var pods corev1.PodList
 	err := g.server.List(ctx, &pods, client.InNamespace(g.options.GuardPodsNamespace),
 		client.MatchingLabelsSelector{Selector: g.guardPodSelector}, client.MatchingFields{"spec.nodeName": node})
 	if err != nil {
 		return nil, fmt.Errorf("list the guard pods of node %s: %w", node, err)
 	}
-	var names []string
+	var found []etcdguard.GuardPod
 	for _, pod := range pods.Items {
 		if pod.DeletionTimestamp.IsZero() {
-			names = append(names, key(&pod))
+			found = append(found, etcdguard.GuardPod{Name: key(&pod), UID: pod.UID})
 		}
 	}
-	return names, nil
+	return found, nil
 }
 
 // endpoints returns the endpoints of etcd: those of the options, or else the internal addresses of the control plane's nodes.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
@@ -235,10 +236,15 @@ func (g *guard) deleteGuardPods(ctx context.Context, steps []etcdguard.GuardStep
 	return stays
 }
 
-func (g *guard) deleteGuardPod(ctx context.Context, name string) error {
-	namespace, name, _ := strings.Cut(name, "/")
+// deleteGuardPod deletes a pod, but not another one of its name, which may be on another node.
+func (g *guard) deleteGuardPod(ctx context.Context, guardPod etcdguard.GuardPod) error {
+	namespace, name, _ := strings.Cut(guardPod.Name, "/")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	return client.IgnoreNotFound(g.client.Delete(ctx, pod))
+	err := g.client.Delete(ctx, pod, client.Preconditions{UID: &guardPod.UID})
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // recordEvent records an event for the machine of a step. If the machine is gone by now, only the log has it.

@@ -25,7 +25,7 @@ func refusal(verb string, m Machine, err error) error {
 		return fmt.Errorf("delete %s: the delete was refused: %w", describe(m), printable.Error(err))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return invalid("the server refuses it: %s: correct it (kubectl explain %s.spec --api-version=%s)",
-			refusedFields(err), strings.ToLower(template.GetKind()), template.GetAPIVersion())
+			RefusedFields(err), strings.ToLower(template.GetKind()), template.GetAPIVersion())
 	case patch.IsLackOfRights(err):
 		return fmt.Errorf("%s %s: grant the machine controller the right to %s that kind (docs/machines.md): %w",
 			verb, describe(m), verb, printable.Error(err))
@@ -50,12 +50,20 @@ func isUnknownResource(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// refusedFields returns the server's messages about the fields that it refuses.
-func refusedFields(err error) string {
+// strictError is what the server's message has before the fields that a kind does not have.
+const strictError = "strict decoding error: "
+
+// IsUnknownField reports whether the server refuses an object for a field that its kind does not have.
+func IsUnknownField(err error) bool {
+	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), strictError)
+}
+
+// RefusedFields returns the server's messages about the fields that it refuses.
+func RefusedFields(err error) string {
 	var refused apierrors.APIStatus
 	if !errors.As(err, &refused) || refused.Status().Details == nil || len(refused.Status().Details.Causes) == 0 {
 		text := printable.Line(err.Error())
-		if _, fields, ok := strings.Cut(text, "strict decoding error: "); ok {
+		if _, fields, ok := strings.Cut(text, strictError); ok {
 			return fields
 		}
 		return text

@@ -24,6 +24,12 @@ func StatusWithLock(ctx context.Context, c client.StatusClient, object, base cli
 	return c.Status().Patch(ctx, object, since(base))
 }
 
+// DeleteWithLock deletes an object that has not changed since it was read.
+func DeleteWithLock(ctx context.Context, c client.Writer, object client.Object) error {
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	return c.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
+}
+
 // AddFinalizer adds a finalizer to an object that has none of that name.
 func AddFinalizer(ctx context.Context, c client.Writer, object client.Object, name string) error {
 	base := object.DeepCopyObject().(client.Object)

@@ -45,7 +45,8 @@ func (r Requests) End(ctx context.Context, c client.Writer, machine metav1.Objec
 	if request == nil || request.GetDeletionTimestamp() != nil || !slices.ContainsFunc(request.GetOwnerReferences(), isOwner) {
 		return nil
 	}
-	if err := client.IgnoreNotFound(c.Delete(ctx, request)); err != nil {
+	uid := request.GetUID()
+	if err := client.IgnoreNotFound(c.Delete(ctx, request, client.Preconditions{UID: &uid})); err != nil {
 		return fmt.Errorf("delete %s %s: %w", request.GetKind(), request.GetName(), err)
 	}
 	return nil

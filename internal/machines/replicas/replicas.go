@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -166,8 +165,6 @@ type Scaler struct {
 	Owner metav1.OwnerReference
 	// Requests is how many machines are created or deleted at a time.
 	Requests int
-	// OnlyUnchanged makes Remove fail with a conflict for a machine that has changed since it was read.
-	OnlyUnchanged bool
 }
 
 // SettleOwnership releases and adopts machines. It has to succeed first: a machine that could not be adopted must neither be
@@ -233,21 +230,25 @@ func MessageOf(problem error) string {
 	return printable.Truncate(printable.Line(problem.Error()), longestMessage)
 }
 
-// Remove deletes machines, each with its UID as a precondition.
+// Remove deletes machines. It fails with a conflict if one has changed since it was read: the decision to delete it may be outdated.
 func Remove[M client.Object](ctx context.Context, s Scaler, names []string, machines map[string]M) error {
-	deleted, failure := InParallel(len(names), s.Requests, func(i int) error {
-		machine := machines[names[i]]
-		isAsSeen := client.Preconditions{UID: ptr.To(machine.GetUID())}
-		if s.OnlyUnchanged {
-			isAsSeen.ResourceVersion = ptr.To(machine.GetResourceVersion())
-		}
-		return client.IgnoreNotFound(s.Client.Delete(ctx, machine, isAsSeen))
+	isDeleted := map[string]bool{}
+	var mu sync.Mutex
+	_, failure := InParallel(len(names), s.Requests, func(i int) error {
+		err := client.IgnoreNotFound(patch.DeleteWithLock(ctx, s.Client, machines[names[i]]))
+		mu.Lock()
+		defer mu.Unlock()
+		isDeleted[names[i]] = err == nil
+		return err
 	})
-	if failure != nil {
-		return fmt.Errorf("delete %d of %d machines: %w", len(names)-deleted, len(names), failure)
+	deleted := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isDeleted[name] })
+	if len(deleted) > 0 {
+		ctrl.LoggerFrom(ctx).Info("machines deleted", "count", len(deleted))
+		s.Events.Eventf(s.Set, nil, corev1.EventTypeNormal, "SuccessfulDelete", "Scale", "Deleted machines: %s", printable.Few(deleted, shownNames))
 	}
-	ctrl.LoggerFrom(ctx).Info("machines deleted", "count", deleted)
-	s.Events.Eventf(s.Set, nil, corev1.EventTypeNormal, "SuccessfulDelete", "Scale", "Deleted machines: %s", printable.Few(names, shownNames))
+	if failure != nil {
+		return fmt.Errorf("delete %d of %d machines: %w", len(names)-len(deleted), len(names), failure)
+	}
 	return nil
 }
 

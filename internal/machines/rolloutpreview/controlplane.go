@@ -11,12 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/machines/infra"
 )
 
 // This file has the preview of what replaces the machines of a control plane, and previews a ControlPlaneMachineSet. A set updates no
@@ -113,6 +115,7 @@ func PreviewControlPlane(ctx context.Context, c *cluster.Cluster, q ControlPlane
 		Machines: []PreviewedMachine{}, Steps: []ControlPlanePreviewStep{}, Totals: map[string]int{},
 	}
 	s := &controlPlaneSimulation{set: set.DeepCopy(), preview: p, now: c.Now()}
+	s.refusal = func(m *machinev1beta1.Machine) string { return infrastructureRefusal(ctx, c, m) }
 	s.set.Spec.State = machinev1.ControlPlaneMachineSetStateActive
 	for _, m := range machines {
 		s.machines = append(s.machines, *m)
@@ -121,6 +124,27 @@ func PreviewControlPlane(ctx context.Context, c *cluster.Cluster, q ControlPlane
 		s.nodes = append(s.nodes, *node)
 	}
 	return p, s.run()
+}
+
+// infrastructureRefusal returns why the API server would refuse the infrastructure of a new machine, for example because a failure domain
+// sets a field that the kind does not have. It is empty if that is not known, without the right to create the infrastructure for example.
+func infrastructureRefusal(ctx context.Context, c *cluster.Cluster, m *machinev1beta1.Machine) string {
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(m.Spec.ProviderSpec.Value.Raw); err != nil {
+		return ""
+	}
+	in, err := c.Find(ctx, object.GroupVersionKind())
+	if err != nil {
+		return ""
+	}
+	object.SetNamespace(m.Namespace)
+	object.SetName(m.Name)
+	strict := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
+	_, err = c.In(in, m.Namespace).Create(ctx, object, strict)
+	if !apierrors.IsInvalid(err) && !infra.IsUnknownField(err) {
+		return ""
+	}
+	return object.GetKind() + " is refused: " + infra.RefusedFields(err)
 }
 
 // readControlPlaneMachineSet returns the set to preview: that of the cluster with the wanted spec, or a new one.
@@ -191,14 +215,14 @@ func (p *ControlPlanePreview) Lines() []string {
 	for _, m := range p.Machines {
 		lines = append(lines, m.lines()...)
 	}
-	if p.Degraded != "" {
-		lines = append(lines, fmt.Sprintf("Degraded (%s): %s", p.Degraded, p.Message), "it creates and deletes no machine until that is solved")
-	}
 	switch {
 	case len(p.Steps) > 0:
 		lines = append(append(lines, ""), p.stepLines()...)
 	case p.Degraded == "" && p.Unanswered == "":
 		lines = append(lines, "no machine is created or deleted")
+	}
+	if p.Degraded != "" {
+		lines = append(lines, fmt.Sprintf("Degraded (%s): %s", p.Degraded, p.Message), "it creates and deletes no machine until that is solved")
 	}
 	if p.Unanswered != "" {
 		lines = append(lines, "not asked: "+p.Unanswered)

@@ -143,13 +143,29 @@ it waits: machine c needs an update: delete it, and it is replaced`)
 	s.testMachinesThatAreNotWell()
 }
 
-// testMachinesThatAreNotWell previews a set of the cluster while a machine is down, another one goes, and a node is of no machine.
-func (s *controlPlaneScene) testMachinesThatAreNotWell() {
+// createSet creates a set of large machines that is not active.
+func (s *controlPlaneScene) createSet() *unstructured.Unstructured {
 	s.Helper()
 	set := &unstructured.Unstructured{}
 	s.Must(yaml.Unmarshal(fmt.Appendf(nil, controlPlaneSet, "Inactive", "RollingUpdate", threeDomains, "large"), &set.Object))
 	set.SetNamespace(s.Namespace)
 	s.MustCreate(set)
+	return set
+}
+
+// adopt makes a set the owner of the machines.
+func (s *controlPlaneScene) adopt(set *unstructured.Unstructured) {
+	s.Helper()
+	for i, name := range []string{"a", "b", "c"} {
+		s.MustPatch(s.machine(name), `{"metadata":{"annotations":{"machine.runlevel.dev/control-plane-index":"%d"},
+			"ownerReferences":[{"apiVersion":"machine.openshift.io/v1","kind":"ControlPlaneMachineSet","name":"cluster","uid":%q,"controller":true}]}}`, i, set.GetUID())
+	}
+}
+
+// testMachinesThatAreNotWell previews a set of the cluster while a machine is down, another one goes, and a node is of no machine.
+func (s *controlPlaneScene) testMachinesThatAreNotWell() {
+	s.Helper()
+	set := s.createSet()
 	s.expect("a set of the cluster", "", "ControlPlaneMachineSet cluster: Inactive, RollingUpdate; this is what it does once it is Active"+threeReplaced)
 	s.MustPatchStatus(s.machine("b"), `{"status":{"phase":"Provisioned","nodeRef":null,"errorMessage":"no disk"}}`)
 	if got := strings.Join(s.preview("").Lines(), "\n"); !strings.Contains(got, "\n  1  delete  b  (index 1, failureDomain=rack-b: it is outdated, and not ready)\n  1  create  new 1  (index 1, failureDomain=rack-b: for b, which is being deleted)\n  2  create  new 2") {
@@ -160,9 +176,7 @@ func (s *controlPlaneScene) testMachinesThatAreNotWell() {
 	if got := strings.Join(p.Lines(), "\n"); !p.IsStuck || !strings.HasSuffix(got, "\nno machine is created or deleted\nthe replacement stops there\nit waits: machine b is not ready (Provisioned)") {
 		s.Errorf("one that is down, and not outdated:\n%s", got)
 	}
-	for _, name := range []string{"a", "b", "c"} { // they were adopted
-		s.MustPatch(s.machine(name), `{"metadata":{"ownerReferences":[{"apiVersion":"machine.openshift.io/v1","kind":"ControlPlaneMachineSet","name":"cluster","uid":%q,"controller":true}]}}`, set.GetUID())
-	}
+	s.adopt(set)
 	s.MustPatch(s.machine("b"), `{"metadata":{"finalizers":["example.com/held"]}}`)
 	s.MustDelete(s.machine("b"))
 	if got := strings.Join(s.preview(small).Lines(), "\n"); !strings.Contains(got, "\nmachine b, index 1, failureDomain=rack-b: is being deleted\n") || !strings.Contains(got, "(index 1, failureDomain=rack-b: for b, which is being deleted)") {
@@ -175,6 +189,26 @@ func (s *controlPlaneScene) testMachinesThatAreNotWell() {
 	if p := s.preview(""); p.Degraded != "UnmanagedNodes" || len(p.Steps) > 0 {
 		s.Errorf("a node without a machine: %+v", p)
 	}
+}
+
+// TestFailureDomainWithAnUnknownField previews a set with a failure domain that sets a field which the infrastructure does not have: the
+// preview shows that the machine would fail.
+func TestFailureDomainWithAnUnknownField(t *testing.T) {
+	t.Parallel()
+	s := newControlPlane(t)
+	s.adopt(s.createSet())
+	s.expect("an unknown field", strings.Replace(fmt.Sprintf(controlPlaneSet, "Active", "RollingUpdate", threeDomains, "small"), "rack-a", "rack-a, zone: one", 1), `
+ControlPlaneMachineSet cluster: Active, RollingUpdate
+machine a, index 0: is outdated, and not replaced
+  changes: spec.zone is not set, wanted is "one"
+machine b, index 1, failureDomain=rack-b: stays as it is
+machine c, index 2, failureDomain=rack-c: stays as it is
+
+  1  create  new 1  (index 0, failureDomain=rack-a, zone=one: for a)
+created: 1, deleted: 0
+Degraded (FailedReplacement): Observed 1 replacement machine(s) in error state: new 1 (ExternalMachine is refused: unknown field "spec.zone"); correct the template, or delete them
+it creates and deletes no machine until that is solved
+it waits: machine new 1 is not ready (Failed)`)
 }
 
 // TestSetsInFilesThatAreRefused names the document and the field.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -150,6 +151,28 @@ machine a: is replaced
 	if len(p.Steps) > 0 || !p.IsStuck || p.Machines[2].Outcome != rolloutpreview.IsOutdated || len(p.Waits) == 0 {
 		t.Errorf("two machines that are down: %s", strings.Join(p.Lines(), "\n"))
 	}
+}
+
+// TestRunlevelControlPlanePreviewOfARunningUpdate has a machine be updated in place: that is the first step.
+func TestRunlevelControlPlanePreviewOfARunningUpdate(t *testing.T) {
+	t.Parallel()
+	s := newPlane(t)
+	s.MustPatch(&clusterv1.Machine{ObjectMeta: s.Meta("b")},
+		`{"metadata":{"annotations":{%q:"",%q:"UpdateMachine"}},"spec":{"version":"v1.36.0"}}`, clusterv1.UpdateInProgressAnnotation, runtimev1.PendingHooksAnnotation)
+	s.expectPlane("begun", fmt.Sprintf(runlevelControlPlane, 0, "v1.36.0", "small"), coveringVersions(t), `
+RunlevelControlPlane plane: Active, RollingUpdate, maxSurge 0
+machine a: is updated in place
+  changes: Version v1.35.0, v1.36.0 required
+  by extension can.extension
+machine b: is updated in place
+machine c: is updated in place
+  changes: Version v1.35.0, v1.36.0 required
+  by extension can.extension
+
+  1  update in place  b  (it has begun)
+  2  update in place  a  (by extension can.extension)
+  3  update in place  c  (by extension can.extension)
+updated in place: 3, created: 0, deleted: 0`)
 }
 
 // TestRunlevelControlPlanePreviewsOfStates compares what is shown of machines that are annotated, updated, deleted or have not joined.

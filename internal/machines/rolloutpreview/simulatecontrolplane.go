@@ -21,6 +21,7 @@ type controlPlaneSimulation struct {
 	set      *machinev1.ControlPlaneMachineSet // as if it were Active
 	machines []machinev1beta1.Machine
 	nodes    []corev1.Node
+	refusal  func(*machinev1beta1.Machine) string // why the API server would refuse the infrastructure of a machine; empty if it would not
 	now      time.Time
 	preview  *ControlPlanePreview
 	made     int
@@ -107,6 +108,9 @@ func (s *controlPlaneSimulation) execute(judged *controlplane.SetJudgement) (isC
 			return false, fmt.Errorf("make a machine of index %d from the template: %w", index, err)
 		}
 		s.made++
+		if refusal := s.refusal(m); refusal != "" { // it never becomes ready
+			m.Status.Phase, m.Status.ErrorMessage = ptr.To(machinev1beta1.PhaseFailed), &refusal
+		}
 		m.Name = fmt.Sprintf("new %d", s.made)
 		m.CreationTimestamp = metav1.NewTime(s.now.Add(time.Duration(s.made) * time.Second))
 		controlplane.SetIndex(m, index)

@@ -36,6 +36,11 @@ func (s *planeSimulation) run(ctx context.Context, q ExtensionQuery) {
 	if s.hooks, unregistered = hooksOf(ctx, s.cluster, q); unregistered != nil {
 		unregistered = printable.Error(unregistered)
 	}
+	for _, m := range s.machines {
+		if m.IsUpdating && m.IsTriggered && !m.IsDeleting {
+			s.addStep(UpdateInPlace, m, "it has begun")
+		}
+	}
 	wanted, surge := s.judged.Limits()
 	for range 10 * (len(existing) + wanted + surge) { // steps are far fewer
 		step := s.judged.NextStep(s.machines)

@@ -58,7 +58,7 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 	r := &ControlPlaneReconciler{
 		cached: manager.GetClient(), live: manager.GetAPIReader(), references: references, hooks: hooks,
 		machines: machinetemplate.MachineWriter{
-			Client: manager.GetClient(), References: references, Manager: fieldManager, MetadataManager: metadataFieldManager,
+			Client: manager.GetClient(), Live: manager.GetAPIReader(), References: references, Manager: fieldManager, MetadataManager: metadataFieldManager,
 		},
 		recorder: manager.GetEventRecorder("controlplane-controller"), now: time.Now,
 	}

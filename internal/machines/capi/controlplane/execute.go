@@ -24,6 +24,9 @@ import (
 // endPause is when to look again for the machines of a control plane whose Cluster is gone.
 const endPause = 5 * time.Second
 
+// changedPause is when to look again at a control plane that has changed before its next step.
+const changedPause = time.Second
+
 // claim adds the finalizer, and what connects the control plane with its Cluster.
 func (r *ControlPlaneReconciler) claim(ctx context.Context, seen *planeSnapshot) error {
 	claimed := seen.plane.DeepCopy()
@@ -100,6 +103,9 @@ func (r *ControlPlaneReconciler) execute(ctx context.Context, seen *planeSnapsho
 		if err := r.tryReplacement(ctx, seen, step.Machine); err != nil {
 			return err
 		}
+		if isSame, err := r.readAgain(ctx, seen); err != nil || !isSame {
+			return err
+		}
 		return r.remove(ctx, seen, step.Machine)
 	case UpdateMachine, ContinueMachine:
 		return planeUpdate{r, seen, seen.machines[step.Machine]}.do(ctx)
@@ -141,6 +147,22 @@ func (r *ControlPlaneReconciler) tryReplacement(ctx context.Context, seen *plane
 		return fmt.Errorf("keep Machine %s, since its replacement can't be created: %w", name, err)
 	}
 	return nil
+}
+
+// readAgain reads a control plane once more, after an extension or the admission of a replacement may have taken its time, and reports
+// whether the same is to be done. If so, the snapshot becomes the new one.
+func (r *ControlPlaneReconciler) readAgain(ctx context.Context, seen *planeSnapshot) (bool, error) {
+	now, err := r.read(ctx, r.live, client.ObjectKeyFromObject(seen.plane))
+	if err != nil {
+		return false, err
+	}
+	if now == nil || now.plane.Generation != seen.plane.Generation || now.step.Action != seen.step.Action || now.step.Machine != seen.step.Machine ||
+		now.remedy.replaced() != seen.remedy.replaced() {
+		seen.lookAgain(changedPause)
+		return false, nil
+	}
+	*seen = *now
+	return true, nil
 }
 
 func (r *ControlPlaneReconciler) remove(ctx context.Context, seen *planeSnapshot, name string) error {

@@ -14,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/machinetemplate"
 	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
@@ -32,8 +31,6 @@ const (
 	mostOfReason = 900
 	// permissionPause is when to look again whether the quorum guard has answered, if no change was observed before.
 	permissionPause = 30 * time.Second
-	// changedPause is when to look again at a control plane that has changed while the extension was asked.
-	changedPause = time.Second
 )
 
 // kubeadmConfig is the kind of Cluster API's bootstrap configs.
@@ -52,32 +49,29 @@ type planeUpdate struct {
 // The order of the writes is that of Cluster API: the mark on the Machine, then its objects, then the Machine with the pending hook.
 // If the controller stops in between, the next pass asks the extension again, since the template may have changed.
 func (u planeUpdate) do(ctx context.Context) error {
+	if now := u.r.now(); rolloutrules.IsRequested(u.m, now) && !rolloutrules.IsPermitted(u.m, now) {
+		return u.awaitPermission(ctx)
+	}
 	reason, err := u.replacementReason(ctx)
 	if err != nil {
 		return fmt.Errorf("decide whether Machine %s can be updated in place: %w", u.m.Name, err)
 	}
-	if reason == "" && !rolloutrules.IsPermitted(u.m, u.r.now()) {
-		return u.awaitPermission(ctx)
+	if reason != "" {
+		if err := u.r.tryReplacement(ctx, u.seen, u.m.Name); err != nil {
+			return err
+		}
 	}
-	// The extension may have taken its time.
-	if isStill, err := u.isStillNext(ctx); err != nil || !isStill {
-		u.seen.lookAgain(changedPause)
+	if isSame, err := u.r.readAgain(ctx, u.seen); err != nil || !isSame {
 		return err
 	}
-	if reason != "" {
+	u.m = u.seen.machines[u.m.Name]
+	switch {
+	case reason != "":
 		return u.replace(ctx, reason)
+	case !rolloutrules.IsPermitted(u.m, u.r.now()):
+		return u.awaitPermission(ctx)
 	}
 	return u.begin(ctx)
-}
-
-// isStillNext reads the control plane once more, and reports whether its next step is the same.
-func (u planeUpdate) isStillNext(ctx context.Context) (bool, error) {
-	now, err := u.r.read(ctx, u.r.live, client.ObjectKeyFromObject(u.seen.plane))
-	if err != nil || now == nil {
-		return false, err
-	}
-	before := u.seen
-	return now.plane.Generation == before.plane.Generation && now.remedy == nil && now.step.Action == before.step.Action && now.step.Machine == before.step.Machine, nil
 }
 
 // begin begins the update.
@@ -160,9 +154,6 @@ func (u planeUpdate) preview(ctx context.Context, object *contract.ReferencedObj
 
 // replace deletes a machine that can't be updated in place. Where there are extensions, the reason is recorded.
 func (u planeUpdate) replace(ctx context.Context, reason string) error {
-	if err := u.r.tryReplacement(ctx, u.seen, u.m.Name); err != nil {
-		return err
-	}
 	reason = printable.Truncate(reason, mostOfReason)
 	var extensions runtimev1.ExtensionConfigList
 	if err := u.r.hooks.Registry.Configs.List(ctx, &extensions); err != nil {
@@ -175,6 +166,7 @@ func (u planeUpdate) replace(ctx context.Context, reason string) error {
 		if err := patch.WithLock(ctx, u.r.cached, noted, u.m); err != nil {
 			return fmt.Errorf("record why Machine %s is replaced: %w", u.m.Name, err)
 		}
+		u.seen.machines[u.m.Name] = noted
 		u.r.record(u.seen, noted, "Replaced", "Replaced, not updated in place: "+reason)
 	}
 	return u.r.remove(ctx, u.seen, u.m.Name)

@@ -63,6 +63,14 @@ type planeRemedy struct {
 	data    *remediationData // of a machine that is to be deleted; nil otherwise
 }
 
+// replaced returns the name of the machine that is to be deleted; empty if there is none.
+func (r *planeRemedy) replaced() string {
+	if r == nil || r.data == nil {
+		return ""
+	}
+	return r.machine.Name
+}
+
 // nextRemedy returns the remedy that is due for one machine: the condition of one that has recovered, or is not to be replaced
 // now, or the replacement of the worst that can be replaced. It returns nil if there is nothing to write.
 func (s *planeSnapshot) nextRemedy() *planeRemedy {
@@ -192,11 +200,16 @@ func (s *planeSnapshot) isInitialized() bool {
 // remediate writes the condition of an unhealthy machine, and deletes the machine if that is due. What is known about the
 // remediation is written first, for the replacement.
 func (r *ControlPlaneReconciler) remediate(ctx context.Context, seen *planeSnapshot) error {
-	remedy := seen.remedy
-	if remedy.data != nil {
-		if err := r.tryReplacement(ctx, seen, remedy.machine.Name); err != nil {
+	if name := seen.remedy.replaced(); name != "" {
+		if err := r.tryReplacement(ctx, seen, name); err != nil {
 			return err
 		}
+		if isSame, err := r.readAgain(ctx, seen); err != nil || !isSame {
+			return err
+		}
+	}
+	remedy := seen.remedy
+	if remedy.data != nil {
 		value, err := json.Marshal(remedy.data)
 		if err != nil {
 			return err
@@ -214,6 +227,7 @@ func (r *ControlPlaneReconciler) remediate(ctx context.Context, seen *planeSnaps
 	if remedy.data == nil {
 		return nil
 	}
+	seen.machines[remedy.machine.Name] = remedy.changed
 	return r.remove(ctx, seen, remedy.machine.Name)
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -118,6 +119,35 @@ func TestUpdateThatFails(t *testing.T) {
 	}
 }
 
+// TestMachineThatIsWrittenWhileItsUpdateBegins has another controller write the status of each machine between its mark and the trigger of
+// its update in place, as the controller of Machines does: the update begins, and the extension is asked once for each machine.
+func TestMachineThatIsWrittenWhileItsUpdateBegins(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, 3, 0)
+	p.runMachines()
+	var written sync.Map
+	p.runPlane(sandboxtest.Before(stage.Sandbox(p).Config, func(r *http.Request) error {
+		_, name, isInfrastructure := strings.Cut(r.URL.Path, "/kwokmachines/")
+		if isInfrastructure && r.Method == http.MethodPatch && !r.URL.Query().Has("dryRun") && slices.Contains(p.updating(), name) {
+			if _, isAgain := written.LoadOrStore(name, true); !isAgain {
+				p.setCondition(name, "Tested", metav1.ConditionTrue, "Tested")
+			}
+		}
+		return nil
+	}))
+	p.awaitSettled(3)
+	e, _ := p.extend()
+	before := p.names()
+	p.upgrade("v1.36.1")
+	p.awaitSettled(3)
+	if after := p.names(); !slices.Equal(before, after) {
+		t.Errorf("machines %v became %v", before, after)
+	}
+	if asked := requestsOf[hooksv1.CanUpdateMachineRequest](p, e, "CanUpdateMachine"); len(asked) != 3 {
+		t.Errorf("the extension was asked %d times about 3 machines", len(asked))
+	}
+}
+
 // cutTriggers runs the controllers, of which the one of control planes can't write infrastructure while isCut is true: then an update
 // is marked, and not triggered.
 func (p *plant) cutTriggers(isCut *atomic.Bool) {
@@ -216,7 +246,7 @@ func TestMachineThatIsDeletedWhileTheExtensionDecides(t *testing.T) {
 func TestRequestThatIsOfNoUseAnyMore(t *testing.T) {
 	t.Parallel()
 	p := start(t, 3, 0)
-	p.extend()
+	e, _ := p.extend()
 	for _, m := range p.machines() {
 		p.MustPatch(m, `{"metadata":{"annotations":{"pre-terminate.delete.hook.machine.cluster.x-k8s.io/EtcdQuorumOperator":""}}}`)
 	}
@@ -233,6 +263,9 @@ func TestRequestThatIsOfNoUseAnyMore(t *testing.T) {
 	m := p.machines()[annotations(rolloutrules.UpdateRequestedAnnotation)[0]]
 	p.MustPatch(m, `{"metadata":{"annotations":{%q:"a member does not answer",%q:"no"}}}`, rolloutrules.UpdateHeldAnnotation, controlplane.ReplacedAnnotation)
 	p.awaitCondition(clusterv1.RollingOutCondition, metav1.ConditionTrue, "to permit its update in place: a member does not answer")
+	if asked := requestsOf[hooksv1.CanUpdateMachineRequest](p, e, "CanUpdateMachine"); len(asked) != 1 {
+		t.Errorf("the extension was asked %d times, also while the guard does not answer", len(asked))
+	}
 	p.upgrade("v1.36.0")
 	p.Eventually("no annotation is left", func() bool {
 		return len(annotations(rolloutrules.UpdateRequestedAnnotation))+len(annotations(rolloutrules.UpdateHeldAnnotation))+len(annotations(controlplane.ReplacedAnnotation)) == 0

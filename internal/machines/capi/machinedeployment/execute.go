@@ -144,7 +144,7 @@ func (r *ClusterMachineDeploymentReconciler) end(ctx context.Context, seen *depl
 
 // deleteSet deletes a set if it has not changed: the garbage collector may have made it an orphan meanwhile.
 func (r *ClusterMachineDeploymentReconciler) deleteSet(ctx context.Context, set *clusterv1.MachineSet) error {
-	err := r.cached.Delete(ctx, set, client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion})
+	err := patch.DeleteWithLock(ctx, r.cached, set)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete MachineSet %s: %w", set.Name, err)
 	}

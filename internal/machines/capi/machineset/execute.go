@@ -95,9 +95,7 @@ func (r *ClusterMachineSetReconciler) end(ctx context.Context, seen *clusterSetS
 	if len(names) == 0 {
 		return nil
 	}
-	scaler := r.scaler(seen)
-	scaler.OnlyUnchanged = true // the garbage collector may have made one an orphan since
-	return replicas.Remove(ctx, scaler, names, seen.machines)
+	return replicas.Remove(ctx, r.scaler(seen), names, seen.machines)
 }
 
 func controllerOf(set *clusterv1.MachineSet) metav1.OwnerReference {

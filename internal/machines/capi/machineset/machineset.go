@@ -64,7 +64,7 @@ func SetupWithManager(manager ctrl.Manager, o ClusterMachineSetOptions) error {
 		now:        time.Now, templates: templates,
 	}
 	r.machines = machinetemplate.MachineWriter{
-		Client: r.cached, References: r.references, Manager: fieldManager, MetadataManager: metadataFieldManager,
+		Client: r.cached, Live: r.live, References: r.references, Manager: fieldManager, MetadataManager: metadataFieldManager,
 	}
 	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), &clusterv1.MachineSet{},
 		handler.OnlyControllerOwner())

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -35,15 +36,18 @@ type planeVersions struct{ wanted, current *version.Version }
 
 // preflight returns an error while no machine can be created: there is no Cluster, or its control plane is being created or
 // updated, or the versions do not fit. A Cluster without a control plane reference, or whose control plane has no version, is
-// not checked. Checks that an annotation of the set names are skipped.
+// not checked.
 func (r *ClusterMachineSetReconciler) preflight(ctx context.Context, seen *clusterSetSnapshot) error {
 	if seen.cluster == nil {
 		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: make it", seen.set.Spec.ClusterName)
 	}
 	ref := seen.cluster.Spec.ControlPlaneRef
-	skipped := strings.Split(strings.ReplaceAll(seen.set.Annotations[clusterv1.MachineSetSkipPreflightChecksAnnotation], " ", ""), ",")
-	if !ref.IsDefined() || slices.Contains(skipped, string(clusterv1.MachineSetPreflightCheckAll)) {
+	if !ref.IsDefined() {
 		return nil
+	}
+	skipped, err := r.skippedChecks(ctx, seen.set)
+	if err != nil || slices.Contains(skipped, string(clusterv1.MachineSetPreflightCheckAll)) {
+		return err
 	}
 	controlPlane, err := r.references.Get(ctx, ref, seen.cluster.Namespace)
 	if err != nil {
@@ -60,6 +64,21 @@ func (r *ClusterMachineSetReconciler) preflight(ctx context.Context, seen *clust
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// skippedChecks returns the names of the checks that the annotation of a set lists, or else that of its bootstrap config template.
+func (r *ClusterMachineSetReconciler) skippedChecks(ctx context.Context, set *clusterv1.MachineSet) ([]string, error) {
+	list := set.Annotations[clusterv1.MachineSetSkipPreflightChecksAnnotation]
+	if ref := set.Spec.Template.Spec.Bootstrap.ConfigRef; list == "" && ref.IsDefined() {
+		template, err := r.references.Get(ctx, ref, set.Namespace)
+		switch {
+		case err == nil:
+			list = template.GetAnnotations()[clusterv1.MachineSetSkipPreflightChecksAnnotation]
+		case !apierrors.IsNotFound(err): // the creation of a machine reports a missing one
+			return nil, fmt.Errorf("read which preflight checks are skipped: %w", err)
+		}
+	}
+	return strings.Split(strings.ReplaceAll(list, " ", ""), ","), nil
 }
 
 // versionsOf reads the versions of a control plane. The current one is the lowest of its machines.

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
 // Machines are not made while the control plane is not what they would join.
@@ -40,7 +42,11 @@ func TestMachinesWaitForTheControlPlane(t *testing.T) {
 	isBlocked("machines of version 1.37.0 would be newer (preflight check KubernetesVersionSkew)")
 	f.MustPatch(set, `{"spec":{"template":{"spec":{"version":"v1.32.0"}}}}`)
 	isBlocked("more than 3 minor versions older")
-	f.MustPatch(set, `{"metadata":{"annotations":{%q:"KubernetesVersionSkew"}}}`, clusterv1.MachineSetSkipPreflightChecksAnnotation)
+	config := &v1alpha1.KwokConfigTemplate{ObjectMeta: f.Meta("plain")}
+	f.MustPatch(config, `{"metadata":{"annotations":{%q:"KubernetesVersionSkew"}}}`, clusterv1.MachineSetSkipPreflightChecksAnnotation)
+	f.MustPatch(set, `{"metadata":{"annotations":{%q:"ControlPlaneIsStable"}}}`, clusterv1.MachineSetSkipPreflightChecksAnnotation)
+	isBlocked("more than 3 minor versions older") // the annotation of the set comes first
+	f.MustPatch(set, `{"metadata":{"annotations":{%q:null}}}`, clusterv1.MachineSetSkipPreflightChecksAnnotation)
 	marked := ""
 	for name := range f.awaitReplicas(set, 2) {
 		marked = name

@@ -191,6 +191,7 @@ func applyRemedies(ctx context.Context, s replicas.Scaler, seen *clusterSetSnaps
 	for _, item := range remedies {
 		if item.isDue {
 			due = append(due, item.machine.Name)
+			seen.machines[item.machine.Name] = item.changed
 		}
 	}
 	if len(due) == 0 {

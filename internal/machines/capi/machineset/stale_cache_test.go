@@ -84,3 +84,25 @@ func living(machines map[string]*clusterv1.Machine) []*clusterv1.Machine {
 	}
 	return found
 }
+
+// TestMarkThatMovesBeforeTheDeletion: a user marks another machine after the set has chosen one, and before it deletes that one.
+func TestMarkThatMovesBeforeTheDeletion(t *testing.T) {
+	t.Parallel()
+	f := newIdleField(t)
+	var marked []*clusterv1.Machine
+	f.manage(machinetest.BeforeFirstDelete(stage.Sandbox(t).Config, func(string) {
+		f.MustPatch(marked[0], `{"metadata":{"annotations":{"cluster.x-k8s.io/delete-machine":null}}}`)
+		f.MustPatch(marked[1], `{"metadata":{"annotations":{"cluster.x-k8s.io/delete-machine":""}}}`)
+	}))
+	set := f.newSet("web", 2)
+	f.MustCreate(set)
+	for _, machine := range f.awaitReplicas(set, 2) {
+		marked = append(marked, machine)
+	}
+	f.MustPatch(marked[0], `{"metadata":{"annotations":{"cluster.x-k8s.io/delete-machine":""}}}`)
+	f.scale(set, 1)
+	f.Eventually("one machine less", func() bool { return len(f.machines()) == 1 })
+	if f.machines()[marked[0].Name] == nil {
+		t.Errorf("%s was deleted, which was not marked any more", marked[0].Name)
+	}
+}

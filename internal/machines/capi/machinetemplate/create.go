@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
 const (
@@ -155,15 +156,16 @@ func (w MachineWriter) deleteUnused(ctx context.Context, t MachineTemplate, of c
 	if err != nil {
 		return fmt.Errorf("list %s: %w", served.Resource.Resource, err)
 	}
-	var unused []clusterv1.ContractVersionedObjectReference
-	for _, object := range list.Items {
+	var failures []error
+	for i := range list.Items {
+		object := &list.Items[i]
 		ref := clusterv1.ContractVersionedObjectReference{APIGroup: kind.Group, Kind: kind.Kind, Name: object.GetName()}
 		isOurs := slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == t.Owner.UID })
 		if isOurs && !used[keyOf(ref)] && object.GetDeletionTimestamp() == nil {
-			unused = append(unused, ref)
+			failures = append(failures, client.IgnoreNotFound(patch.DeleteWithLock(ctx, w.Client, object)))
 		}
 	}
-	return w.deleteAll(ctx, t.Namespace, unused)
+	return errors.Join(failures...)
 }
 
 func keyOf(ref clusterv1.ContractVersionedObjectReference) string {

@@ -44,6 +44,7 @@ type MachineTemplate struct {
 // A MachineWriter writes machines.
 type MachineWriter struct {
 	Client     client.Client
+	Live       client.Reader // reads from the API server
 	References contract.ObjectReferences
 	// Manager owns the fields of the machines, and MetadataManager the labels and annotations of the objects to which they refer.
 	Manager, MetadataManager client.FieldOwner

@@ -2,11 +2,15 @@ package machinetemplate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,15 +73,34 @@ func (w MachineWriter) BeginUpdate(ctx context.Context, t MachineTemplate, machi
 			return nil, err
 		}
 	}
+	var begun *clusterv1.Machine
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+		begun, err = w.trigger(ctx, t, machine)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write Machine %s: %w", machine.Name, err)
+	}
+	return begun, nil
+}
+
+// trigger triggers the update of a Machine. The Machine is read again, since its mark and its objects have other controllers write its
+// status. It is a conflict if its spec, its owner or its mark has changed, or if it is being deleted.
+func (w MachineWriter) trigger(ctx context.Context, t MachineTemplate, marked *clusterv1.Machine) (*clusterv1.Machine, error) {
+	machine := &clusterv1.Machine{}
+	if err := w.Live.Get(ctx, client.ObjectKeyFromObject(marked), machine); err != nil {
+		return nil, err
+	}
+	isSame := machine.UID == marked.UID && machine.Generation == marked.Generation && rolloutrules.IsUpdating(machine) == rolloutrules.IsUpdating(marked)
+	if !isSame || !machine.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(machine, &metav1.ObjectMeta{UID: t.Owner.UID}) {
+		return nil, apierrors.NewConflict(clusterv1.GroupVersion.WithResource("machines").GroupResource(), machine.Name, errors.New("the Machine has changed"))
+	}
 	begun := t.Updated(machine)
 	delete(begun.Annotations, clusterv1.PendingAcknowledgeMoveAnnotation)
 	rolloutrules.DropRequest(begun)
 	begun.Annotations[clusterv1.UpdateInProgressAnnotation] = ""
 	begun.Annotations[runtimev1.PendingHooksAnnotation] = withHook(begun.Annotations[runtimev1.PendingHooksAnnotation], runtimehook.UpdateMachine)
-	if err := patch.WithLock(ctx, w.Client, begun, machine); err != nil {
-		return nil, fmt.Errorf("write Machine %s: %w", machine.Name, err)
-	}
-	return begun, nil
+	return begun, patch.WithLock(ctx, w.Client, begun, machine)
 }
 
 // Updated returns a machine with the fields of the template that an update in place can change.

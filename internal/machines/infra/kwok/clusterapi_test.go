@@ -46,6 +46,7 @@ func TestAKwokMachineWaitsForItsMachine(t *testing.T) {
 	}
 	own(f, machine)
 	machinetest.Await(f, f, machine, key, isReady("Running"))
+	f.MustPatch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, `{"metadata":{"annotations":{%q:"m"}}}`, clusterv1.MachineAnnotation) // it is linked
 	f.MustDelete(machine)
 	f.AwaitGone(machine)
 	if err := f.Get(t.Context(), node, &corev1.Node{}); err != nil {

@@ -3,7 +3,7 @@
 //
 // A Node is created only once: if it is deleted, its simulated machine is gone. It is kept when a KwokMachine of a
 // machine ends, as a cloud's would be, for the controller of machines to delete. The Node of a KwokMachine without
-// a machine is deleted here.
+// a machine, or one that was not linked to its machine yet, is deleted here.
 //
 // The controller of KwokConfigs creates a Secret for each one, so that Cluster API's Machines can have bootstrap data
 // though nothing boots.
@@ -186,10 +186,8 @@ func (r *KwokMachineReconciler) end(ctx context.Context, machine *v1alpha1.KwokM
 		message := fmt.Sprintf("ends at %s", machine.DeletionTimestamp.Add(machine.Spec.DeleteAfter.Duration).UTC().Format(time.RFC3339))
 		return ctrl.Result{RequeueAfter: left}, r.patchStatus(ctx, machine, notReady("Ending", message))
 	}
-	if !isOfMachine(machine) {
-		if err := r.deleteNode(ctx, machine); err != nil {
-			return ctrl.Result{}, err
-		}
+	if err := r.deleteNode(ctx, machine); err != nil {
+		return ctrl.Result{}, err
 	}
 	before := machine.DeepCopy()
 	controllerutil.RemoveFinalizer(machine, Finalizer)

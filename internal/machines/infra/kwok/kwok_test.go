@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,9 +60,23 @@ func TestMachinesOfNodes(t *testing.T) {
 		if _, ok := existing.Labels["node-role.kubernetes.io/worker"]; !ok || len(existing.Spec.Taints) == 0 {
 			t.Errorf("the Node has labels %v and taints %v", existing.Labels, existing.Spec.Taints)
 		}
+		f.MustPatch(existing, `{"metadata":{"annotations":{"machine.openshift.io/machine":"%s/a"}}}`, f.Namespace) // it is linked
 		f.MustDelete(machine)
 		f.AwaitGone(machine)
 		if err := f.Get(t.Context(), node, existing); err != nil {
+			t.Errorf("its Node: %v", err)
+		}
+	})
+
+	t.Run("the Node of a machine that was not linked to it goes with it", func(t *testing.T) {
+		f := f.In(t)
+		machine := machineIn(f.Namespace, "unlinked", v1alpha1.KwokMachineSpec{})
+		machine.Annotations = map[string]string{infra.UIDAnnotation: "some"}
+		f.MustCreate(machine)
+		machinetest.Await(f, f, machine, client.ObjectKeyFromObject(machine), isReady("Running"))
+		f.MustDelete(machine)
+		f.AwaitGone(machine)
+		if err := f.Get(t.Context(), client.ObjectKey{Name: machine.Name}, &corev1.Node{}); !apierrors.IsNotFound(err) {
 			t.Errorf("its Node: %v", err)
 		}
 	})

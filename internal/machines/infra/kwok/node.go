@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/infra"
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
@@ -41,11 +42,14 @@ func (r *KwokMachineReconciler) makeNode(ctx context.Context, machine *v1alpha1.
 	return "", nil
 }
 
-// deleteNode deletes the Node of a machine unless it is gone, or belongs to another machine.
+// deleteNode deletes the Node of a machine unless it is gone, or belongs to another machine, or the controller of machines deletes it.
 func (r *KwokMachineReconciler) deleteNode(ctx context.Context, machine *v1alpha1.KwokMachine) error {
 	node, err := r.findNode(ctx, machine)
 	if err != nil || node == nil || node.Spec.ProviderID != machine.Spec.ProviderID {
 		return err
+	}
+	if isOfMachine(machine) && deletion.OwnerOfNode(node) != "" {
+		return nil
 	}
 	if err := r.Client.Delete(ctx, node, client.Preconditions{UID: &node.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete the Node %s: %w", machine.Name, err)

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/patch"
@@ -32,8 +31,7 @@ func (r *ControlPlaneMachineSetReconciler) execute(ctx context.Context, c *contr
 		}
 	}
 	for _, name := range c.plan.Delete {
-		isAsSeen := client.Preconditions{UID: ptr.To(c.machines[name].UID)}
-		if err := r.cached.Delete(ctx, c.machines[name], isAsSeen); client.IgnoreNotFound(err) != nil {
+		if err := patch.DeleteWithLock(ctx, r.cached, c.machines[name]); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete machine %s: %w", name, err)
 		}
 		r.recorder.Eventf(c.set, c.machines[name], corev1.EventTypeNormal, "Deleted", "Delete", "deleted machine: %s", name)
@@ -54,7 +52,9 @@ func (r *ControlPlaneMachineSetReconciler) execute(ctx context.Context, c *contr
 
 // adopt makes the set the owner of a machine, and records the index of one whose name does not have it.
 func (r *ControlPlaneMachineSetReconciler) adopt(ctx context.Context, c *controlPlane, machine *machinev1beta1.Machine) error {
-	return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, c.adopted(machine), machine))
+	adopted := c.adopted(machine)
+	c.machines[machine.Name] = adopted
+	return client.IgnoreNotFound(patch.WithLock(ctx, r.cached, adopted, machine))
 }
 
 // adopted returns a machine as it is once the set owns it.

@@ -47,8 +47,8 @@ func (c *controlPlane) hasWork() bool {
 	return c.set.DeletionTimestamp != nil || len(c.adopt) > 0 || len(c.plan.Create) > 0 || len(c.plan.Delete) > 0
 }
 
-// read reads a set and its machines, and the nodes from the cache. It returns nil if the set does not exist. It uses only lists,
-// whose permission the watches need as well.
+// read reads a set, its machines and the nodes. It returns nil if the set does not exist. It uses only lists, whose permission the
+// watches need as well.
 func (r *ControlPlaneMachineSetReconciler) read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*controlPlane, error) {
 	var list machinev1beta1.MachineList
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -59,7 +59,7 @@ func (r *ControlPlaneMachineSetReconciler) read(ctx context.Context, reader clie
 		return nil, fmt.Errorf("list ControlPlaneMachineSets: %w", err)
 	}
 	var nodes corev1.NodeList
-	if err := r.cached.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	at := slices.IndexFunc(sets.Items, func(set machinev1.ControlPlaneMachineSet) bool { return set.Name == key.Name })

@@ -14,6 +14,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/runlevel/runlevel/internal/machines/patch"
 )
 
 // With this annotation of a MachineHealthCheck, a bare-metal controller remediates hosts, and only failed Machines are deleted.
@@ -38,11 +40,13 @@ func (r *MachineHealthCheckReconciler) remediate(
 			"Machine %s is unhealthy (%s), and is not deleted: it has no controller owner that would replace it", machine.Name, reason)
 		return nil
 	}
-	err := r.client.Delete(ctx, machine.DeepCopy(), client.Preconditions{UID: &machine.UID})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone already
+	err := patch.DeleteWithLock(ctx, r.client, machine)
+	switch {
+	case apierrors.IsNotFound(err): // it is gone already
 		return nil
-	}
-	if err != nil {
+	case apierrors.IsConflict(err): // it is examined again
+		return err
+	case err != nil:
 		r.recorder.Eventf(machine, nil, corev1.EventTypeWarning, "MachineDeletionFailed", "Remediate",
 			"Machine %s remediation failed: unable to delete Machine object: %v", machine.Name, err)
 		return fmt.Errorf("delete it: %w", err)

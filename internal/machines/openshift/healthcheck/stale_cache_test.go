@@ -84,3 +84,19 @@ func expectLeftAlone(t *testing.T, behind string, template *corev1.ObjectReferen
 		t.Error("another controller was asked to remediate a healthy machine")
 	}
 }
+
+// TestMachineThatIsOrphanedBeforeTheDeletion: an unhealthy machine loses its controller after it was read, and before it is deleted.
+func TestMachineThatIsOrphanedBeforeTheDeletion(t *testing.T) {
+	f := stage.NewFixture(t)
+	m := addMachine(f, "web-0", addOwner(f))
+	config := machinetest.BeforeFirstDelete(stage.Sandbox(t).Config, func(string) { f.MustPatch(m, `{"metadata":{"ownerReferences":null}}`) })
+	stage.ManageIn(t, f.Namespace, config, func(mgr ctrl.Manager) error {
+		return new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr)
+	})
+	f.MustCreate(newCheck(f))
+	setBroken(f, m.Status.NodeRef.Name, corev1.ConditionTrue)
+	f.Eventually("the machine is left alone, or gone", func() bool {
+		return len(f.Events(m.Name, "SkippedNoController"))+len(f.Events(m.Name, "MachineDeleted")) > 0
+	})
+	f.MustGet(m)
+}

@@ -60,3 +60,24 @@ func TestMarkTheCacheHasNotSeen(t *testing.T) {
 		t.Errorf("%s was marked and is still there", marked.Name)
 	}
 }
+
+// TestMarkThatMovesBeforeTheDeletion: a user marks another machine after the set has chosen one, and before it deletes that one.
+func TestMarkThatMovesBeforeTheDeletion(t *testing.T) {
+	t.Parallel()
+	f := newIdleField(t)
+	var before, after *machinev1beta1.Machine
+	f.manage(machinetest.BeforeFirstDelete(stage.Sandbox(t).Config, func(string) {
+		f.MustPatch(before, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":null}}}`)
+		f.MustPatch(after, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`)
+	}))
+	set := f.newSet("web", 2)
+	f.MustCreate(set)
+	machines := f.awaitReplicas(set, 2)
+	before, after = &machines[0], &machines[1]
+	f.MustPatch(before, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`)
+	f.scale(set, 1)
+	f.Eventually("one machine less", func() bool { return len(f.machines()) == 1 })
+	if !names(f.machines())[before.Name] {
+		t.Errorf("%s was deleted, which was not marked any more", before.Name)
+	}
+}
