@@ -26,7 +26,12 @@ func NewGet() *cobra.Command {
 		Short: "Print the manifests of an applied release, or list its objects",
 		Long: `Print the manifests of an applied release, or list its objects on the cluster. The manifests are
 those that were applied: the cluster has a copy of the files of the last five versions.`,
-		Args: cobra.NoArgs,
+		Args: func(command *cobra.Command, args []string) error {
+			if len(args) == 0 || len(command.SuggestionsFor(args[0])) > 0 {
+				return cobra.NoArgs(command, args)
+			}
+			return fmt.Errorf("write \"runlevel get objects %[1]s\" or \"runlevel get manifests %[1]s\"", args[0])
+		},
 		RunE: core.NeedsVerb,
 	}
 }
