@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/cli/junit"
-	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/session/releasetest"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
@@ -127,6 +127,8 @@ func (f *testFlags) run(ctx context.Context, ref string, names []string, streams
 		printer.out = streams.Err
 	}
 	report := printer.run(ctx, c, release, tests, f.options)
+	recorder := releasetest.ResultRecorder{Cluster: c, Namespace: f.cluster.Namespace}
+	printer.record(ctx, recorder, report)
 	if err := f.print(streams.Out, report); err != nil {
 		return err
 	}
@@ -235,10 +237,12 @@ type TestsEvent struct {
 	releasetest.TestReport
 }
 
-// test runs the tests of a release that was applied. The namespace is that of its record.
-func (r *reporter) test(ctx context.Context, c *cluster.Cluster, namespace string, release *payload.Payload) error {
-	if _, err := releasetest.Check(ctx, c, namespace, release.Name, release.Tests); err != nil {
-		return fmt.Errorf("all is applied, and not tested: %w", err)
+// test runs the tests of a release that was applied.
+func (r *reporter) test(ctx context.Context, recorder releasetest.ResultRecorder, release *payload.Payload) error {
+	c := recorder.Cluster
+	if _, err := releasetest.Check(ctx, c, recorder.Namespace, release.Name, release.Tests); err != nil {
+		err = fmt.Errorf("all is applied, and not tested: %w", err)
+		return errors.Join(err, recorder.Record(ctx, release.Name, nil, err))
 	}
 	printer := &testPrinter{out: r, progress: r.streams.Err}
 	if r.isQuiet || r.format == core.JSON {
@@ -248,6 +252,7 @@ func (r *reporter) test(ctx context.Context, c *cluster.Cluster, namespace strin
 		printer.out = io.Discard
 	}
 	report := printer.run(ctx, c, release, release.Tests, releasetest.Options{})
+	printer.record(ctx, recorder, report)
 	if r.format == core.JSON {
 		r.write(TestsEvent{Time: r.now().UTC(), Type: "tests", TestReport: *report})
 	}

@@ -55,6 +55,7 @@ type ReleaseAction string
 const (
 	Rollback  ReleaseAction = "rollback"
 	Uninstall ReleaseAction = "uninstall"
+	Test      ReleaseAction = "test"
 )
 
 // An Event is one thing that has happened to a release.
