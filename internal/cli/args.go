@@ -44,10 +44,20 @@ func checkTopic(help *cobra.Command, args []string) error {
 	return err
 }
 
+// foreignCommands are commands of other tools, with what to write instead.
+var foreignCommands = map[string]string{
+	"delete":   `write "runlevel uninstall NAME"; "runlevel deletes" lists the deletes that are pending`,
+	"upgrade":  `write "runlevel apply SOURCE", which installs a release or updates it`,
+	"template": `write "runlevel render SOURCE"`,
+}
+
 // unknownCommand returns the error for an unknown command, with the commands that are spelt much like it.
 func unknownCommand(parent *cobra.Command, word string) error {
 	parent.SuggestionsMinimumDistance = 2
 	text := fmt.Sprintf("unknown command %q for %q", word, parent.CommandPath())
+	if instead := foreignCommands[word]; instead != "" && !parent.HasParent() {
+		return fmt.Errorf("%s: %s", text, instead)
+	}
 	if similar := parent.SuggestionsFor(word); len(similar) > 0 {
 		text += ": did you mean " + strings.Join(similar, " or ") + "?"
 	}
@@ -111,6 +121,10 @@ func wrongFlag(command *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && foreignFlags[unknown.GetSpecifiedName()] != "" {
 		return core.Misusef("there is no flag --%s: %s", unknown.GetSpecifiedName(), foreignFlags[unknown.GetSpecifiedName()])
+	}
+	isNamespace := unknown != nil && (unknown.GetSpecifiedName() == "n" || unknown.GetSpecifiedName() == "namespace")
+	if isNamespace && command.Flags().Lookup("record-namespace") != nil {
+		return core.Misusef("there is no flag -n: a release may have objects in several namespaces; --record-namespace is the one of its record")
 	}
 	if !errors.As(err, &invalid) {
 		return withHelp(command, err)

@@ -57,6 +57,7 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
   runlevel sandbox up --detach
   kubectl --kubeconfig "$(runlevel sandbox kubeconfig)" get nodes
   runlevel sandbox down`,
+		Version:       core.ReadVersion().Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -66,6 +67,7 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 		},
 	}
 	root.SetFlagErrorFunc(wrongFlag)
+	root.SetVersionTemplate("runlevel {{.Version}}\n")
 	addVerbosity(root)
 	get := state.NewGet()
 	get.AddCommand(review.NewGetManifests(streams), state.NewGetObjects(streams))

@@ -202,5 +202,5 @@ func (s *stage) explain() *why.ReleaseAnswer {
 	s.must(err)
 	known, _, err := record.NewStore(c.Client, system, "default").Load(s.t.Context())
 	s.must(err)
-	return why.ExplainRelease(s.t.Context(), c, known, system)
+	return why.GatherRelease(s.t.Context(), c, known, system).Explain(s.t.Context(), c, system)
 }

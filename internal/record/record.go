@@ -107,8 +107,15 @@ type HistoryEntry struct {
 	Rollback *Rollback      `json:"rollback,omitempty"` // nil if the update was none
 	// Capabilities are those that were enabled, if not all were.
 	Capabilities []configv1.ClusterVersionCapability `json:"capabilities,omitempty"`
-	Tombstones   []kinds.ID                          `json:"tombstones,omitempty"` // of the version; missing in some old entries
-	End          *End                                `json:"end,omitempty"`        // of its last run, if that has not completed it
+	Tombstones   []kinds.ID                          `json:"tombstones,omitempty"`  // of the version; missing in some old entries
+	End          *End                                `json:"end,omitempty"`         // of its last run, if that has not completed it
+	FailedTests  []ObjectFailure                     `json:"failedTests,omitempty"` // tests of the release, by the last run of each
+}
+
+// NoteTests records which tests of the release have failed. Tests that were not run keep their result.
+func (e *HistoryEntry) NoteTests(run []kinds.ID, failed []ObjectFailure) {
+	e.FailedTests = slices.DeleteFunc(e.FailedTests, func(known ObjectFailure) bool { return slices.Contains(run, known.ID) })
+	e.FailedTests = append(e.FailedTests, failed...)
 }
 
 // An End is when and why a run ended without completing its update. A run that was killed, or

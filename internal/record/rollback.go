@@ -36,7 +36,7 @@ func titled(version string, revision int) string {
 }
 
 // FindRollback returns the rollback of a release to a revision or version; to the last completed one before the newest if the
-// text is empty. A rollback that was begun and not completed goes on.
+// text is empty, or to the one before the newest if none was ever completed. A rollback that was begun and not completed goes on.
 func FindRollback(r *Record, text string) (*Rollback, error) {
 	newest := r.Newest()
 	if newest == nil {
@@ -46,8 +46,8 @@ func FindRollback(r *Record, text string) (*Rollback, error) {
 	if err != nil {
 		return nil, err
 	}
-	if isCompleted(*newest) && isSame(newest, to) {
-		return nil, fmt.Errorf("release %s is at %s already: \"runlevel apply %[1]s@\" repairs what has drifted", r.Release, to.Title())
+	if isCompleted(*newest) && isSame(newest, to) || newest == to && newest.Rollback == nil {
+		return nil, fmt.Errorf("release %s is at %s already: \"runlevel apply %[1]s@\" applies it again", r.Release, to.Title())
 	}
 	from := newest
 	if at := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return !isSame(&e, to) }); at >= 0 {
@@ -70,16 +70,20 @@ func findTarget(r *Record, text string) (*HistoryEntry, error) {
 	at := slices.IndexFunc(r.History, func(e HistoryEntry) bool {
 		return isCompleted(e) && !(isCompleted(*newest) && isSame(&e, newest))
 	})
+	if at < 0 && r.Applied() == nil { // its install failed: the version that was applied before is all that there is to return to
+		at = slices.IndexFunc(r.History, func(e HistoryEntry) bool { return !isSame(&e, newest) })
+	}
 	if at < 0 {
-		return nil, fmt.Errorf("release %s has no version before %s that was completed", r.Release, newest.Title())
+		return nil, fmt.Errorf("release %s has no version before %s to return to", r.Release, newest.Title())
 	}
 	return &r.History[at], nil
 }
 
-// findCompleted returns an update that was completed: the one that is named, or one of the same manifests.
+// findCompleted returns an update that was completed: the one that is named, or one of the same manifests. If no update of the release
+// was ever completed, it returns the one that is named.
 func findCompleted(r *Record, text string) (*HistoryEntry, error) {
 	named, err := r.FindRevision(text)
-	if err != nil || isCompleted(*named) {
+	if err != nil || isCompleted(*named) || r.Applied() == nil {
 		return named, err
 	}
 	at := slices.IndexFunc(r.History, func(e HistoryEntry) bool { return isCompleted(e) && isSame(&e, named) })

@@ -44,6 +44,10 @@ func TestFindRollback(t *testing.T) {
 		// One that was killed goes on.
 		{updates("back 1.0.0...", "1.1.0", "1.0.0"), "", record.Rollback{To: 1, From: 2, Version: "1.1.0"}},
 		{updates("back 1.0.0...", "1.1.0", "1.0.0"), "1", record.Rollback{To: 1, From: 2, Version: "1.1.0"}},
+		// If no version was ever completed, there are only such versions to return to.
+		{updates("1.0.1...", "1.0.0..."), "", record.Rollback{To: 1, From: 2, Version: "1.0.1"}},
+		{updates("1.0.2...", "1.0.1...", "1.0.0..."), "1.0.0", record.Rollback{To: 1, From: 3, Version: "1.0.2"}},
+		{updates("back 1.0.0...", "1.0.1...", "1.0.0..."), "", record.Rollback{To: 1, From: 2, Version: "1.0.1"}},
 	} {
 		got, err := record.FindRollback(test.of, test.revision)
 		if err != nil {
@@ -62,8 +66,9 @@ func TestRollbackThatIsImpossible(t *testing.T) {
 		revision, want string
 	}{
 		{updates(), "", "was never applied"},
-		{updates("1.0.0"), "", "has no version before 1.0.0 that was completed"},
-		{updates("1.0.0..."), "", "has no version before 1.0.0 that was completed"},
+		{updates("1.0.0"), "", "has no version before 1.0.0 to return to"},
+		{updates("1.0.0..."), "", "has no version before 1.0.0 to return to"},
+		{updates("1.0.1...", "1.0.0..."), "2", "is at 1.0.1 already"},
 		{updates("1.1.0", "1.0.0"), "1.1.0", "is at 1.1.0 already"},
 		{updates("1.1.0", "1.0.0"), "7", "has no revision 7"},
 		{updates("1.2.0", "1.1.0...", "1.0.0"), "2", "was never completed"},

@@ -45,6 +45,8 @@ func (n *runNotifier) end(ctx context.Context) {
 	case !n.hasBegun && isRefused(outcome.Err):
 		n.report(ctx, outcome.blocked(n.event(notify.Blocked)))
 	case !n.hasBegun, errors.Is(outcome.Err, ErrSuperseded), n.run.options.Keep != nil && isStopped:
+	case n.run.options.HasTests && outcome.Err == nil:
+		outcome.Completed = n.ended()
 	default:
 		n.report(ctx, n.ended())
 	}

@@ -54,6 +54,7 @@ type Options struct {
 	Apply    apply.Options
 	Files    FileOptions
 	Notify   *notify.Sender // of what happens to the release; nil sends nothing
+	HasTests bool           // tests follow: Outcome.Completed is to be reported after them
 	// OnBegin is called before anything is written. An error ends the apply.
 	OnBegin func(*Outcome) error
 	// OnBegun is called when the record has the update, before its first object is applied. The connection writes only
@@ -91,6 +92,9 @@ type Outcome struct {
 	Durations    record.Durations // of the last completed apply of this mode
 	IsSame       bool             // the apply that was begun last was of the same version and content
 	Err          error            // why not everything is done
+
+	// Completed is the event of an apply that is complete, and was not reported: see Options.HasTests.
+	Completed notify.Event
 
 	record types.UID // of the ConfigMap; "" if there was none
 }

@@ -61,7 +61,7 @@ func TestAFolderOfTheSameNameWinsOverAVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	release, err := source.Open(t.Context(), "shop@3", source.Options{Versions: versions{}})
-	if err != nil || release.Kind != source.Directory || source.IsApplied("shop@3") || !source.IsName("shop") || source.IsName("shop@3") {
+	if err != nil || release.Kind != source.Directory || source.IsApplied("shop@3") || !source.CanBeName("shop") || source.CanBeName("shop@3") || source.CanBeName("./shop") {
 		t.Errorf("it is %v (%v)", release, err)
 	}
 }

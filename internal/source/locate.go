@@ -39,11 +39,8 @@ func IsByDigest(ref string) bool {
 	return err == nil && isDigest
 }
 
-// IsName reports whether a ref can be the name of a release, and is nothing on disk.
-func IsName(ref string) bool {
-	_, err := os.Stat(ref)
-	return errors.Is(err, fs.ErrNotExist) && applied.MatchString(ref+"@")
-}
+// CanBeName reports whether a ref can be the name of a release. It may also be a file or folder.
+func CanBeName(ref string) bool { return applied.MatchString(ref + "@") }
 
 // locate returns the location of ref. It reads the disk, but never the network.
 func locate(ref string, insecure bool) (location, error) {

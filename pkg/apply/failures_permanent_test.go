@@ -118,7 +118,8 @@ var refusedCases = map[string]refusedCase{
 		},
 		files:  `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}}`,
 		reason: object.ResourceForbidden,
-		want:   "ConfigMap NS/a" + where + `admission webhook "shop.example.com" denied the request: come back: failed calling webhook, exceeded quota`,
+		want: "ConfigMap NS/a" + where + `admission webhook "shop.example.com" denied the request: come back: failed calling webhook, exceeded quota` +
+			"\n  ValidatingWebhookConfiguration NS: its webhook shop.example.com has denied the request\n  see \"kubectl get validatingwebhookconfigurations NS -o yaml\"",
 	},
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record/files"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/internal/session/releasetest"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -207,7 +208,7 @@ func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release load
 	if f.watch.isEnabled {
 		kept = report.keep(f.watch.every, &options)
 	}
-	options.Notify = f.notify.Sender(ctx, &f.Cluster)
+	options.Notify, options.HasTests = f.notify.Sender(ctx, &f.Cluster), f.test
 	defer f.notify.Close(streams.Err)
 	outcome := run(ctx, c, release.Payload, options)
 	kept.finish(outcome)
@@ -215,7 +216,8 @@ func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release load
 	if err := report.finishOnce(outcome); err != nil || !f.test {
 		return err
 	}
-	return report.test(ctx, c, f.Cluster.Namespace, release.Payload)
+	recorder := releasetest.ResultRecorder{Cluster: c, Namespace: f.Cluster.Namespace, Sender: options.Notify, Event: outcome.Completed}
+	return report.test(ctx, recorder, release.Payload)
 }
 
 // check refuses values that make no sense.

@@ -30,7 +30,8 @@ cluster, as an update with all that belongs to one: the order, the waits, the ga
 Neither the folder nor the registry of that version is needed.
 
 REVISION is a revision or a version of "runlevel history". Without it, it is the version that
-was completed last before the newest one: after a failed update, the one that ran before. A
+was completed last before the newest one: after a failed update, the one that ran before. If no version
+was ever completed, it is the one that was applied before the newest. A
 rollback that was killed or has failed goes on when the command is run again. If the newest
 version is a rollback already, name the revision.
 
@@ -93,7 +94,7 @@ func NewRollback(streams core.Streams) *cobra.Command {
 }
 
 func (f *rollbackFlags) run(ctx context.Context, name, revision string, streams core.Streams) error {
-	if err := errors.Join(f.check(), f.files.Check(name), f.checkAnswer(streams)); err != nil {
+	if err := errors.Join(f.check(), f.files.Check(name)); err != nil {
 		return err
 	}
 	if err := lock.CheckRelease(name); err != nil {
@@ -104,6 +105,9 @@ func (f *rollbackFlags) run(ctx context.Context, name, revision string, streams 
 		return err
 	}
 	known, err := f.find(ctx, c, name, revision)
+	if err == nil {
+		err = f.checkAnswer(streams)
+	}
 	if err == nil && f.Session.Lock.Wait && !f.dryRun.IsEnabled() {
 		if err = f.awaitOthers(ctx, c, name, streams); err == nil {
 			known, err = f.find(ctx, c, name, revision)
@@ -111,6 +115,9 @@ func (f *rollbackFlags) run(ctx context.Context, name, revision string, streams 
 	}
 	if err != nil {
 		return err
+	}
+	if known.Applied() == nil {
+		core.Warn(streams.Err, []string{fmt.Sprintf("no version of release %s was ever completed: the files of revision %d are applied again, which may fail as before", name, f.Session.Rollback.To)})
 	}
 	release, err := f.load(ctx, name, streams)
 	if err != nil {

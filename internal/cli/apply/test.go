@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -13,9 +14,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/cli/junit"
-	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/session/releasetest"
-	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -37,6 +36,8 @@ Job is complete, or the Pod ends with exit code 0. An apply leaves tests out.
 
 NAME is a release on the cluster: the tests are those of the version that was applied last, from
 the copy of its files that the cluster has. If that was not kept, name the SOURCE that was applied.
+If there is also a file or folder of that name, NAME means the release; write ./NAME for the file or
+folder.
 Each TEST is the name of a Job or Pod, or NAMESPACE/NAME; * stands for any text. Without one, all
 tests run, in the order of their files, or of helm.sh/hook-weight.
 
@@ -100,7 +101,11 @@ func (f *testFlags) run(ctx context.Context, ref string, names []string, streams
 	if f.options.Timeout <= 0 {
 		return core.Misusef("--timeout: %s is invalid: it must be greater than 0", f.options.Timeout)
 	}
-	release, c, err := f.cluster.ReadFor(ctx, &f.release, appliedOr(ref), streams.Err)
+	ref, err := f.cluster.NameOrSource(ctx, ref, streams.Err)
+	if err != nil {
+		return err
+	}
+	release, c, err := f.cluster.ReadFor(ctx, &f.release, ref, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -122,18 +127,12 @@ func (f *testFlags) run(ctx context.Context, ref string, names []string, streams
 		printer.out = streams.Err
 	}
 	report := printer.run(ctx, c, release, tests, f.options)
+	recorder := releasetest.ResultRecorder{Cluster: c, Namespace: f.cluster.Namespace}
+	printer.record(ctx, recorder, report)
 	if err := f.print(streams.Out, report); err != nil {
 		return err
 	}
 	return testError(report)
-}
-
-// appliedOr returns the SOURCE of the version that was applied last, for the name of a release.
-func appliedOr(ref string) string {
-	if source.IsName(ref) {
-		ref += "@"
-	}
-	return ref
 }
 
 // print prints the report in another format than text.
@@ -204,7 +203,11 @@ func (f *testFlags) complete(command *cobra.Command, args []string, toComplete s
 	}
 	ctx, cancel := context.WithTimeout(command.Context(), core.CompletionTimeout)
 	defer cancel()
-	release, err := f.release.Load(ctx, appliedOr(args[0]), io.Discard)
+	ref, err := f.cluster.NameOrSource(ctx, args[0], io.Discard)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	release, err := f.release.Load(ctx, ref, io.Discard)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -234,10 +237,12 @@ type TestsEvent struct {
 	releasetest.TestReport
 }
 
-// test runs the tests of a release that was applied. The namespace is that of its record.
-func (r *reporter) test(ctx context.Context, c *cluster.Cluster, namespace string, release *payload.Payload) error {
-	if _, err := releasetest.Check(ctx, c, namespace, release.Name, release.Tests); err != nil {
-		return fmt.Errorf("all is applied, and not tested: %w", err)
+// test runs the tests of a release that was applied.
+func (r *reporter) test(ctx context.Context, recorder releasetest.ResultRecorder, release *payload.Payload) error {
+	c := recorder.Cluster
+	if _, err := releasetest.Check(ctx, c, recorder.Namespace, release.Name, release.Tests); err != nil {
+		err = fmt.Errorf("all is applied, and not tested: %w", err)
+		return errors.Join(err, recorder.Record(ctx, release.Name, nil, err))
 	}
 	printer := &testPrinter{out: r, progress: r.streams.Err}
 	if r.isQuiet || r.format == core.JSON {
@@ -247,6 +252,7 @@ func (r *reporter) test(ctx context.Context, c *cluster.Cluster, namespace strin
 		printer.out = io.Discard
 	}
 	report := printer.run(ctx, c, release, release.Tests, releasetest.Options{})
+	printer.record(ctx, recorder, report)
 	if r.format == core.JSON {
 		r.write(TestsEvent{Time: r.now().UTC(), Type: "tests", TestReport: *report})
 	}

@@ -31,6 +31,13 @@ func (p *testPrinter) run(ctx context.Context, c *cluster.Cluster, release *payl
 	return report
 }
 
+// record writes the results into the record of the release, and prints why it could not.
+func (p *testPrinter) record(ctx context.Context, recorder releasetest.ResultRecorder, report *releasetest.TestReport) {
+	if err := recorder.Record(ctx, report.Release, report, nil); err != nil {
+		core.Warn(p.progress, []string{printable.Line("the results of the tests are not in the record: " + err.Error())})
+	}
+}
+
 // event prints an event.
 func (p *testPrinter) event(event releasetest.TestEvent) {
 	result := event.Result

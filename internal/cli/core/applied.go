@@ -2,8 +2,11 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -33,6 +36,42 @@ func (f *ClusterFlags) OpenApplied(ctx context.Context, name, version string) (*
 		return nil, err
 	}
 	return &source.Release{FS: unpacked.Files, Kind: source.Applied, Image: unpacked.Image, Values: unpacked.Values}, nil
+}
+
+// ReadApplied returns the manifests of a release that were applied last; none if they can't be read.
+func (f *ClusterFlags) ReadApplied(ctx context.Context, namespace, name string) []*payload.Manifest {
+	in, release := *f, ReleaseFlags{}
+	in.Namespace = namespace
+	release.ReadFrom(&in)
+	read, _, err := release.Parse(ctx, name+"@", io.Discard)
+	if err != nil {
+		return nil
+	}
+	return read.Manifests
+}
+
+// NameOrSource returns the SOURCE of an argument that is the name of a release or a SOURCE. A name means the version that was applied
+// last. If there is a file or folder of that name, too, it means the release if the release has a record, which is printed.
+func (f *ClusterFlags) NameOrSource(ctx context.Context, argument string, progress io.Writer) (string, error) {
+	if !source.CanBeName(argument) {
+		return argument, nil
+	}
+	if _, err := os.Stat(argument); errors.Is(err, fs.ErrNotExist) {
+		return argument + "@", nil
+	}
+	c, err := f.Connect(ctx)
+	if err != nil {
+		return "", err
+	}
+	known, _, err := record.NewStore(c.Client, f.Namespace, argument).Load(ctx)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("cannot find out whether %[1]s is a release: write ./%[1]s for the file or folder: %[2]w", argument, err)
+	case known.Newest() == nil:
+		return argument, nil
+	}
+	fmt.Fprintf(progress, "%s is the release on the cluster; write ./%[1]s for the file or folder\n", argument)
+	return argument + "@", nil
 }
 
 // findCopy returns the digest of the copy of a version. If the record was lost, the annotations of the copies have their versions.

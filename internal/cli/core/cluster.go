@@ -65,6 +65,7 @@ func AddConnectionFlags(command *cobra.Command, f *ClusterFlags) {
 	flags := command.Flags()
 	flags.StringVar(&f.location.File, "kubeconfig", "", "the kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
 	flags.StringVar(&f.location.Context, "context", "", "the context of the kubeconfig (default: its current one)")
+	flags.StringVar(&f.location.As, "as", "", "the user to impersonate, as in kubectl")
 	_ = command.RegisterFlagCompletionFunc("context", f.completeContexts)
 }
 

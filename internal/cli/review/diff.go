@@ -1,13 +1,10 @@
 package review
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/review/plan/show"
-	"github.com/runlevel/runlevel/internal/source"
 )
 
 // diffFlags are the flags of runlevel diff.
@@ -25,7 +22,8 @@ The cluster is asked by dry runs, which change nothing. The values of Secrets ar
   +  created          ~  changed          -  deleted
   x  refused by the cluster       ?  the cluster can't check it before it is done
 
-NAME alone is the version of that release that was applied last: what differs is drift.
+NAME alone is the version of that release that was applied last: what differs is drift. If there is
+also a file or folder of that name, NAME means the release; write ./NAME for the file or folder.
 
 "runlevel plan OLD NEW" compares two releases, such as shop@3 and shop@5, and nothing else; "runlevel plan SOURCE
 --cluster" sums up by component what this shows, with all that is left behind or goes with
@@ -63,7 +61,7 @@ func NewDiff(streams core.Streams) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: core.CompleteSource,
 		RunE: func(command *cobra.Command, args []string) error {
-			found, err := f.run(command.Context(), args[0], commandLine(command, args), streams)
+			found, err := f.run(command, args, streams)
 			return exitOfDifference(f.exitCode, found, err)
 		},
 	}
@@ -76,9 +74,13 @@ func NewDiff(streams core.Streams) *cobra.Command {
 	return command
 }
 
-func (f *diffFlags) run(ctx context.Context, ref, command string, streams core.Streams) (difference, error) {
-	if source.IsName(ref) {
-		ref += "@"
+func (f *diffFlags) run(command *cobra.Command, args []string, streams core.Streams) (difference, error) {
+	ctx, ref := command.Context(), args[0]
+	if !command.Flags().Changed("filename") {
+		var err error
+		if ref, err = f.Cluster.NameOrSource(ctx, ref, streams.Err); err != nil {
+			return noDifference, err
+		}
 	}
 	preview, err := f.Preview(ctx, ref, streams.Err)
 	if err != nil {
@@ -91,7 +93,7 @@ func (f *diffFlags) run(ctx context.Context, ref, command string, streams core.S
 	if !f.all {
 		core.DropWholeObjects(p)
 	}
-	view := show.Printer{Plan: p.WithoutUnchanged(), To: ref, All: f.all, Command: command}
+	view := show.Printer{Plan: p.WithoutUnchanged(), To: ref, All: f.all, Command: commandLine(command, args)}
 	write := view.Diff
 	if f.format == Markdown {
 		write = view.Markdown

@@ -13,7 +13,6 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/session/state"
 	"github.com/runlevel/runlevel/internal/text/printable"
-	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // wide is the format of a table with more columns.
@@ -26,14 +25,18 @@ func NewGet() *cobra.Command {
 		Short: "Print the manifests of an applied release, or list its objects",
 		Long: `Print the manifests of an applied release, or list its objects on the cluster. The manifests are
 those that were applied: the cluster has a copy of the files of the last five versions.`,
-		Args: cobra.NoArgs,
+		Args: func(command *cobra.Command, args []string) error {
+			if len(args) == 0 || len(command.SuggestionsFor(args[0])) > 0 {
+				return cobra.NoArgs(command, args)
+			}
+			return fmt.Errorf("write \"runlevel get objects %[1]s\" or \"runlevel get manifests %[1]s\"", args[0])
+		},
 		RunE: core.NeedsVerb,
 	}
 }
 
 // objectsFlags are the flags of runlevel get objects.
 type objectsFlags struct {
-	release core.ReleaseFlags
 	cluster core.ClusterFlags
 	format  core.Output
 }
@@ -61,15 +64,13 @@ func NewGetObjects(streams core.Streams) *cobra.Command {
 			return f.run(command.Context(), args[0], streams)
 		},
 	}
-	f.release.ReadFrom(&f.cluster)
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.Text, wide, core.JSON, core.YAML)
 	return command
 }
 
 func (f *objectsFlags) run(ctx context.Context, name string, streams core.Streams) error {
-	ref, err := core.AppliedRef(name, 0)
-	if err != nil {
+	if _, err := core.AppliedRef(name, 0); err != nil {
 		return err
 	}
 	reader, err := connect(ctx, &f.cluster)
@@ -83,11 +84,7 @@ func (f *objectsFlags) run(ctx context.Context, name string, streams core.Stream
 	if err != nil {
 		return err
 	}
-	var applied *payload.Payload // without it, missing objects have no names
-	if read, _, err := f.release.Parse(ctx, ref, io.Discard); err == nil {
-		applied = read
-	}
-	list, err := reader.Objects(ctx, records[0], applied)
+	list, err := reader.Objects(ctx, records[0])
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,9 @@ when, who keeps them in place, and how many deletes are pending.
   Complete      the newest version is complete, and its objects are as they are to be
   Applying      a process applies it
   Incomplete    its newest version was not completed, and no process applies it
+  FailedTests   it is complete, and a test of it has failed
   Degraded      it is complete, and something is wrong: "runlevel status NAME" shows what
+  Lost          it has objects on the cluster, and no record: the line below the table has the remedy
   Uninstalling  an uninstall was begun, and has not ended
   Unknown       it is complete, and this user may not read everything that shows whether all is well
 
@@ -90,7 +92,13 @@ func (f *listFlags) run(ctx context.Context, streams core.Streams) error {
 		if len(found) == 0 {
 			return core.PrintLines(out, reader.NotAppliedLines(ctx))
 		}
-		return core.PrintLines(out, core.Align(f.rows(found, reader.Cluster.Now())))
+		lines := core.Align(f.rows(found, reader.Cluster.Now()))
+		for _, of := range found {
+			if of.State == state.IsLost {
+				lines = append(lines, printable.Line(of.Release+": "+of.Problems[0]))
+			}
+		}
+		return core.PrintLines(out, lines)
 	})
 	return errors.Join(err, broken)
 }
@@ -115,7 +123,7 @@ func (f *listFlags) rows(releases []state.ListedRelease, now time.Time) []string
 		}
 		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%d", printable.Line(of.Release), printable.Line(cmp.Or(of.Version, "-")), word, age, of.KeptBy, of.Deletes, len(of.Problems))
 		if f.all {
-			row = of.Namespace + "\t" + row
+			row = cmp.Or(of.Namespace, "-") + "\t" + row
 		}
 		if f.format == asWide {
 			row += fmt.Sprintf("\t%s\t%s\t%s", printable.Line(cmp.Or(of.Previous, "-")), printable.Line(cmp.Or(of.Source, "-")), append(of.Problems, "")[0])

@@ -107,5 +107,5 @@ func (f *statusFlags) run(ctx context.Context, streams core.Streams) error {
 // connect connects to the cluster of the flags, and returns a reader of its releases.
 func connect(ctx context.Context, f *core.ClusterFlags) (*state.Reader, error) {
 	c, err := f.Connect(ctx)
-	return &state.Reader{Cluster: c, Namespace: f.Namespace}, err
+	return &state.Reader{Cluster: c, Namespace: f.Namespace, Applied: f.ReadApplied}, err
 }

@@ -35,7 +35,8 @@ const waitHelp = `Wait until a release is complete and all is well, or until it 
 
   --for=ready    its newest version is complete, nothing is wrong, and no delete is pending:
                  when "runlevel status" exits with 0; with --version, that version is the newest
-  --for=deleted  it has no record any more, and no object on the cluster
+  --for=deleted  it has no record any more, and no object on the cluster; if that is so from the
+                 beginning, and no event shows that it was uninstalled, that is an error
 
 An apply waits by itself. This is for what runs elsewhere: an operator that updates the cluster,
 or a pipeline that begins when another one has applied the release. What it waits for is printed
@@ -84,6 +85,9 @@ func (f *waitFlags) run(ctx context.Context, streams core.Streams) error {
 	}
 	w := &releaseWait{flags: f, reader: reader, progress: streams.Err, end: cancel}
 	first, err := w.read(ctx)
+	if err == nil && f.until == awaitDeleted && f.isSo(first) {
+		err = f.checkExisted(ctx, reader, first.Release)
+	}
 	if err == nil {
 		poller := core.Poll[*state.ReleaseStatus]{Cluster: reader.Cluster, Interval: statusInterval, Read: w.read, Show: w.show}
 		err = poller.Run(ctx, first)
@@ -105,6 +109,15 @@ func (f *waitFlags) check() error {
 		return core.Misusef("--timeout %s: use a duration such as 5m, or 0 for no end", f.timeout)
 	}
 	return core.CheckVersion("version", f.version)
+}
+
+// checkExisted returns an error for a release that does not exist, unless an event shows that it was uninstalled.
+func (f *waitFlags) checkExisted(ctx context.Context, reader *state.Reader, release string) error {
+	wasUninstalled, err := state.WasUninstalled(ctx, reader, release)
+	if err == nil && !wasUninstalled {
+		err = core.Misusef("%w, an object on the cluster, or an event of its uninstall: \"runlevel list\" lists those that there are", reader.NoRecord(release))
+	}
+	return err
 }
 
 // A releaseWait is a wait for a release.

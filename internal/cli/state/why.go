@@ -35,7 +35,8 @@ killed stays in the record.
 
 OBJECT is KIND[.GROUP]/[NAMESPACE/]NAME. The kind may be a plural or a short name, as in
 "deploy/web -n shop", "crd/foos.example.com" or "Deployment.apps/shop/web". Without a namespace
-it is that of the kubeconfig. FILE is a manifest on disk, whose objects are all
+it is that of the kubeconfig; if the object does not exist there, it is the only namespace in which a
+release has such an object, or the only one in which it exists. FILE is a manifest on disk, whose objects are all
 explained; or the bare name of a file of the release, such as 0000_50_web_deployment.yaml, which an
 apply that is not done knows, or SOURCE has.
 
@@ -99,7 +100,7 @@ func NewWhy(streams core.Streams) *cobra.Command {
 	core.AddReleaseFlags(command, &f.release, &f.cluster)
 	core.AddClusterFlags(command, &f.cluster)
 	core.AddOutput(command, &f.format, core.Text, core.JSON)
-	command.Flags().StringVarP(&f.namespace, "namespace", "n", "", "the namespace of the object (default: that of the kubeconfig)")
+	command.Flags().StringVarP(&f.namespace, "namespace", "n", "", "the namespace of the object (default: that of the kubeconfig, or the one that has the object)")
 	return command
 }
 

@@ -22,8 +22,9 @@ import (
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
-// The messages of the API server when a server that it calls does not answer.
+// The messages of the API server when a server that it calls does not answer, or denies a request.
 var (
+	deniedRequest    = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
 	failedWebhook    = regexp.MustCompile(`failed calling webhook "([^"]+)"`)
 	failedConversion = regexp.MustCompile(`conversion webhook for ([^/ ]+)/[^ ,]+, Kind=(\w+) failed`)
 	failedAPIServer  = regexp.MustCompile(`currently unable to handle the request|discovery of kind \S+ failed`)
@@ -43,7 +44,8 @@ type callExplanation struct {
 
 // ExplainCall explains the message of a request for a kind that failed because the API server got no answer
 // from a webhook or an aggregated API: the object that configures the call, the Service that is called, and why
-// that has no endpoints. A Diagnoser examines each cause once.
+// that has no endpoints. If a webhook has denied the request, it is the object that configures the webhook. A Diagnoser
+// examines each cause once.
 func (d *Diagnoser) ExplainCall(ctx context.Context, kind schema.GroupKind, message string) ([]string, error) {
 	cause, explain := causeOf(kind, message)
 	if explain == nil {
@@ -66,8 +68,11 @@ func (d *Diagnoser) ExplainCall(ctx context.Context, kind schema.GroupKind, mess
 
 // causeOf returns the cause in a message, and the function that explains it; nil for another message.
 func causeOf(kind schema.GroupKind, message string) (string, func(*explainer, context.Context) []string) {
+	if found := deniedRequest.FindStringSubmatch(message); found != nil {
+		return found[0], func(e *explainer, ctx context.Context) []string { return e.ofWebhook(ctx, found[1], true) }
+	}
 	if found := failedWebhook.FindStringSubmatch(message); found != nil {
-		return found[0], func(e *explainer, ctx context.Context) []string { return e.ofWebhook(ctx, found[1]) }
+		return found[0], func(e *explainer, ctx context.Context) []string { return e.ofWebhook(ctx, found[1], false) }
 	}
 	if found := failedConversion.FindStringSubmatch(message); found != nil {
 		converted := schema.GroupKind{Group: found[1], Kind: found[2]}
@@ -79,8 +84,8 @@ func causeOf(kind schema.GroupKind, message string) (string, func(*explainer, co
 	return "", nil
 }
 
-// ofWebhook explains an admission webhook.
-func (e *explainer) ofWebhook(ctx context.Context, name string) []string {
+// ofWebhook explains an admission webhook that has denied a request, or given no answer.
+func (e *explainer) ofWebhook(ctx context.Context, name string, isDenied bool) []string {
 	var lines []string
 	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
 		in := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
@@ -92,10 +97,18 @@ func (e *explainer) ofWebhook(ctx context.Context, name string) []string {
 		for _, configuration := range configurations.Items {
 			webhooks, _, _ := unstructured.NestedSlice(configuration.Object, "webhooks")
 			for _, webhook := range webhooks {
-				if fields, _ := webhook.(map[string]any); fields["name"] == name {
-					client, _, _ := unstructured.NestedMap(fields, "clientConfig")
-					lines = append(lines, e.ofClient(ctx, fmt.Sprintf("%s %s: its webhook %s", configuration.GetKind(), configuration.GetName(), name), client)...)
+				fields, _ := webhook.(map[string]any)
+				if fields["name"] != name {
+					continue
 				}
+				called := fmt.Sprintf("%s %s: its webhook %s", configuration.GetKind(), configuration.GetName(), name)
+				if isDenied {
+					lines = append(lines, called+" has denied the request")
+				} else {
+					client, _, _ := unstructured.NestedMap(fields, "clientConfig")
+					lines = append(lines, e.ofClient(ctx, called, client)...)
+				}
+				lines = append(lines, fmt.Sprintf("see \"kubectl get %s %s -o yaml\"", resource, configuration.GetName()))
 			}
 		}
 	}

@@ -88,6 +88,25 @@ webhooks:
 	awaitCall(t, kind, message, head, is+"it has no endpoint that is ready, of 1 pod", "Pod "+namespace+"/web-")
 }
 
+func TestTheConfigurationOfAWebhookThatDeniesIsNamed(t *testing.T) {
+	namespace := testbed.Namespace(t)
+	create(t, strings.ReplaceAll(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: policy-NS}
+webhooks:
+- name: policy.NS.example.com
+  clientConfig: {url: "https://policy.invalid"}
+  objectSelector: {matchLabels: {never: matches}}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+  sideEffects: None
+  admissionReviewVersions: [v1]
+`, "NS", namespace))
+	awaitCall(t, schema.GroupKind{Kind: "ConfigMap"}, `admission webhook "policy.`+namespace+`.example.com" denied the request: no hats`,
+		"MutatingWebhookConfiguration policy-"+namespace+": its webhook policy."+namespace+".example.com has denied the request",
+		`see "kubectl get mutatingwebhookconfigurations policy-`+namespace+` -o yaml"`)
+}
+
 func TestAnotherPortThanTheServiceHasIsTold(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	create(t, strings.ReplaceAll(`

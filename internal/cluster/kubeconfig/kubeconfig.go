@@ -29,6 +29,7 @@ var (
 type Location struct {
 	File    string // "" for the default ones
 	Context string // "" for the current one
+	As      string // the user to impersonate; "" for none
 }
 
 func (l Location) loader() clientcmd.ClientConfig {
@@ -49,6 +50,9 @@ func (l Location) Config() (*rest.Config, error) {
 		return nil, ErrNoContext
 	case err != nil:
 		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if l.As != "" {
+		config.Impersonate = rest.ImpersonationConfig{UserName: l.As}
 	}
 	return config, hidePassword(config)
 }

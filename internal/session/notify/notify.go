@@ -39,10 +39,13 @@ const (
 	Uninstalled EventType = "uninstalled"
 )
 
+// ReasonUninstalled is the reason of the event on the record of a release that was uninstalled.
+const ReasonUninstalled = "ReleaseUninstalled"
+
 // reasons are those of the events on the record.
 var reasons = map[EventType]string{
 	Begun: "ReleaseBegun", Completed: "ReleaseCompleted", Failed: "ReleaseFailed", Blocked: "ReleaseBlocked",
-	RolledBack: "ReleaseRolledBack", Uninstalled: "ReleaseUninstalled",
+	RolledBack: "ReleaseRolledBack", Uninstalled: ReasonUninstalled,
 }
 
 // A ReleaseAction is what is done to a release: the mode of an apply, or one of these.
@@ -52,6 +55,7 @@ type ReleaseAction string
 const (
 	Rollback  ReleaseAction = "rollback"
 	Uninstall ReleaseAction = "uninstall"
+	Test      ReleaseAction = "test"
 )
 
 // An Event is one thing that has happened to a release.

@@ -210,13 +210,13 @@ func (o OperatorStatus) rank() int {
 	}
 }
 
-// isHealthy reports whether the ClusterVersion and the ClusterOperators are healthy, and no other version is
-// requested. A block of the next minor version does not count.
+// isHealthy reports whether the ClusterVersion and the ClusterOperators are healthy, no other version is
+// requested, and no test of the release has failed. A block of the next minor version does not count.
 func (s *ReleaseStatus) isHealthy() bool {
 	if slices.ContainsFunc(s.Operators, func(o OperatorStatus) bool { return o.rank() < otherRank }) {
 		return false
 	}
-	if s.requestedVersion() != "" {
+	if s.requestedVersion() != "" || len(s.failedTests()) > 0 {
 		return false
 	}
 	return s.ClusterVersion == nil || !slices.ContainsFunc(s.ClusterVersion.Conditions, StatusCondition.isWrong)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +40,9 @@ const (
 	IsComplete     ReleaseState = "Complete"
 	IsApplying     ReleaseState = "Applying"     // a process applies it
 	IsIncomplete   ReleaseState = "Incomplete"   // its newest version was not completed, and no process applies it
+	HasFailedTests ReleaseState = "FailedTests"  // it was completed, and all is well except for tests of it that have failed
 	IsDegraded     ReleaseState = "Degraded"     // it was completed, and not all is well
+	IsLost         ReleaseState = "Lost"         // it has objects on the cluster, and no record
 	IsUninstalling ReleaseState = "Uninstalling" // an uninstall was begun: a part of it is gone
 	IsUnknown      ReleaseState = "Unknown"      // it was completed, and something could not be read
 )
@@ -54,8 +57,8 @@ const (
 	ByNone     ReleaseOwner = "none"
 )
 
-// List returns the releases on the cluster that have a record in the reader's namespace, or in any if that is empty. With an error,
-// it also returns those that can be read.
+// List returns the releases on the cluster that have a record in the reader's namespace, or in any if that is empty, and those whose
+// record is lost. With an error, it also returns those that can be read.
 func (r *Reader) List(ctx context.Context) ([]ListedRelease, error) {
 	namespaces := []string{r.Namespace}
 	if r.Namespace == metav1.NamespaceAll {
@@ -66,14 +69,30 @@ func (r *Reader) List(ctx context.Context) ([]ListedRelease, error) {
 	}
 	found, unread := []ListedRelease{}, []error(nil)
 	for _, namespace := range namespaces {
-		in := &Reader{Cluster: r.Cluster, Namespace: namespace}
+		in := &Reader{Cluster: r.Cluster, Namespace: namespace, Applied: r.Applied}
 		records, err := in.Records(ctx, "")
 		unread = append(unread, err)
 		for _, of := range records {
 			found = append(found, in.listed(ctx, of))
 		}
 	}
-	return found, cmp.Or(ctx.Err(), errors.Join(unread...))
+	lost, err := r.FindLost(ctx, "")
+	for _, release := range lost {
+		hasRecord := slices.ContainsFunc(found, func(listed ListedRelease) bool { return listed.Release == release.Name })
+		if !hasRecord && len(release.Elsewhere) == 0 {
+			found = append(found, release.listed())
+		}
+	}
+	return found, cmp.Or(ctx.Err(), errors.Join(append(unread, err)...))
+}
+
+// listed returns the list's element of a release without a record.
+func (l *UnrecordedRelease) listed() ListedRelease {
+	listed := ListedRelease{Release: l.Name, Namespace: l.namespace, State: IsLost, KeptBy: ByNone, Problems: []string{l.String()}}
+	if l.newest != nil {
+		listed.Version = l.newest.Version
+	}
+	return listed
 }
 
 // listed returns the list's element of one release.
@@ -113,6 +132,8 @@ func (s *ReleaseStatus) word() ReleaseState {
 		return IsComplete
 	case len(s.problems()) == 0:
 		return IsUnknown
+	case len(s.problems()) == len(s.failedTests()):
+		return HasFailedTests
 	default:
 		return IsDegraded
 	}
@@ -146,8 +167,11 @@ func (s *ReleaseStatus) problems() []string {
 		}
 		lines = append(lines, printable.Line(line))
 	}
+	for _, failed := range s.failedTests() {
+		lines = append(lines, printable.Line(fmt.Sprintf("test %s: %s: %s", failed.ID, failed.Reason, failed.Message)))
+	}
 	if s.Missing > 0 {
-		lines = append(lines, printable.Count(s.Missing, "object")+" missing")
+		lines = append(lines, "missing: "+why.MissingText(s.Missing, s.MissingObjects))
 	}
 	if s.NotKept != nil {
 		lines = append(lines, printable.Line(s.NotKept.Message))

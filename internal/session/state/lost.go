@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/record"
@@ -67,6 +68,9 @@ func (l *UnrecordedRelease) String() string {
 		return printable.Line(fmt.Sprintf("%s of it on the cluster, and its record is in namespace %s: see --record-namespace %s", count, strings.Join(l.Elsewhere, ", "), l.Elsewhere[0]))
 	}
 	text := fmt.Sprintf("%s of it on the cluster, and namespace %s has neither its record nor the copy in its Lease: ", count, l.namespace)
+	if l.namespace == metav1.NamespaceAll {
+		text = count + " of it on the cluster, and no namespace has its record: "
+	}
 	if l.newest == nil {
 		return text + "apply it again, in the version that it has or a newer one, to have its objects adopted by a new record"
 	}
@@ -97,7 +101,7 @@ func (r *Reader) Explain(ctx context.Context, name string) ([]*why.ReleaseAnswer
 		return append(answers, answer), err
 	}
 	for _, of := range records {
-		answers = append(answers, why.ExplainRelease(ctx, r.Cluster, of, r.Namespace))
+		answers = append(answers, gather(ctx, r, of).Explain(ctx, r.Cluster, r.Namespace))
 	}
 	return answers, context.Cause(ctx)
 }

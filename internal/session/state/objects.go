@@ -13,7 +13,6 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session/why"
-	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // A ReleaseObject is an object of a release on the cluster, or one that is to be there.
@@ -36,12 +35,12 @@ type ReleaseObjectList struct {
 
 // Objects returns the objects of the release of a record: those that are on the cluster, and those that are to be. Without the
 // manifests that were applied, missing ones are counted only. Owners are not read.
-func (r *Reader) Objects(ctx context.Context, of *record.Record, applied *payload.Payload) (*ReleaseObjectList, error) {
+func (r *Reader) Objects(ctx context.Context, of *record.Record) (*ReleaseObjectList, error) {
 	live, err := inventory.TakeRelease(ctx, r.Cluster, of.Release, of.GroupKinds())
 	if err != nil {
 		return nil, err
 	}
-	answer := why.ExplainRelease(ctx, r.Cluster, of, r.Namespace)
+	answer := gather(ctx, r, of).Explain(ctx, r.Cluster, r.Namespace)
 	list := &ReleaseObjectList{Release: of.Release, Version: answer.Version, Objects: []ReleaseObject{}, Missing: answer.Missing, Unknown: answer.Unknown}
 	states := map[kinds.ID]*why.Answer{}
 	for _, found := range answer.Objects {
@@ -58,9 +57,10 @@ func (r *Reader) Objects(ctx context.Context, of *record.Record, applied *payloa
 		shown.explain(found)
 		list.Objects = append(list.Objects, shown)
 	}
-	if applied != nil && list.Missing > 0 {
-		list.addMissing(of, applied)
+	for _, id := range answer.MissingObjects {
+		list.Objects = append(list.Objects, ReleaseObject{Object: id, State: why.Absent, Message: "it was deleted since it was applied"})
 	}
+	list.Missing = max(0, list.Missing-len(answer.MissingObjects))
 	slices.SortFunc(list.Objects, func(a, b ReleaseObject) int { return kinds.Compare(a.Object, b.Object) })
 	return list, context.Cause(ctx)
 }
@@ -74,27 +74,6 @@ func (o *ReleaseObject) explain(answer *why.Answer) {
 	if len(answer.Messages) > 0 {
 		o.Message = answer.Messages[0].Text
 	}
-}
-
-// addMissing adds the objects of manifests that do not exist. Finished Jobs may have been removed by their TTL.
-func (l *ReleaseObjectList) addMissing(of *record.Record, applied *payload.Payload) {
-	known := map[kinds.ID]bool{}
-	for _, shown := range l.Objects {
-		known[shown.Object] = true
-	}
-	for _, manifest := range applied.Manifests {
-		id := manifest.ID()
-		clusterScoped := id
-		clusterScoped.Namespace = "" // a manifest of a cluster-scoped object may have one
-		_, isFinished := of.FindJob(id)
-		if manifest.IsTombstone() || known[id] || known[clusterScoped] || isFinished {
-			continue
-		}
-		known[id] = true
-		l.Objects = append(l.Objects, ReleaseObject{Object: id, State: why.Absent, Message: "it was deleted since it was applied"})
-		l.Missing--
-	}
-	l.Missing = max(l.Missing, 0)
 }
 
 // AddOwners adds the managers that own fields of the objects, which takes another list of each kind.

@@ -79,11 +79,11 @@ func (s *ReleaseStatus) notKnown(what string, err error) {
 
 // addRecord adds the contents of the record, and the state of the objects of the release.
 func (r *Reader) addRecord(ctx context.Context, s *ReleaseStatus, of *record.Record) {
-	facts := why.GatherRelease(ctx, r.Cluster, of, r.Namespace)
+	facts := gather(ctx, r, of)
 	answer := facts.Explain(ctx, r.Cluster, r.Namespace)
 	s.Done, s.Messages, s.Objects, s.Missing, s.Unknown = answer.Done, answer.Messages, answer.Objects, answer.Missing, append(s.Unknown, answer.Unknown...)
 	s.setLock(facts.Held, facts.Now)
-	s.NotKept = answer.NotKept
+	s.NotKept, s.MissingObjects = answer.NotKept, answer.MissingObjects
 	s.addHistory(of)
 	s.Uninstall, s.Repairs, s.Hooks = of.Uninstall, of.Repairs, why.HookStatuses(of)
 	if facts.Run != nil {
@@ -117,6 +117,9 @@ func (s *ReleaseStatus) addHistory(of *record.Record) {
 		return
 	}
 	s.History, s.State, s.Version, s.Mode = newest, newest.State, newest.Version, newest.Mode
+	for _, failed := range newest.FailedTests {
+		s.addMessage("test %s: %s: %s; see \"runlevel test %s\"", failed.ID, failed.Reason, failed.Message, of.Release)
+	}
 	for _, earlier := range of.History[1:] {
 		if earlier.State == record.Completed {
 			s.Previous = earlier.Version

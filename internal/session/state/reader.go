@@ -12,17 +12,34 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/session/notify"
+	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // A Reader reads the state of the releases on a cluster.
 type Reader struct {
 	Cluster   *cluster.Cluster
 	Namespace string // of their records
+	// Applied reads the manifests of a release that were applied last, to name objects that are missing. It returns none if it
+	// can't read them.
+	Applied func(ctx context.Context, namespace, release string) []*payload.Manifest
+}
+
+// gather reads what is known of the release of a record, and the names of its missing objects.
+func gather(ctx context.Context, r *Reader, of *record.Record) *why.ReleaseFacts {
+	facts := why.GatherRelease(ctx, r.Cluster, of, r.Namespace)
+	if facts.Missing > 0 && r.Applied != nil {
+		facts.NameMissing(r.Applied(ctx, r.Namespace, of.Release))
+	}
+	return facts
 }
 
 // Records returns the records of a release, or of all releases if none is named. With an error, it also returns
@@ -46,6 +63,16 @@ func (r *Reader) NoRecord(release string) error {
 // NotAppliedMessage returns the message that a release has no record, or that there are no records.
 func (r *Reader) NotAppliedMessage(release string) string {
 	return fmt.Sprintf("no release%s has a record in namespace %s: use --record-namespace if it is in another one", named(release), r.Namespace)
+}
+
+// WasUninstalled reports whether an event shows that a release was uninstalled. Events are deleted after an hour.
+func WasUninstalled(ctx context.Context, r *Reader, release string) (bool, error) {
+	selector := fields.Set{"involvedObject.kind": "ConfigMap", "involvedObject.name": lock.Name(release), "reason": notify.ReasonUninstalled}
+	found, err := r.Cluster.Client.CoreV1().Events(r.Namespace).List(ctx, metav1.ListOptions{FieldSelector: selector.String(), Limit: 1})
+	if err != nil {
+		return false, fmt.Errorf("find out whether release %s was uninstalled: %w", release, printable.Error(err))
+	}
+	return len(found.Items) > 0, nil
 }
 
 // KnownRecords returns the records of a release, or of all releases if none is named, and why others can't be read.

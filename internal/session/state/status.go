@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session/progress"
 	"github.com/runlevel/runlevel/internal/session/why"
@@ -33,6 +34,8 @@ type ReleaseStatus struct {
 	Uninstall   *record.Uninstall  `json:"uninstall,omitempty"` // begun and not ended: a part of its objects is gone
 	Repairs     *record.Repairs    `json:"repairs,omitempty"`
 	Hooks       []why.HookStatus   `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not succeeded
+	// MissingObjects are the objects that are missing, if the cluster has the files that were applied.
+	MissingObjects []kinds.ID `json:"missingObjects,omitempty"`
 
 	ClusterVersion *VersionStatus       `json:"clusterVersion,omitempty"`
 	Operators      []OperatorStatus     `json:"operators,omitempty"`   // ClusterOperators that are unavailable, degraded, progressing or not upgradeable
@@ -98,6 +101,14 @@ type StatusEvent struct {
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`
 	Warning bool      `json:"warning,omitempty"`
+}
+
+// failedTests returns the tests of the newest version that have failed.
+func (s *ReleaseStatus) failedTests() []record.ObjectFailure {
+	if s.History == nil {
+		return nil
+	}
+	return s.History.FailedTests
 }
 
 // pending returns the deletes that hold back the next minor version.

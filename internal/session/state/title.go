@@ -19,10 +19,14 @@ func (s *ReleaseStatus) Title() string {
 		title += named(s.Version) + ": " + s.Uninstall.String()
 	case s.State == "":
 		title += ": not applied"
-	case s.State == record.Completed && s.Mode == string(graph.Reconcile):
-		title += named(s.Version) + ": complete once, and applied again" + s.percentText()
+	case s.State == record.Completed && s.Progress != nil && s.Lock != nil && !s.Lock.Expired:
+		title += named(s.Version) + ": completed, re-applying" + s.percentText()
+	case s.State == record.Completed && s.Progress != nil:
+		title += named(s.Version) + ": completed, last re-apply not finished" + s.percentText()
 	case s.State == record.Completed && s.Done:
 		title += s.versionText() + ": complete"
+	case s.State == record.Completed && len(s.failedTests()) > 0 && len(s.Objects)+s.Missing == 0:
+		title += s.versionText() + ": complete, and " + printable.Count(len(s.failedTests()), "test") + " failed"
 	case s.State == record.Completed && s.NotKept != nil && len(s.Objects)+s.Missing == 0 && s.isHealthy():
 		title += s.versionText() + ": complete, and not kept in place"
 	case s.State == record.Completed && s.requestedVersion() != "":

@@ -4,15 +4,20 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -78,6 +83,11 @@ func (q *ObjectQuery) knownObjects() []knownObject {
 	return known
 }
 
+// hasApplied reports whether the record of a release has the fingerprint of an object.
+func (q *ObjectQuery) hasApplied(id kinds.ID) bool {
+	return slices.ContainsFunc(q.Records, func(of *record.Record) bool { return fingerprint.Read(of.Fingerprints).Has(id) })
+}
+
 // Object returns the object that a text names, as KIND[.GROUP]/[NAMESPACE/]NAME, whose parts are in meant.
 func (r *Resolver) Object(ctx context.Context, text string, meant kinds.ID) (NamedObject, error) {
 	if meant.Namespace != "" && r.Namespace != "" && meant.Namespace != r.Namespace {
@@ -95,7 +105,51 @@ func (r *Resolver) Object(ctx context.Context, text string, meant kinds.ID) (Nam
 	if !kind.Namespaced && strings.Count(text, "/") > 1 {
 		return NamedObject{}, nameErrorf("%s: objects of kind %s are in no namespace: leave it out", text, kind.Kind)
 	}
-	return NamedObject{ID: r.idOf(*kind, meant)}, nil
+	id := r.idOf(*kind, meant)
+	if kind.Namespaced && meant.Namespace == "" {
+		id.Namespace, err = r.namespaceOf(ctx, *kind, id, known)
+	}
+	return NamedObject{ID: id}, err
+}
+
+// namespaceOf returns the namespace of an object for which the user has named none: the default one if the object exists there, or else
+// the only namespace in which a release has such an object, or else the only one in which it exists.
+func (r *Resolver) namespaceOf(ctx context.Context, kind cluster.Resource, id kinds.ID, known []knownObject) (string, error) {
+	if _, err := r.Cluster.GetMetadata(ctx, kind, id.Namespace, id.Name); err == nil {
+		return id.Namespace, nil
+	}
+	in := func(namespace string) kinds.ID {
+		return kinds.ID{Group: id.Group, Kind: id.Kind, Namespace: namespace, Name: id.Name}
+	}
+	ofReleases, others := map[string]bool{}, map[string]bool{}
+	for _, object := range known {
+		if object.id == in(object.id.Namespace) {
+			ofReleases[object.id.Namespace] = true
+		}
+	}
+	// Without the right to list, the default namespace is the answer.
+	_ = r.Cluster.EachMetadata(ctx, kind, metav1.NamespaceAll, metav1.ListOptions{FieldSelector: "metadata.name=" + id.Name}, func(m *metav1.PartialObjectMetadata) {
+		head := objectmeta.Of(kind, m)
+		others[m.Namespace] = true
+		ofReleases[m.Namespace] = ofReleases[m.Namespace] || head.Release != "" && head.IsOf(head.Release)
+	})
+	if namespaces, err := r.Cluster.FindKind(ctx, kinds.Namespace); err == nil { // the records know objects that were deleted, too
+		_ = r.Cluster.EachMetadata(ctx, namespaces, "", metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) {
+			ofReleases[m.Name] = ofReleases[m.Name] || r.Query.hasApplied(in(m.Name))
+		})
+	}
+	maps.DeleteFunc(ofReleases, func(_ string, isOf bool) bool { return !isOf })
+	if len(ofReleases) == 0 {
+		ofReleases = others
+	}
+	switch found := slices.Sorted(maps.Keys(ofReleases)); {
+	case len(found) == 0 || ofReleases[id.Namespace]:
+		return id.Namespace, nil
+	case len(found) == 1:
+		return found[0], nil
+	default:
+		return "", nameErrorf("%s %s exists in namespaces %s: name one of them with -n", id.Kind, id.Name, strings.Join(found, ", "))
+	}
 }
 
 // kindOf returns the kind of a name; nil if the cluster has none. Of several, it prefers the kind of Kubernetes' own API,

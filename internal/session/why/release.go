@@ -24,6 +24,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
@@ -36,11 +37,13 @@ type ReleaseAnswer struct {
 	Version  string              `json:"version,omitempty"`
 	Done     bool                `json:"done"` // everything that is known of it is in its wanted state
 	Counts   map[ObjectState]int `json:"counts,omitempty"`
-	Missing  int                 `json:"missing,omitempty"` // objects that were deleted since a complete apply: their names are not known
+	Missing  int                 `json:"missing,omitempty"` // objects that were deleted since a complete apply
 	Messages []Message           `json:"messages"`          // who applies it, or when it was applied last
 	Objects  []*Answer           `json:"objects"`           // that are not in their wanted state, the worst first
 	NotKept  *NotKept            `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
-	Unknown  []string            `json:"unknown,omitempty"`
+	// MissingObjects are the missing objects, if the cluster has the files that were applied.
+	MissingObjects []kinds.ID `json:"missingObjects,omitempty"`
+	Unknown        []string   `json:"unknown,omitempty"`
 
 	IsUnrecorded bool `json:"-"` // no record of it can be read: the first message is about that
 }
@@ -60,6 +63,25 @@ type ReleaseFacts struct {
 	UnlistedErr error              // why terminating objects are not known
 	Missing     int                // objects that were deleted since they were applied: the record has hashes of their names
 	Suspects    []kinds.ID         // objects that may not be in their wanted state
+
+	isMissing      func(kinds.ID) bool
+	missingObjects []kinds.ID // see NameMissing
+}
+
+// NameMissing finds the names of missing objects among those of the manifests that were applied.
+func (f *ReleaseFacts) NameMissing(manifests []*payload.Manifest) {
+	for _, m := range manifests {
+		id := m.ID()
+		clusterScoped := id
+		clusterScoped.Namespace = "" // a manifest of a cluster-scoped object may have one
+		switch {
+		case m.IsTombstone():
+		case f.isMissing(id):
+			f.missingObjects = append(f.missingObjects, id)
+		case f.isMissing(clusterScoped):
+			f.missingObjects = append(f.missingObjects, clusterScoped)
+		}
+	}
 }
 
 // GatherRelease reads what is known of the release of a record, and finds the objects that may not be in their wanted state.
@@ -71,7 +93,8 @@ func GatherRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, n
 	return &facts
 }
 
-// Explain explains the objects that may not be in their wanted state.
+// Explain returns the state of the release: its objects that are not in their wanted state, by the record and the objects on the
+// cluster. Objects that were deleted since they were applied are only counted if NameMissing was not called.
 func (f *ReleaseFacts) Explain(ctx context.Context, c *cluster.Cluster, namespace string) *ReleaseAnswer {
 	answers := make([]*Answer, len(f.Suspects))
 	var group errgroup.Group
@@ -85,14 +108,42 @@ func (f *ReleaseFacts) Explain(ctx context.Context, c *cluster.Cluster, namespac
 	}
 	_ = group.Wait() // which has no errors: a failed request is a fact
 	f.Now = c.Now()
+	if f.isReadySince(answers) {
+		f.Run = nil
+	}
 	return f.summarize(answers)
 }
 
-// ExplainRelease returns the state of the release of a record: its objects that are not in their wanted
-// state, by the record and the objects on the cluster. Objects that were deleted since they were
-// applied are only counted: the record has hashes of their names.
-func ExplainRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, namespace string) *ReleaseAnswer {
-	return GatherRelease(ctx, c, of, namespace).Explain(ctx, c, namespace)
+// isReadySince reports whether the last apply of a completed version ended while it only waited for objects, and all of them have become
+// ready since.
+func (f *ReleaseFacts) isReadySince(answers []*Answer) bool {
+	if f.Run == nil || f.Run.More > 0 || f.isLive() || !f.wasCompleted() {
+		return false
+	}
+	for _, step := range f.Run.Steps() {
+		if step.Phase != apply.InWait || step.Deletes || step.Hook != "" {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(answers, func(a *Answer) bool {
+		_, _, isLeft := f.Run.Find(a.Object)
+		return isLeft && !a.Done
+	})
+}
+
+// mostMissing is how many missing objects a text names.
+const mostMissing = 5
+
+// MissingText names missing objects, or counts them if their names are not known.
+func MissingText(count int, objects []kinds.ID) string {
+	var names []string
+	for _, id := range objects {
+		names = append(names, id.String())
+	}
+	if len(names) == 0 {
+		return printable.Count(count, "object")
+	}
+	return printable.Few(names, mostMissing)
 }
 
 // summarize sums up the answers on single objects, and adds those that the run has not reached, and how many are missing.
@@ -121,8 +172,9 @@ func (f *ReleaseFacts) summarize(answers []*Answer) *ReleaseAnswer {
 	if f.isCompleted() && f.Missing > 0 { // the record of an incomplete apply has the objects still to come
 		w.Missing = f.Missing
 		w.Counts[Absent] += f.Missing
-		w.Messages = append(w.Messages, Message{Text: fmt.Sprintf("missing: %s, deleted since the release was applied, or without its label: %s; see runlevel diff SOURCE",
-			printable.Count(f.Missing, "object"), f.missingRemedy("what is missing"))})
+		w.MissingObjects = f.missingObjects
+		w.Messages = append(w.Messages, Message{Text: fmt.Sprintf("missing: %s, deleted since the release was applied, or without its label: %s; see runlevel diff %s",
+			MissingText(f.Missing, f.missingObjects), f.missingRemedy("what is missing"), w.Release)})
 	}
 	w.Done = f.isCompleted() && len(w.Objects) == 0 && w.Missing == 0 && w.NotKept == nil && len(w.Unknown) == 0
 	return w
@@ -225,7 +277,9 @@ func (r *reader) abnormal(ctx context.Context, f *ReleaseFacts, live *inventory.
 	}
 	applied := fingerprint.Read(f.Record.Fingerprints)
 	if len(live.UnlistedKinds()) == 0 {
-		f.Missing = applied.Missing(f.knownObjects(live))
+		known := slices.Collect(f.knownObjects(live))
+		f.Missing = applied.Missing(slices.Values(known))
+		f.isMissing = func(id kinds.ID) bool { return applied.WasApplied(id) && !slices.Contains(known, id) }
 	}
 	var mu sync.Mutex
 	var found []kinds.ID

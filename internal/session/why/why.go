@@ -7,7 +7,7 @@
 // is answered all the same.
 //
 // Explain is the call to start from, with objects that a Resolver has found. GatherRelease reads the facts on a release, and
-// Gather those on one object, each once; Judge makes an answer of them, without a cluster. ExplainRelease does both for all
+// Gather those on one object, each once; Judge makes an answer of them, without a cluster. ReleaseFacts.Explain does so for all
 // objects of a release.
 package why
 
