@@ -31,6 +31,21 @@ func IsBuiltIn(id kinds.ID) bool {
 // servingCert are the annotations of a Service for which a controller makes a Secret with a certificate.
 var servingCert = []string{"service.beta.openshift.io/serving-cert-secret-name", "service.alpha.openshift.io/serving-cert-secret-name"}
 
+// issuing are the annotations for which cert-manager makes the Secrets that an Ingress or a Gateway names.
+var issuing = []string{"cert-manager.io/issuer", "cert-manager.io/cluster-issuer", "certmanager.k8s.io/issuer", "certmanager.k8s.io/cluster-issuer"}
+
+// issued are the fields with the names of these Secrets.
+var issued = map[schema.GroupKind]rule{
+	{Group: "networking.k8s.io", Kind: "Ingress"}:         {path: "spec.tls.secretName", to: secret},
+	{Group: "gateway.networking.k8s.io", Kind: "Gateway"}: {path: "spec.listeners.tls.certificateRefs.name", to: secret},
+}
+
+// isIssued reports whether cert-manager makes the Secrets that an object with some annotations names.
+func isIssued(annotations map[string]string) bool {
+	return annotations["kubernetes.io/tls-acme"] == "true" ||
+		slices.ContainsFunc(issuing, func(key string) bool { return annotations[key] != "" })
+}
+
 // makers are the fields of custom resources with the names of the objects that well-known controllers make of them.
 var makers = map[schema.GroupKind]rule{
 	{Group: "cert-manager.io", Kind: "Certificate"}:                     {path: "spec.secretName", to: secret},
@@ -49,9 +64,15 @@ func (d Definitions) Made(object *unstructured.Unstructured) []kinds.ID {
 		}
 	}
 	kind := object.GroupVersionKind().GroupKind()
-	rules := d[kind].makes
+	rules := slices.Clip(d[kind].makes)
 	if maker, isKnown := makers[kind]; isKnown {
-		rules = append(slices.Clip(rules), maker)
+		if target, _, _ := unstructured.NestedString(object.Object, "spec", "target", "name"); kind.Kind == "ExternalSecret" && target == "" {
+			maker.path = "metadata.name" // the default
+		}
+		rules = append(rules, maker)
+	}
+	if certificate, isKnown := issued[kind]; isKnown && isIssued(object.GetAnnotations()) {
+		rules = append(rules, certificate)
 	}
 	f := &finder{definitions: d, object: object}
 	f.findAll(nil, rules)

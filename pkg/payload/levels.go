@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
@@ -65,11 +66,14 @@ func orderByKind(files []*manifestFile) bool {
 			own[kinds.DefinedBy(m.object)] = true
 		}
 	}
-	places := placesOf(all)
+	places := placesOf(all, own)
 	stages := stagesOf(all, places, own)
 	for _, m := range all {
 		p := places[m]
 		m.foreign = p
+		if slices.Contains(p.mapped, HelmDependsAnnotation) {
+			dropDepends(m.object)
+		}
 		stage, level := p.stage, levelOf(m.GroupVersionKind().GroupKind(), own)
 		switch {
 		case p.phase == before:
@@ -86,6 +90,15 @@ func orderByKind(files []*manifestFile) bool {
 	}
 	splitKinds(slices.DeleteFunc(all, func(m *Manifest) bool { return places[m].phase != applied })) // hooks have an order
 	return true
+}
+
+// dropDepends removes the annotation of Helm with two slashes, which API servers refuse.
+func dropDepends(object *unstructured.Unstructured) {
+	annotations := object.GetAnnotations()
+	if delete(annotations, HelmDependsAnnotation); len(annotations) == 0 {
+		annotations = nil // without an empty mapping
+	}
+	object.SetAnnotations(annotations)
 }
 
 // mostOfKind is how many manifests of a kind may be one component, whose manifests are applied one after the other. The components

@@ -81,6 +81,12 @@ func (m *Manifest) IsCreateOnly() bool {
 	return strings.EqualFold(value, "true")
 }
 
+// TimeToLive returns how many seconds after its end Kubernetes removes a Job, and whether it does.
+func TimeToLive(m *Manifest) (seconds int64, isRemoved bool) {
+	seconds, isSet, _ := unstructured.NestedInt64(m.object.Object, "spec", "ttlSecondsAfterFinished")
+	return seconds, isSet && m.GroupVersionKind().GroupKind() == kinds.Job
+}
+
 // Text returns the text of the manifest, with its template rendered and its images
 // substituted. It is empty unless Options.KeepText was set.
 func (m *Manifest) Text() []byte { return m.text.text }

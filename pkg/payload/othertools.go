@@ -1,10 +1,14 @@
 package payload
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
@@ -14,12 +18,14 @@ import (
 
 // The annotations of other tools on the order of objects.
 const (
-	HelmHookAnnotation   = "helm.sh/hook"
-	HelmWeightAnnotation = "helm.sh/hook-weight"
-	ArgoHookAnnotation   = "argocd.argoproj.io/hook"
-	ArgoWaveAnnotation   = "argocd.argoproj.io/sync-wave"
-	KappGroupAnnotation  = "kapp.k14s.io/change-group" // also with a dot and more behind it
-	KappRuleAnnotation   = "kapp.k14s.io/change-rule"  // the same
+	HelmHookAnnotation    = "helm.sh/hook"
+	HelmWeightAnnotation  = "helm.sh/hook-weight"
+	HelmGroupAnnotation   = "helm.sh/resource-group"
+	HelmDependsAnnotation = "helm.sh/depends-on/resource-groups" // a list in JSON
+	ArgoHookAnnotation    = "argocd.argoproj.io/hook"
+	ArgoWaveAnnotation    = "argocd.argoproj.io/sync-wave"
+	KappGroupAnnotation   = "kapp.k14s.io/change-group" // also with a dot and more behind it
+	KappRuleAnnotation    = "kapp.k14s.io/change-rule"  // the same
 )
 
 // deletePolicies are the annotations on when the Job of a hook is deleted. Here one that changes is recreated.
@@ -121,8 +127,8 @@ func phaseOf(events string) (foreignPhase, bool) {
 	return found[0], len(found) == 1
 }
 
-// placesOf returns the places of objects in the order of other tools.
-func placesOf(all []*Manifest) map[*Manifest]*ForeignPlace {
+// placesOf returns the places of objects in the order of other tools, by the kinds that the release defines itself.
+func placesOf(all []*Manifest, own map[schema.GroupKind]bool) map[*Manifest]*ForeignPlace {
 	places := make(map[*Manifest]*ForeignPlace, len(all))
 	hasWaves := false
 	for _, m := range all {
@@ -131,14 +137,38 @@ func placesOf(all []*Manifest) map[*Manifest]*ForeignPlace {
 		hasWaves = hasWaves || slices.Contains(p.mapped, ArgoWaveAnnotation)
 	}
 	if !hasWaves {
-		placeByGroups(all, places)
+		placeByRules(all, places)
+		placeByGroups(all, places, own)
 	}
 	return places
 }
 
-// placeByGroups sets the stages of objects by the rules of kapp that put them after or before groups of others. Rules that
+// An edge puts what comes second into a later stage: an object, or a group of Helm by its name.
+type edge struct{ first, second any }
+
+// stagesBy returns the stages of all that edges have, and whether there are any: not if edges are a circle.
+func stagesBy(edges []edge) (stages map[any]int, areStages bool) {
+	stages = map[any]int{}
+	for _, e := range edges {
+		stages[e.first], stages[e.second] = 0, 0
+	}
+	for round := 0; round <= len(edges)+1; round++ {
+		isStable := true
+		for _, e := range edges {
+			if stages[e.second] <= stages[e.first] {
+				stages[e.second], isStable = stages[e.first]+1, false
+			}
+		}
+		if isStable {
+			return stages, true
+		}
+	}
+	return nil, false
+}
+
+// placeByRules sets the stages of objects by the rules of kapp that put them after or before groups of others. Rules that
 // contradict each other set none.
-func placeByGroups(all []*Manifest, places map[*Manifest]*ForeignPlace) {
+func placeByRules(all []*Manifest, places map[*Manifest]*ForeignPlace) {
 	groups := map[string][]*Manifest{}
 	for _, m := range all {
 		for _, group := range annotationsOf(m, KappGroupAnnotation) {
@@ -146,7 +176,6 @@ func placeByGroups(all []*Manifest, places map[*Manifest]*ForeignPlace) {
 			places[m].mapped = append(places[m].mapped, group.key)
 		}
 	}
-	type edge struct{ first, second *Manifest }
 	var edges []edge
 	for _, m := range all {
 		for _, rule := range annotationsOf(m, KappRuleAnnotation) {
@@ -164,25 +193,62 @@ func placeByGroups(all []*Manifest, places map[*Manifest]*ForeignPlace) {
 			}
 		}
 	}
-	stages := map[*Manifest]int{}
-	for round := 0; ; round++ {
-		isStable := true
-		for _, e := range edges {
-			if stages[e.second] <= stages[e.first] {
-				stages[e.second], isStable = stages[e.first]+1, false
-			}
+	stages, areStages := stagesBy(edges)
+	for _, m := range all {
+		if areStages {
+			places[m].stage = stages[m]
+		} else {
+			places[m].dropRules()
 		}
-		switch {
-		case isStable:
-			for m, stage := range stages {
-				places[m].stage = stage
-			}
-			return
-		case round > len(all): // a circle
-			for _, m := range all {
-				places[m].dropRules()
-			}
-			return
+	}
+}
+
+// placeByGroups sets the stages of objects by the resource groups of Helm. An object that no dependency is about comes last, as in
+// Helm, unless others may need it: by its kind, it comes before workloads. Groups in a circle set no stages.
+func placeByGroups(all []*Manifest, places map[*Manifest]*ForeignPlace, own map[schema.GroupKind]bool) {
+	members := map[any]bool{}
+	for _, m := range all {
+		if group := m.annotations()[HelmGroupAnnotation]; group != "" && places[m].phase == applied {
+			members[group] = true
+		}
+	}
+	var edges []edge
+	groupOf, dependsOn := map[*Manifest]any{}, map[*Manifest][]string{}
+	for _, m := range all {
+		if groupOf[m] = m; m.annotations()[HelmGroupAnnotation] != "" {
+			groupOf[m] = m.annotations()[HelmGroupAnnotation]
+		}
+		var groups []string
+		_ = json.Unmarshal([]byte(m.annotations()[HelmDependsAnnotation]), &groups)
+		if places[m].phase != applied || slices.ContainsFunc(groups, func(group string) bool { return !members[group] }) {
+			continue
+		}
+		dependsOn[m] = groups
+		for _, group := range groups {
+			edges = append(edges, edge{group, groupOf[m]})
+		}
+	}
+	stages, areStages := stagesBy(edges)
+	if len(edges) == 0 || !areStages {
+		return
+	}
+	last := slices.Max(slices.Collect(maps.Values(stages))) + 1
+	for _, m := range all {
+		stage, isOrdered := stages[groupOf[m]]
+		p := places[m]
+		switch group := m.annotations()[HelmGroupAnnotation]; {
+		case p.phase != applied:
+			continue
+		case isOrdered && group != "":
+			p.add(HelmGroupAnnotation, "resource-group "+group)
+		case group != "":
+			p.mapped = append(p.mapped, HelmGroupAnnotation)
+		}
+		if len(dependsOn[m]) > 0 {
+			p.add(HelmDependsAnnotation, "depends on "+strings.Join(dependsOn[m], ", "))
+		}
+		if p.stage = max(p.stage, stage); !isOrdered && levelOf(m.GroupVersionKind().GroupKind(), own) > beforeLevel {
+			p.stage = last
 		}
 	}
 }

@@ -65,6 +65,30 @@ func TestTheOrderOfOtherTools(t *testing.T) {
 			},
 			want: []string{"40 a", "40 b"},
 		},
+		"resource groups of Helm": {
+			manifests: []string{
+				foreign("Deployment", "app", `helm.sh/resource-group: app`, `helm.sh/depends-on/resource-groups: '["database", "queue"]'`),
+				foreign("ConfigMap", "app", `helm.sh/resource-group: app`), foreign("Deployment", "db", `helm.sh/resource-group: database`),
+				foreign("Deployment", "queue", `helm.sh/resource-group: queue`, `helm.sh/depends-on/resource-groups: '["database"]'`),
+				foreign("Deployment", "plain"), foreign("ServiceAccount", "plain"), foreign("Deployment", "alone", `helm.sh/resource-group: alone`),
+				foreign("Deployment", "lost", `helm.sh/depends-on/resource-groups: '["nowhere"]'`),
+			},
+			want: []string{
+				"130 plain", "160 db (resource-group database)", "260 queue (resource-group queue, depends on database)", "340 app (resource-group app)",
+				"360 app (resource-group app, depends on database, queue)", "460 plain", "460 alone", "460 lost",
+			},
+		},
+		"resource groups in a circle": {
+			manifests: []string{
+				foreign("ConfigMap", "a", `helm.sh/resource-group: a`, `helm.sh/depends-on/resource-groups: '["b"]'`),
+				foreign("ConfigMap", "b", `helm.sh/resource-group: b`, `helm.sh/depends-on/resource-groups: '["a"]'`),
+			},
+			want: []string{"40 a", "40 b"},
+		},
+		"resource groups beside waves": {
+			manifests: []string{foreign("ConfigMap", "a", `helm.sh/resource-group: a`), foreign("ConfigMap", "b", early, `helm.sh/depends-on/resource-groups: '["a"]'`)},
+			want:      []string{"140 b (sync-wave -1)", "240 a"},
+		},
 		"hooks of an uninstall": {
 			manifests: []string{foreign("Job", "cleanup", `helm.sh/hook: pre-delete`), foreign("Job", "both", `helm.sh/hook: "post-upgrade,post-rollback"`), foreign("Job", "failed", `argocd.argoproj.io/hook: SyncFail`)},
 			want:      []string{"90 both (hook post-upgrade,post-rollback)"},

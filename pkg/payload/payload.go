@@ -83,6 +83,7 @@ type File struct {
 	Documents   int    // that are not empty
 	Empty       []int  // the lines where empty documents begin
 	Comments    []byte // comments before the first "---", if texts are kept
+	IsRendered  bool   // Helm has written it, and the templates of some documents have no manifest
 	UnendedLine int    // the last line, if it does not end with a line break and there are manifests; 0 if it does
 }
 

@@ -306,10 +306,11 @@ func (r *reader) rewrite(file *manifestFile, text []byte) ([]byte, error) {
 }
 
 // add adds a document of the file. Text before the first separator may be a
-// comment on the file; other empty documents are probably a mistake.
+// comment on the file, and Helm writes a comment for templates without manifests, too; other empty documents are probably a mistake.
 func (f *manifestFile) add(d decoded) {
 	if d.value == nil {
-		if d.text.line > 1 && !isSource(d.text.text) {
+		isSource := bytes.HasPrefix(bytes.TrimSpace(d.text.text), []byte("# Source: "))
+		if f.IsRendered = f.IsRendered || isSource; d.text.line > 1 && !isSource {
 			f.Empty = append(f.Empty, d.text.line)
 		} else if f.keepText {
 			f.Comments = d.text.text
@@ -332,13 +333,6 @@ func (f *manifestFile) add(d decoded) {
 
 // LineNote is appended to messages whose line is of the rendered template.
 const LineNote = " (the line is that of the rendered template)"
-
-// isSource reports whether a text is only Helm's "# Source" comment, which Helm
-// writes for templates that render to nothing, too.
-func isSource(text []byte) bool {
-	text = bytes.TrimSpace(text)
-	return bytes.HasPrefix(text, []byte("# Source: ")) && !bytes.Contains(text, []byte("\n"))
-}
 
 func (f *manifestFile) report(problems ...Problem) {
 	for _, p := range problems {

@@ -29,7 +29,8 @@ SOURCE" shows them: what is needed comes before what needs it, in each sync wave
 or to split the release into components, which are applied in parallel.
 
 The text of the manifests stays as it is, with its comments. Annotations that the number of the file
-stands for are removed: sync waves, hooks of Helm and Argo CD, simple change rules of kapp. The Job of
+stands for are removed: sync waves, hooks of Helm and Argo CD,
+resource groups of Helm, simple change rules of kapp. The Job of
 a hook gets runlevel.dev/recreate: "true", so that it can be changed. Other annotations of other tools
 have no effect: "runlevel lint" names them, and what to write instead.
 

@@ -58,7 +58,7 @@ func withoutLines(m *payload.Manifest, text []byte) []byte {
 	instead := 0
 	if m.Foreign().IsHookJob() {
 		instead = slices.Min(dropped)
-	} else if len(dropped) == len(m.Object().GetAnnotations()) {
+	} else if len(converted(m).GetAnnotations()) == 0 {
 		line, _ := places.At("metadata", "annotations")
 		dropped = append(dropped, line)
 	}

@@ -3,8 +3,10 @@ package lint
 import (
 	"slices"
 
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/references"
+	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -54,7 +56,7 @@ func laterThan(s *subject, m *manifest, reference references.Reference) (*manife
 	for _, other := range s.byID[id] {
 		switch {
 		case other.isTombstone || !s.shareCluster(m, other):
-		case before(m, other):
+		case isAwaitedBefore(s, m, other):
 			later = append(later, other)
 		default:
 			inTime = append(inTime, other)
@@ -74,6 +76,21 @@ func laterThan(s *subject, m *manifest, reference references.Reference) (*manife
 		return later[0], where
 	}
 	return nil, payload.Filter{}
+}
+
+// isAwaitedBefore reports whether an update waits for an object before it applies another one. The objects of a component in a
+// level are applied one after the other, and awaited after the last one, unless a post hook or a dependency is in between.
+func isAwaitedBefore(s *subject, m, other *manifest) bool {
+	if m.node != other.node || !before(m, other) || graph.ParseName(m.File()).Words() != graph.ParseName(other.File()).Words() {
+		return before(m, other)
+	}
+	g := s.implied()
+	isAwaited := slices.ContainsFunc(g.Implied, func(d graph.Dependency) bool {
+		return d.Needs == m.task && m.task < d.Task && d.Task <= other.task
+	})
+	hooks, _ := deploymenthook.Parse(m.Object())
+	nodes := g.NodesOfTasks() // dependencies divide nodes
+	return isAwaited || nodes[m.task] != nodes[other.task] || hooks.Of(deploymenthook.Post) != nil
 }
 
 // laterThanClaim does the same for what a claim needs that the reference is to: pods wait until it is bound.

@@ -295,6 +295,12 @@ func (r *reporter) field(m *manifest, field []string, format string, args ...any
 	r.report(f)
 }
 
+// note reports a finding about a field that is only good to know, whatever the severity of the rule is.
+func (r *reporter) note(m *manifest, field []string, format string, args ...any) {
+	r.field(m, field, format, args...)
+	r.findings[len(r.findings)-1].Severity = Info
+}
+
 // file reports a finding about a file, or a line of it.
 func (r *reporter) file(path string, line int, format string, args ...any) {
 	r.report(Finding{File: path, Line: line, Message: fmt.Sprintf(format, args...)})

@@ -118,7 +118,7 @@ func checkEmptyDocument(s *subject, r *reporter) {
 		broken[p.File] = true
 	}
 	for _, file := range s.Files {
-		if file.Documents == 0 && !broken[file.Path] {
+		if file.Documents == 0 && !file.IsRendered && !broken[file.Path] {
 			r.file(file.Path, 0, "the file has no manifest: was it cut off or commented out?")
 			continue
 		}

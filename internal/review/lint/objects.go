@@ -11,7 +11,6 @@ import (
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/text/printable"
-	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -46,13 +45,12 @@ func checkMissingNamespace(s *subject, r *reporter) {
 
 // checkOutOfOrder reports the dependencies that contradict the order of files.
 func checkOutOfOrder(s *subject, r *reporter) {
-	g := graph.Build(s.Payload.Manifests, graph.Options{Mode: graph.Update, Implied: true})
 	type need struct {
 		task int
 		id   kinds.ID
 	}
 	seen := map[need]bool{} // the variants of a needed object count once
-	for _, conflict := range g.Conflicts {
+	for _, conflict := range s.implied().Conflicts {
 		m, needs := s.manifests[conflict.Task], s.manifests[conflict.Needs]
 		if isWebhooks(m) && len(backendsOf(m)) == 0 { // the API server ignores failures of these
 			continue
@@ -237,8 +235,8 @@ func checkNoReadinessProbe(s *subject, r *reporter) {
 
 func checkJobRunsAgain(s *subject, r *reporter) {
 	for _, m := range s.normal {
-		if m.groupKind() == kinds.Job && !m.isTest && m.get("spec", "ttlSecondsAfterFinished") != nil {
-			r.field(m, []string{"spec", "ttlSecondsAfterFinished"}, "Kubernetes removes the Job when it is done, and the next pass over the release creates it and runs it again: drop this field")
+		if _, isRemoved := payload.TimeToLive(m.Manifest); isRemoved && !m.isTest {
+			r.field(m, []string{"spec", "ttlSecondsAfterFinished"}, "Kubernetes removes the Job when it is done. An apply that has waited for its end does not run it again; one that has not does, and so does the cluster-version operator: drop this field")
 		}
 	}
 }

@@ -5,6 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -14,7 +18,9 @@ import (
 // release without numbered files, those on the order have an effect, unless they are too special for that.
 var ineffective = map[string]string{
 	"helm.sh/hook":                          "Helm runs it at a point of the release and does not keep it: as a manifest, it is applied like any other. A Job in a level of its own runs at its place; what belongs to the rollout of a Deployment is a lifecycle hook of it (docs/hooks.md)",
-	"helm.sh/resource-policy":               "Helm keeps the object in an uninstall: write runlevel.dev/keep: \"true\"",
+	helmPolicyAnnotation:                    "Helm keeps the object in an uninstall: write runlevel.dev/keep: \"true\"",
+	"helm.sh/resource-group":                "Helm applies groups in their order by it: here the level in the file's name does, 0000_LEVEL_COMPONENT_anything.yaml",
+	"helm.sh/depends-on/resource-groups":    "Helm applies groups in their order by it, and API servers refuse its name: here the level in the file's name does, 0000_LEVEL_COMPONENT_anything.yaml",
 	"argocd.argoproj.io/hook":               "Argo CD runs it at a point of the sync and does not keep it: as a manifest, it is applied like any other. A Job in a level of its own runs at its place; what belongs to the rollout of a Deployment is a lifecycle hook of it (docs/hooks.md)",
 	"argocd.argoproj.io/sync-wave":          "Argo CD applies waves one after the other: here the level in the file's name does, 0000_LEVEL_COMPONENT_anything.yaml",
 	"kapp.k14s.io/change-group":             "kapp orders groups by its rules: here the level in the file's name does, 0000_LEVEL_COMPONENT_anything.yaml",
@@ -38,7 +44,28 @@ var hooksOf = map[string]string{
 	payload.ArgoHookAnnotation: "Argo CD runs it in each sync, and deletes it before it runs again",
 }
 
+// unneeded returns why an object does without what an annotation of another tool does there; "" if it does not. Only what has
+// pods, or a controller of its own, can run as a hook.
+func unneeded(m *manifest, key string) string {
+	isHook := key == payload.HelmHookAnnotation || key == payload.ArgoHookAnnotation
+	hooks := payload.HelmHooks(m.annotations)
+	isOfTest := slices.ContainsFunc(hooks, func(hook string) bool { return slices.Contains(payload.HelmTests, hook) })
+	switch {
+	case isHook && !isOfTest && references.PodSpec(m.groupKind()) == nil && kinds.Scheme().Recognizes(m.kind):
+		return "it has no pods, and is applied like any other object"
+	case key == helmPolicyAnnotation && m.groupKind() == kinds.CustomResourceDefinition:
+		return "an uninstall keeps it as long as there are objects of it that the release does not have"
+	case key == helmPolicyAnnotation && m.groupKind() == schema.GroupKind{Kind: "PersistentVolumeClaim"}:
+		return "an uninstall keeps it as data"
+	default:
+		return ""
+	}
+}
+
+const helmPolicyAnnotation = "helm.sh/resource-policy"
+
 func checkOtherTools(s *subject, r *reporter) {
+	noted := map[string]bool{} // each reason is reported once
 	for _, m := range s.normal {
 		annotations := m.Object().GetAnnotations()
 		for _, key := range slices.Sorted(maps.Keys(annotations)) {
@@ -54,6 +81,11 @@ func checkOtherTools(s *subject, r *reporter) {
 			switch {
 			case isMapped && m.Foreign().IsHookJob() && hooksOf[key] != "":
 				r.field(m, path, "%s: %s: "+repeated, key, value, hooksOf[key])
+			case !isMapped && what != "" && unneeded(m, key) != "":
+				if why := unneeded(m, key); !noted[key+why] {
+					noted[key+why] = true
+					r.note(m, path, "%s: %s has no effect on a %s: %s", key, value, m.kind.Kind, why)
+				}
 			case !isMapped && what != "":
 				r.field(m, path, "%s: %s has no effect here. %s", key, value, what)
 			}

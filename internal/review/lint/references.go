@@ -1,14 +1,18 @@
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/references"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // These rules are about references to objects and keys that the payload does not have.
@@ -39,11 +43,18 @@ func findMissing(s *subject) []missing {
 	for _, m := range s.normal {
 		for _, reference := range m.references {
 			id := reference.To
-			isKnown := len(s.byID[id]) > 0 || s.excluded[id] != nil || isMade(s, id) || references.IsBuiltIn(id) || isKnownObject(s, id)
+			isKnown := len(s.byID[id]) > 0 || s.excluded[id] != nil || references.IsBuiltIn(id) || isKnownObject(s, id)
 			if isKnown || hadPreviously(s, id) || id.Namespace == "" && kinds.ScopeOf(id.GroupKind()) == kinds.Namespaced {
 				continue
 			}
-			found = append(found, missing{m, reference, makers.of(id)})
+			maker := cmp.Or(makers.of(id), whileMissing(s, m, reference))
+			switch {
+			case m.kind.Kind == "Ingress" && s.graph.Makers[id] == m:
+				maker = "cert-manager makes it, as an annotation requests"
+			case isMade(s, id):
+				continue
+			}
+			found = append(found, missing{m, reference, maker})
 		}
 	}
 	return found
@@ -58,6 +69,43 @@ func isMade(s *subject, id kinds.ID) bool {
 // isKnownObject reports whether others make an object, by the configuration.
 func isKnownObject(s *subject, id kinds.ID) bool {
 	return slices.Contains(s.config.Known.Objects, id.String())
+}
+
+// whileMissing returns how an object of the payload works without one that it refers to, as the end of a sentence; "" if it does
+// not, or another object of the payload is probably meant.
+func whileMissing(s *subject, m *manifest, reference references.Reference) string {
+	id := reference.To
+	var names []string
+	for _, other := range s.byKind[id.GroupKind()] {
+		if other.id.Namespace == id.Namespace {
+			names = append(names, other.id.Name)
+		}
+	}
+	switch {
+	case printable.Nearest(id.Name, names, 3) != "":
+		return ""
+	case isBinding(m) && reference.Consequence == references.Harmless && !hasUnbound(s, id.Namespace):
+		return "the binding has no effect on it until others make it"
+	case m.kind.Kind == "StatefulSet" && id.GroupKind() == serviceKind:
+		return "the pods have no DNS names of their own until others make it"
+	default:
+		return ""
+	}
+}
+
+// hasUnbound reports whether the payload has an account in a namespace to which no binding gives rights.
+func hasUnbound(s *subject, namespace string) bool {
+	bound := sets.New[kinds.ID]()
+	for _, m := range s.normal {
+		for _, reference := range m.references {
+			if isBinding(m) {
+				bound.Insert(reference.To)
+			}
+		}
+	}
+	return slices.ContainsFunc(s.byKind[accountKind], func(m *manifest) bool {
+		return m.id.Namespace == namespace && !m.isTombstone && !bound.Has(m.id)
+	})
 }
 
 func hadPreviously(s *subject, id kinds.ID) bool {
@@ -133,8 +181,34 @@ func (k makers) of(id kinds.ID) string {
 	case id.Namespace == "" && len(k.byKind[id.GroupKind()]) == 0:
 		return fmt.Sprintf("others make each %s of the cluster", id.Kind)
 	default:
-		return k.ofRights(id, "create")
+		return cmp.Or(k.ofRights(id, "create"), k.ofSecrets(id))
 	}
+}
+
+var secretKind = schema.GroupKind{Kind: "Secret"}
+
+// copying are the beginnings of annotations by which a controller copies a Secret or a ConfigMap into other namespaces.
+var copying = []string{"replicator.v1.mittwald.de/replicate-to", "reflector.v1.k8s.emberstack.com/reflection-auto-", "kubed.appscode.com/sync"}
+
+// ofSecrets returns who may make a Secret beside those who have the right by a role of the payload: a controller that copies
+// one of the same name, or that makes some of a custom resource. Those of the Prometheus operator are for itself.
+func (k makers) ofSecrets(id kinds.ID) string {
+	if id.GroupKind() != secretKind {
+		return ""
+	}
+	for _, m := range slices.Concat(k.byKind[secretKind], k.inside[id.Namespace]) {
+		isCopied := m.id.Name == id.Name && slices.ContainsFunc(sortedKeys(m.annotations), func(key string) bool {
+			return slices.ContainsFunc(copying, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+		})
+		isForeign := !m.isTombstone && strings.Contains(m.kind.Group, ".") && !kinds.Scheme().IsGroupRegistered(m.kind.Group)
+		switch {
+		case isCopied:
+			return fmt.Sprintf("an annotation has a controller copy %s (%s:%d)", m.id, m.Path, m.Line)
+		case isForeign && len(k.defines[m.groupKind()]) == 0 && m.kind.Group != "monitoring.coreos.com":
+			return fmt.Sprintf("the controller of %s (%s:%d) may make it", m.id, m.Path, m.Line)
+		}
+	}
+	return ""
 }
 
 // ofRights returns which role gives a right to write an object; "" if none does.

@@ -117,7 +117,7 @@ func objectRules() []Rule {
 		{"image-not-in-release", Warning, "An image is not one of the release's.", needsImages, checkImageNotInRelease},
 		{"placeholder-image", Info, "A component's placeholder for an image is not replaced.", nothing, problemsOf(payload.Placeholder)},
 		{"no-readiness-probe", Info, "A workload's pods count as available as soon as their containers have started.", nothing, checkNoReadinessProbe},
-		{"job-runs-again", Error, "A Job is removed when it is done, so it is created and run again.", nothing, checkJobRunsAgain},
+		{"job-runs-again", Warning, "A Job is removed when it is done, and may be created and run again.", nothing, checkJobRunsAgain},
 		{"ready-expression", Error, "The CEL expression that decides when an object is ready is invalid.", nothing, checkReadyExpression},
 		{"test-annotation", Error, "The annotation of a test is on an object that can't be one, or has a value other than \"true\".", nothing, checkTestAnnotation},
 		{"recreate-refused", Error, "An object that must not be recreated has the annotation to do so, or the annotation has an invalid value.", nothing, checkRecreateRefused},

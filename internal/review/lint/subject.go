@@ -182,6 +182,7 @@ type subject struct {
 	bindings  map[kinds.ID][]*manifest              // see bindingsOf
 	graph     *references.ReferenceGraph[*manifest] // of this payload
 	refusals  func() map[*payload.Manifest][]fields.FieldRefusal
+	implied   func() *graph.Graph // of an update, with the dependencies that objects imply
 	makers    func() makers
 	missing   func() []missing           // see findMissing
 	pods      func() map[string][]podSet // see findPods
@@ -204,6 +205,9 @@ func newSubject(ctx context.Context, input Input) *subject {
 		s.update = plan.Compare(input.Previous, input.Payload, nil) // rules report refusals
 	}
 	s.graph = newGraph(s)
+	s.implied = sync.OnceValue(func() *graph.Graph {
+		return graph.Build(s.Manifests, graph.Options{Mode: graph.Update, Implied: true})
+	})
 	s.makers = sync.OnceValue(func() makers { return newMakers(s) })
 	s.refusals = sync.OnceValue(func() map[*payload.Manifest][]fields.FieldRefusal {
 		return refusals.Find(ctx, slices.Concat(s.Manifests, s.Tests), s.problems)
@@ -262,7 +266,7 @@ func (s *subject) sharedCluster(a, b *manifest) (payload.Filter, bool) {
 		found.where, found.found = s.Filter.CommonCluster(a.Manifest, b.Manifest)
 		s.overlaps[key] = found
 	}
-	return found.where, found.found
+	return withoutMajorVersion(s, found.where), found.found
 }
 
 // haveDisjointProfiles reports whether two manifests are for different profiles. It is quick: an object may have
@@ -282,7 +286,8 @@ func (s *subject) clusterWithout(m *manifest, others []*manifest) (payload.Filte
 			near = append(near, other.Manifest)
 		}
 	}
-	return s.Filter.ClusterWithout(m.Manifest, near)
+	where, isWithout := s.Filter.ClusterWithout(m.Manifest, near)
+	return withoutMajorVersion(s, where), isWithout
 }
 
 // shareCluster reports whether two manifests are applied to the same cluster.
@@ -305,6 +310,14 @@ func (m *manifest) chosenBy() string {
 		m.choices = new(strings.Join(parts, "\n"))
 	}
 	return *m.choices
+}
+
+// withoutMajorVersion returns a cluster without the major version of the release itself, which all of its clusters have.
+func withoutMajorVersion(s *subject, cluster payload.Filter) payload.Filter {
+	if s.Filter.MajorVersion != 0 {
+		cluster.MajorVersion = 0
+	}
+	return cluster
 }
 
 // onCluster returns the clusters that a finding is for, in words; "" for all of them.

@@ -248,7 +248,12 @@ func checkJobChanged(s *subject, r *reporter) {
 		if m.groupKind() != kinds.Job || m.isNeverChanged() {
 			return
 		}
-		if changes := refused(old, m); len(changes) > 0 {
+		changes := refused(old, m)
+		switch ttl, isRemoved := payload.TimeToLive(old.Manifest); {
+		case len(changes) == 0 || isRemoved && ttl == 0:
+		case isRemoved:
+			r.note(m, changes[0].Path.Keys(), "%s has changed since %s:%d, and a Job can't be changed: an update fails until Kubernetes has removed the earlier one, %d seconds after its end", changes[0].Path, old.where(), old.Line, ttl)
+		default:
 			r.field(m, changes[0].Path.Keys(), "%s has changed since %s:%d, and a Job can't be changed: give it another name, such as one that ends with the version, and delete the old one", changes[0].Path, old.where(), old.Line)
 		}
 	})

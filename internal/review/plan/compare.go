@@ -173,9 +173,10 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 	}
 	e.Changes = make([]FieldChange, len(changes))
 	isRefused := false
+	_, isRemoved := payload.TimeToLive(old) // a Job that Kubernetes removes is not changed, but created
 	for i, change := range changes {
 		e.Changes[i].Difference = change
-		if !e.CreateOnly && len(fields.Immutable(before, after, changes[i:i+1])) > 0 {
+		if !e.CreateOnly && (!isRemoved || m.IsRecreated()) && len(fields.Immutable(before, after, changes[i:i+1])) > 0 {
 			e.Changes[i].Refused, isRefused = true, true
 		}
 	}

@@ -104,8 +104,39 @@ func maskedWarnings(m *payload.Manifest, warnings []string) []string {
 	if len(warnings) == 0 || !holdsSecrets(m) {
 		return warnings
 	}
-	return []string{"the server warns of a Secret; its message is not shown, since it may quote it"}
+	shown := make([]string, len(warnings))
+	for i, warning := range warnings {
+		shown[i] = "the server warns of a Secret; its message is not shown, since it may quote it"
+		if known := slices.IndexFunc(valuelessWarnings, func(known string) bool { return strings.HasPrefix(warning, known) }); known >= 0 {
+			shown[i] = valuelessWarnings[known]
+		}
+		apiVersion, kind := m.GroupVersionKind().ToAPIVersionAndKind()
+		if rest, isOfKind := strings.CutPrefix(warning, apiVersion+" "+kind); isOfKind && deprecation.MatchString(rest) {
+			shown[i] = warning
+		}
+	}
+	slices.Sort(shown)
+	return slices.Compact(shown)
 }
+
+// valuelessWarnings are what the API server's warnings about the certificate of a Secret begin with. What follows may quote it.
+var valuelessWarnings = []string{
+	"tls: failed to find any PEM data in certificate input",
+	"tls: failed to find certificate PEM data in certificate input, but did find a private key",
+	"tls: failed to find \"CERTIFICATE\" PEM block in certificate input",
+	"tls: failed to find any PEM data in key input",
+	"tls: failed to find PEM block with type ending in \"PRIVATE KEY\" in key input",
+	"tls: failed to parse private key",
+	"tls: found a certificate rather than a key in the PEM for the private key",
+	"tls: found unknown private key type in PKCS#8 wrapping",
+	"tls: private key does not match public key",
+	"tls: private key type does not match public key type",
+	"tls: unknown public key algorithm",
+	"x509: malformed certificate",
+}
+
+// deprecation matches the rest of the API server's own warning of a deprecated version, after the kind.
+var deprecation = regexp.MustCompile(`^ is deprecated( in v1\.\d+\+)?(, unavailable in v1\.\d+\+)?(; use [a-z0-9./]+ [A-Za-z]+)?$`)
 
 // maskedLosses returns conflicts without values that their paths may quote from a Secret: the path
 // of a list item may have its value.

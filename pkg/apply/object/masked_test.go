@@ -59,3 +59,23 @@ func TestFailuresShowNoSecrets(t *testing.T) {
 		}
 	}
 }
+
+// A warning about a Secret is shown where it can't quote a value.
+func TestWarningsShowNoSecrets(t *testing.T) {
+	const hidden = "the server warns of a Secret; its message is not shown, since it may quote it"
+	for given, want := range map[string]string{
+		"tls: private key does not match public key": "tls: private key does not match public key",
+		"tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of the following types: [hunter2]": "tls: failed to find \"CERTIFICATE\" PEM block in certificate input",
+		"v1 Secret is deprecated in v1.99+; use secrets.k8s.io/v2 Secret":                                                                "v1 Secret is deprecated in v1.99+; use secrets.k8s.io/v2 Secret",
+		"v1 Secret is deprecated: hunter2": hidden,
+		"hunter2 is too short":             hidden,
+	} {
+		release, _, err := payload.Load(t.Context(), fstest.MapFS{"0000_10_shop_a.yaml": &fstest.MapFile{Data: []byte(emptySecret)}}, payload.Options{Name: "shop"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := maskedWarnings(release.Manifests[0], []string{given}); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %q", given, got)
+		}
+	}
+}
