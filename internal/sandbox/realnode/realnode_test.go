@@ -334,3 +334,37 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 		t.Error("a folder that was mounted is not as before:", err)
 	}
 }
+
+// TestFullInotifyTable has containerd run in a user namespace without inotify instances: the error is containerd's own, and
+// says which limit to raise. The kubelet, which could only report that it finds no service, is not started.
+func TestFullInotifyTable(t *testing.T) {
+	sandboxtest.NeedRealNodes(t)
+	containerd, err := exec.LookPath("containerd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	script := `#!/bin/sh
+exec unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_inotify_instances && exec "$0" "$@"' ` + containerd + ` "$@"
+`
+	if err := os.WriteFile(filepath.Join(folder, "containerd"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	s, err := sandbox.Start(t.Context(), sandbox.Options{RealNodes: 1})
+	if err == nil {
+		_ = s.Stop()
+		t.Fatal("the sandbox starts")
+	}
+	for _, want := range []string{
+		`start the container runtime of node-0: the CRI service is not loaded: raise the limit of inotify instances, as in "sysctl fs.inotify.max_user_instances=1024"; the error of containerd-0`,
+		"failed to create fsnotify watcher: too many open files",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant: %s", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "kubelet") {
+		t.Errorf("it blames the kubelet: %v", err)
+	}
+}
