@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"slices"
 
@@ -82,10 +83,11 @@ func (r *realNodes) listen(o Options, h *stateFolder, p ports) (err error) {
 		return err
 	}
 	r.set.Registry = r.registry.Addr
-	if r.pullProxy, err = startPullProxy(address, r.set.NodeNetwork(), o.Offline); err != nil {
+	var proxy *url.URL
+	if r.pullProxy, proxy, err = startPullProxy(address, o.Offline); err != nil {
 		return err
 	}
-	r.set.PullProxy = "http://" + r.pullProxy.Addr
+	r.set.PullProxy = proxy.String()
 	return nil
 }
 

@@ -296,6 +296,28 @@ func expectPulls(t *testing.T, s *sandbox.Sandbox, client kubernetes.Interface) 
 			return err == nil && got.Status.Phase == corev1.PodRunning
 		})
 	}
+	expectRefusedPull(t, client)
+}
+
+// expectRefusedPull has a container runtime ask the proxy, with its credentials, for an image of a link-local address.
+func expectRefusedPull(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "refused"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "169.254.169.254:80/tools/web:2"}}}}
+	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	message := ""
+	sandboxtest.Eventually(t, "the pull is refused", func(ctx context.Context) bool {
+		got, err := client.CoreV1().Pods("default").Get(ctx, "refused", metav1.GetOptions{})
+		if err != nil || len(got.Status.ContainerStatuses) == 0 || got.Status.ContainerStatuses[0].State.Waiting == nil {
+			return false
+		}
+		message = got.Status.ContainerStatuses[0].State.Waiting.Message
+		return message != ""
+	})
+	if !strings.Contains(message, "registries on the loopback or at link-local addresses are refused") {
+		t.Errorf("the pull of an image of a link-local address: %s", message)
+	}
 }
 
 // TestKillLeavesNothingBehind kills the owner of nodes whose pods run: the next look at the sandboxes removes them, and not
