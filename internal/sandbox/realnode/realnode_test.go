@@ -23,9 +23,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
@@ -48,9 +50,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve answers requests with the node's name, or with the addresses of the host in the query, and logs one line.
+// serve answers requests with the node's name, or with the addresses of the host in the query, and logs one line. It writes a
+// file of the node's name into the volume, if there is one.
 func serve() {
 	fmt.Println("serving")
+	if _, err := os.Stat("/data"); err == nil {
+		if err := os.WriteFile("/data/"+os.Getenv("NODE"), nil, 0o600); err != nil {
+			fmt.Println(err)
+		}
+	}
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, os.Getenv("NODE")) })
 	http.HandleFunc("/resolve", func(w http.ResponseWriter, r *http.Request) {
 		addresses, err := net.DefaultResolver.LookupHost(r.Context(), r.URL.Query().Get("host"))
@@ -145,18 +153,27 @@ func runOnEachNode(t *testing.T, client kubernetes.Interface, folder string) {
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
 				Name: "web", Image: imageName,
-				Env:          []corev1.EnvVar{{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}},
-				VolumeMounts: []corev1.VolumeMount{{Name: "host", MountPath: "/host"}, {Name: "scratch", MountPath: "/scratch"}},
+				Env:             []corev1.EnvVar{{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}},
+				VolumeMounts:    []corev1.VolumeMount{{Name: "host", MountPath: "/host"}, {Name: "scratch", MountPath: "/scratch"}, {Name: "data", MountPath: "/data"}},
+				SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](1000)},
 			}},
 			Volumes: []corev1.Volume{
 				{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder}}},
 				{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+				{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
 			},
 		}},
 	}}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{
 		Selector: labels, Ports: []corev1.ServicePort{{Port: 8080}},
 	}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}
+	if _, err := client.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := client.AppsV1().DaemonSets("default").Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -242,12 +259,27 @@ func TestPodsOnTwoNodes(t *testing.T) {
 			t.Errorf("the log of %s: %q, %v", pod.Name, log, err)
 		}
 	}
+	expectVolume(t, client)
 	expectNames(t, client)
 	expectPulls(t, s, client)
 	if err := s.Stop(); err != nil {
 		t.Error("stop:", err)
 	}
 	expectNothingLeft(t, number, folder)
+}
+
+// expectVolume finds the files of the pods of both nodes in the volume of their claim.
+func expectVolume(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	volumes, err := client.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(volumes.Items) != 1 {
+		t.Fatalf("%v, %v; want one volume", volumes, err)
+	}
+	for _, node := range []string{"node-0", "node-1"} {
+		if _, err := os.Stat(filepath.Join(volumes.Items[0].Spec.HostPath.Path, node)); err != nil {
+			t.Error("the volume has no file of a pod:", err)
+		}
+	}
 }
 
 // expectNames resolves names in a pod.
