@@ -158,6 +158,11 @@ func precreateOperator(ctx context.Context, c *cluster.Cluster, release string, 
 	case err != nil || !hasRelated:
 		return err
 	}
+	for _, item := range related {
+		if fields, isObject := item.(map[string]any); isObject && fields["name"] == nil {
+			fields["name"] = "" // all objects of the resource: the definition requires the field, manifests leave it out
+		}
+	}
 	if err := unstructured.SetNestedSlice(made.Object.Object, related, "status", "relatedObjects"); err != nil {
 		return err
 	}

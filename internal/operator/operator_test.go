@@ -39,7 +39,7 @@ kind: ClusterOperator
 metadata: {name: till}
 status:
   versions: [{name: operator, version: VERSION}]
-  relatedObjects: [{group: "", resource: namespaces, name: shop}]
+  relatedObjects: [{group: "", resource: namespaces, name: shop}, {group: admissionregistration.k8s.io, resource: mutatingwebhookconfigurations}]
 `
 
 func condition(kind configv1.ClusterStatusConditionType, is configv1.ConditionStatus) configv1.ClusterOperatorStatusCondition {
@@ -88,8 +88,9 @@ func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 	}
 	var operator configv1.ClusterOperator
 	s.must(s.client.Get(t.Context(), client.ObjectKey{Name: "till"}, &operator))
-	if len(operator.Status.RelatedObjects) != 1 {
-		t.Errorf("the ClusterOperator has no related objects: %+v", operator.Status)
+	related := []configv1.ObjectReference{{Resource: "namespaces", Name: "shop"}, {Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}}
+	if diff := cmp.Diff(related, operator.Status.RelatedObjects); diff != "" {
+		t.Errorf("the related objects of the ClusterOperator (-want +got):\n%s", diff)
 	}
 	for _, object := range []client.Object{&operator, s.settings()} {
 		if owners := object.GetOwnerReferences(); len(owners) > 0 {

@@ -45,6 +45,12 @@ func TestAWholeRelease(t *testing.T) {
 	s.start()
 	for _, m := range release.Manifests {
 		if m.ID().GroupKind() == kinds.ClusterOperator && !m.IsTombstone() {
+			related, _, _ := unstructured.NestedSlice(m.Object().Object, "status", "relatedObjects")
+			s.await("ClusterOperator "+m.ID().Name+" is created with its related objects", func() bool {
+				var operator configv1.ClusterOperator
+				err := s.client.Get(t.Context(), client.ObjectKey{Name: m.ID().Name}, &operator)
+				return err == nil && len(operator.Status.RelatedObjects) == len(related)
+			})
 			versions, _, _ := unstructured.NestedSlice(m.Object().Object, "status", "versions")
 			s.report(m.ID().Name, release.Version, func(o *configv1.ClusterOperatorStatus) {
 				o.Versions = nil

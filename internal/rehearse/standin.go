@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,8 +21,8 @@ import (
 // standInEvery is how often it is looked for work that programs would do that do not run here.
 const standInEvery = 250 * time.Millisecond
 
-// A standIn does the work of programs that do not run in a rehearsal: it provides volumes, reports ClusterOperators as their
-// operators would, and makes custom resources ready by rules. It ignores failures, which the next round may not have.
+// A standIn does the work of programs that do not run in a rehearsal: it reports ClusterOperators as their operators would, and
+// makes custom resources ready by rules. It ignores failures, which the next round may not have. The sandbox provides volumes.
 type standIn struct {
 	cluster *cluster.Cluster
 	rules   ReadyRules
@@ -59,7 +58,6 @@ func (s *standIn) runs(release *payload.Payload) {
 
 // round does what there is to do now.
 func (s *standIn) round(ctx context.Context) {
-	s.provideVolumes(ctx)
 	s.mu.Lock()
 	versions := s.versions
 	s.mu.Unlock()
@@ -71,38 +69,6 @@ func (s *standIn) round(ctx context.Context) {
 	for _, kind := range s.rules.kinds() {
 		s.report(ctx, kind, func(*unstructured.Unstructured) map[string]any { return s.rules[kind] })
 	}
-}
-
-// provideVolumes makes a volume for each claim that waits for one.
-func (s *standIn) provideVolumes(ctx context.Context) {
-	claims, err := s.cluster.Client.CoreV1().PersistentVolumeClaims("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return
-	}
-	for _, claim := range claims.Items {
-		if claim.Status.Phase == corev1.ClaimPending && claim.Spec.VolumeName == "" {
-			_, _ = s.cluster.Client.CoreV1().PersistentVolumes().Create(ctx, volumeFor(&claim), metav1.CreateOptions{})
-		}
-	}
-}
-
-func volumeFor(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
-	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "rehearsal-" + string(claim.UID)},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
-			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
-			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/rehearsal"}},
-		},
-	}
-	if claim.Spec.StorageClassName != nil {
-		volume.Spec.StorageClassName = *claim.Spec.StorageClassName
-	}
-	if claim.Spec.Selector != nil {
-		volume.Labels = claim.Spec.Selector.MatchLabels
-	}
-	return volume
 }
 
 // operatorStatus returns the status of a ClusterOperator whose operator is well, and has versions.

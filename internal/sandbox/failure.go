@@ -68,6 +68,28 @@ func (c *component) withLog(err error) error {
 	return fmt.Errorf("%w; the last lines of %s (all of them: %s):\n%s", err, c.name, c.log, lastLines(c.logEnd(p)))
 }
 
+// withCRIError adds to an error why containerd has not loaded its CRI service: the errors of the service's plugins in the log.
+func (c *component) withCRIError(err error) error {
+	p := c.current()
+	if p == nil {
+		return err
+	}
+	log, advice := c.logEnd(p), ""
+	var errs []string
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, "failed to load plugin") && strings.Contains(line, ".cri") {
+			errs = append(errs, line)
+		}
+	}
+	if len(errs) > 0 {
+		log = strings.Join(errs, "")
+	}
+	if strings.Contains(log, "fsnotify watcher: too many open files") {
+		advice = `raise the limit of inotify instances, as in "sysctl fs.inotify.max_user_instances=1024"; `
+	}
+	return fmt.Errorf("%w: %sthe error of %s (all of its log: %s):\n%s", err, advice, c.name, c.log, lastLines(log))
+}
+
 // logEnd returns the end of a process's log.
 func (c *component) logEnd(p *process) string {
 	log, err := os.Open(c.log)

@@ -3,6 +3,8 @@ package sandbox
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
+	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -15,6 +17,7 @@ import (
 	"net/url"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 )
@@ -37,18 +40,22 @@ func startRegistry(address netip.Addr, folder string) (*http.Server, error) {
 	return serveHTTP(listener, registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithBlobHandler(registry.NewDiskBlobHandler(folder)))), nil
 }
 
-// startPullProxy starts the proxy through which the container runtimes of the nodes pull images. Offline, it refuses to:
-// without a proxy, the container runtimes would wait for names to be resolved.
-func startPullProxy(address netip.Addr, nodes netip.Prefix, offline bool) (*http.Server, error) {
+// startPullProxy starts the proxy through which the container runtimes of the nodes pull images, and returns its URL with
+// their credentials. Offline, it refuses to: without a proxy, the container runtimes would wait for names to be resolved.
+func startPullProxy(address netip.Addr, offline bool) (*http.Server, *url.URL, error) {
 	listener, err := net.Listen("tcp4", net.JoinHostPort(address.String(), "0"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	proxy := &pullProxy{nodes: nodes, dial: dialRegistry}
+	user := url.UserPassword("containerd", rand.Text())
+	proxy := &pullProxy{authorization: basicAuthorization(user), dial: func(ctx context.Context, destination string) (net.Conn, error) {
+		return dialRegistry(ctx, destination, http.ProxyFromEnvironment)
+	}}
 	if offline {
 		proxy.dial = func(context.Context, string) (net.Conn, error) { return nil, errOffline }
 	}
-	return serveHTTP(listener, proxy), nil
+	server := serveHTTP(listener, proxy)
+	return server, &url.URL{Scheme: "http", User: user, Host: server.Addr}, nil
 }
 
 // errOffline is why an image is not pulled.
@@ -62,16 +69,15 @@ func serveHTTP(listener net.Listener, handler http.Handler) *http.Server {
 }
 
 // A pullProxy connects the container runtimes of the nodes with registries: the network of the nodes has no other way
-// out of this machine. It refuses pods.
+// out of this machine. It refuses pods: those on the host network have the addresses of nodes, but not the credentials.
 type pullProxy struct {
-	nodes netip.Prefix
-	dial  func(ctx context.Context, destination string) (net.Conn, error)
+	authorization string // of the container runtimes
+	dial          func(ctx context.Context, destination string) (net.Conn, error)
 }
 
 func (p *pullProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	switch {
-	case err != nil || !p.nodes.Contains(from.Addr()):
+	case subtle.ConstantTimeCompare([]byte(r.Header.Get("Proxy-Authorization")), []byte(p.authorization)) != 1:
 		http.Error(w, "only container runtimes may pull images through this proxy", http.StatusForbidden)
 	case r.Method == http.MethodConnect:
 		connect(w, r, p.dial)
@@ -82,16 +88,55 @@ func (p *pullProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// dialRegistry connects to a registry, through the proxy that the environment of this process names for it.
-func dialRegistry(ctx context.Context, destination string) (net.Conn, error) {
-	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: destination}})
+// refuseLocal refuses addresses of this machine's loopback and of its links: nobody pulls images from there, but services
+// that trust this machine listen there.
+func refuseLocal(address netip.Addr) error {
+	if a := address.Unmap(); a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() || a.IsMulticast() {
+		return fmt.Errorf("%s: registries on the loopback or at link-local addresses are refused", address)
+	}
+	return nil
+}
+
+// refuseLocalName is refuseLocal for a destination that another proxy resolves. A name that this machine does not resolve is
+// the proxy's own affair.
+func refuseLocalName(ctx context.Context, destination string) error {
+	host, _, err := net.SplitHostPort(destination)
+	if err != nil {
+		return err
+	}
+	const patience = 2 * time.Second // behind a proxy, machines often have no resolver
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	addresses, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	for _, address := range addresses {
+		if err := refuseLocal(address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dialRegistry connects to a registry, through the proxy that proxyFor names for it. The address is checked when it is dialed,
+// so that a name can't resolve to another one in between.
+func dialRegistry(ctx context.Context, destination string, proxyFor func(*http.Request) (*url.URL, error)) (net.Conn, error) {
+	proxy, err := proxyFor(&http.Request{URL: &url.URL{Scheme: "https", Host: destination}})
 	switch {
 	case err != nil:
 		return nil, err
 	case proxy == nil:
-		return (&net.Dialer{}).DialContext(ctx, "tcp", destination)
+		dialer := net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
+			dialed, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return err
+			}
+			return refuseLocal(dialed.Addr())
+		}}
+		return dialer.DialContext(ctx, "tcp", destination)
 	case proxy.Scheme != "http":
 		return nil, fmt.Errorf("the proxy %s is not supported: only those with http:// are", proxy.Redacted())
+	}
+	if err := refuseLocalName(ctx, destination); err != nil {
+		return nil, err
 	}
 	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", hostAndPort(proxy))
 	if err != nil {
@@ -102,6 +147,13 @@ func dialRegistry(ctx context.Context, destination string) (net.Conn, error) {
 		return nil, fmt.Errorf("proxy %s: %w", proxy.Redacted(), err)
 	}
 	return connection, nil
+}
+
+// basicAuthorization returns the header with a user's password.
+func basicAuthorization(user *url.Userinfo) string {
+	name := user.Username()
+	password, _ := user.Password()
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(name+":"+password))
 }
 
 func hostAndPort(proxy *url.URL) string {
@@ -116,7 +168,7 @@ func hostAndPort(proxy *url.URL) string {
 func requestTunnel(connection net.Conn, destination string, user *url.Userinfo) error {
 	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: destination}, Host: destination, Header: http.Header{}}
 	if user != nil {
-		request.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.String())))
+		request.Header.Set("Proxy-Authorization", basicAuthorization(user))
 	}
 	if err := request.Write(connection); err != nil {
 		return err

@@ -12,43 +12,97 @@ import (
 	"testing"
 )
 
-// startProxy starts a pull proxy for the clients of a network, and returns its URL.
-func startProxy(t *testing.T, clients string, offline bool) *url.URL {
+// machineAddress returns an address of this machine that is not on the loopback: the one from which it would leave this
+// network. Nothing is sent.
+func machineAddress(t *testing.T) string {
 	t.Helper()
-	server, err := startPullProxy(netip.MustParseAddr("127.0.0.1"), netip.MustParsePrefix(clients), offline)
+	connection, err := net.Dial("udp4", "192.0.2.1:9")
 	if err != nil {
-		t.Fatal(err)
+		t.Skip("this machine has no network:", err)
 	}
-	t.Cleanup(func() { _ = server.Close() })
-	return &url.URL{Scheme: "http", Host: server.Addr}
+	defer connection.Close()
+	return connection.LocalAddr().(*net.UDPAddr).IP.String()
 }
 
-// TestPullProxy connects container runtimes with registries, with and without TLS, and refuses pods.
+// startRegistries starts a server without TLS and one with it at an address. They answer with the path, and with the
+// credentials for a proxy, which a registry does not need to know.
+func startRegistries(t *testing.T, address string) (plain, secure *httptest.Server) {
+	t.Helper()
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "registry "+r.URL.Path+r.Header.Get("Proxy-Authorization"))
+	})
+	plain, secure = httptest.NewUnstartedServer(answer), httptest.NewUnstartedServer(answer)
+	for _, server := range []*httptest.Server{plain, secure} {
+		server.Listener.Close()
+		var err error
+		if server.Listener, err = net.Listen("tcp4", net.JoinHostPort(address, "0")); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Close)
+	}
+	plain.Start()
+	secure.StartTLS()
+	return plain, secure
+}
+
+// TestPullProxy connects container runtimes with registries, with and without TLS. It refuses pods, which do not have the
+// credentials, and destinations on the loopback and of the link, by address and by name.
 func TestPullProxy(t *testing.T) {
-	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "registry "+r.URL.Path) })
-	plain, secure := httptest.NewServer(answer), httptest.NewTLSServer(answer)
-	defer plain.Close()
-	defer secure.Close()
+	plain, secure := startRegistries(t, machineAddress(t))
+	plainHere, secureHere := startRegistries(t, "127.0.0.1")
+	named := func(server *httptest.Server, host string) string {
+		scheme, address, _ := strings.Cut(server.URL, "://")
+		return scheme + "://" + host + address[strings.LastIndex(address, ":"):]
+	}
+	const refused = "registries on the loopback or at link-local addresses are refused"
 	for name, test := range map[string]struct {
-		clients  string
+		user     *url.Userinfo // instead of the container runtime's
 		offline  bool
 		registry string
 		want     string
 	}{
-		"TLS":               {"127.0.0.0/8", false, secure.URL, "registry /v2/"},
-		"no TLS":            {"127.0.0.0/8", false, plain.URL, "registry /v2/"},
-		"a pod":             {"10.0.0.0/24", false, secure.URL, "Forbidden"},
-		"a pod without TLS": {"10.0.0.0/24", false, plain.URL, "only container runtimes may pull"},
-		"offline":           {"127.0.0.0/8", true, secure.URL, "the sandbox is offline"},
-		"offline, no TLS":   {"127.0.0.0/8", true, plain.URL, "Bad Gateway"},
+		"TLS":                   {registry: secure.URL, want: "registry /v2/"},
+		"no TLS":                {registry: plain.URL, want: "registry /v2/"},
+		"a pod":                 {user: url.User(""), registry: secure.URL, want: "Forbidden"},
+		"a pod without TLS":     {user: url.User(""), registry: plain.URL, want: "only container runtimes may pull"},
+		"a guess":               {user: url.UserPassword("containerd", "guess"), registry: secure.URL, want: "Forbidden"},
+		"offline":               {offline: true, registry: secure.URL, want: "the sandbox is offline"},
+		"offline, no TLS":       {offline: true, registry: plain.URL, want: "Bad Gateway"},
+		"the loopback":          {registry: secureHere.URL, want: refused},
+		"the loopback, no TLS":  {registry: plainHere.URL, want: "Bad Gateway"},
+		"the loopback by name":  {registry: named(secureHere, "localhost"), want: refused},
+		"the loopback in short": {registry: named(secureHere, "0.0.0.0"), want: refused},
+		"the loopback as IPv6":  {registry: named(secureHere, "[::ffff:127.0.0.1]"), want: refused},
+		"a link-local address":  {registry: named(secureHere, "169.254.169.254"), want: refused},
 	} {
 		t.Run(name, func(t *testing.T) {
+			server, proxy, err := startPullProxy(netip.MustParseAddr("127.0.0.1"), test.offline)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			if test.user != nil {
+				proxy.User = test.user
+			}
 			transport := secure.Client().Transport.(*http.Transport).Clone()
-			transport.Proxy = http.ProxyURL(startProxy(t, test.clients, test.offline))
-			if got := get(transport, test.registry+"/v2/"); !strings.Contains(got, test.want) {
+			transport.Proxy, transport.TLSClientConfig.ServerName = http.ProxyURL(proxy), "example.com" // which the certificate has
+			if got := get(transport, test.registry+"/v2/"); !strings.Contains(got, test.want) || strings.Contains(got, "Basic") {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestPullsThroughTheProxyOfThisMachine go to that proxy, but not those of names of the loopback, which the proxy might resolve
+// as its own.
+func TestPullsThroughTheProxyOfThisMachine(t *testing.T) {
+	for destination, want := range map[string]string{"registry.invalid:443": "407", "localhost:443": "are refused", "169.254.169.254:443": "are refused"} {
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusProxyAuthRequired) }))
+		defer proxy.Close()
+		through := func(*http.Request) (*url.URL, error) { return url.Parse(proxy.URL) }
+		if connection, err := dialRegistry(t.Context(), destination, through); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v; want %s", destination, connection, err, want)
+		}
 	}
 }
 

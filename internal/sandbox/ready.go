@@ -40,12 +40,13 @@ func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) 
 	return nil
 }
 
-// prepareCluster creates the nodes, the ordinary user's rights and the CRDs, and waits until they, and the
+// prepareCluster creates the nodes, the ordinary user's rights, the StorageClass and the CRDs, and waits until they, and the
 // objects that controllers create at the start, exist.
 func (s *Sandbox) prepareCluster(ctx context.Context, o Options, crds []*unstructured.Unstructured, client kubernetes.Interface) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return bind(ctx, client, "cluster-admin", OrdinaryUser) })
 	group.Go(func() error { return installCRDs(ctx, s.Config, client, crds) })
+	group.Go(func() error { return createStorageClass(ctx, client) })
 	if o.nodes() > 0 {
 		group.Go(func() error { return s.withLog(Kwok, awaitNodes(ctx, client, o)) })
 	}

@@ -2,10 +2,11 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"slices"
 
@@ -13,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
@@ -83,10 +83,11 @@ func (r *realNodes) listen(o Options, h *stateFolder, p ports) (err error) {
 		return err
 	}
 	r.set.Registry = r.registry.Addr
-	if r.pullProxy, err = startPullProxy(address, r.set.NodeNetwork(), o.Offline); err != nil {
+	var proxy *url.URL
+	if r.pullProxy, proxy, err = startPullProxy(address, o.Offline); err != nil {
 		return err
 	}
-	r.set.PullProxy = "http://" + r.pullProxy.Addr
+	r.set.PullProxy = proxy.String()
 	return nil
 }
 
@@ -217,14 +218,10 @@ func (s *Sandbox) startNode(ctx context.Context, n realnode.KubeletNode, compone
 	if err := s.restart(runtime); err != nil {
 		return err
 	}
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", n.Socket())
-		if err == nil {
-			connection.Close()
-		}
-		return err == nil, nil
-	})
-	if err != nil {
+	switch err := n.AwaitCRI(ctx); {
+	case errors.Is(err, realnode.ErrNoCRI):
+		return runtime.withCRIError(fmt.Errorf("start the container runtime of %s: %w", n.Name(), err))
+	case err != nil:
 		return runtime.withLog(fmt.Errorf("the container runtime of %s does not answer: %w", n.Name(), err))
 	}
 	if err := n.ImportImages(ctx, s.nodes.programs, images); err != nil {

@@ -260,6 +260,7 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructur
 	if err := s.prepareCluster(ctx, o, crds, client); err != nil {
 		return err
 	}
+	go (&provisioner{client, filepath.Join(s.home.nodes(), "volumes")}).run(ctx, s.stopping)
 	s.mu.Lock()
 	s.Took = Timing{APIServer: apiServer, Ready: time.Since(s.started)}
 	s.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
 	"github.com/runlevel/runlevel/internal/session/keep"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // applyAndKeep applies the payload, and keeps each object in place from the moment on that the apply is done
@@ -17,7 +18,7 @@ func (r *run) applyAndKeep(ctx context.Context) error {
 	defer startRepairLog(ctx, r, &keeping).end(ctx)
 	defer stop()
 	options.Fingerprints = fingerprint.Read(nil)
-	keeping.Apply = options.Objects()
+	keeping.Apply, keeping.WasComplete = options.Objects(), r.outcome.IsSame && r.outcome.Mode == graph.Reconcile
 	keeper := keep.Start(ctx, r.cluster, r.payload, keeping)
 	r.onKeep(keeper)
 	options.Done, options.NotReady = keeper.Take, func(report *apply.Report) {

@@ -61,7 +61,7 @@ type Options struct {
 	// while the lock is held. An error ends the apply.
 	OnBegun func(context.Context, *cluster.Cluster) error
 	// Keep configures how the payload is kept in place, until the context ends; nil ends when everything is applied. Its
-	// Apply is set by the session.
+	// Apply and WasComplete are set by the session.
 	Keep *keep.Options
 	// OnOutcome is called with the outcome of an apply that is kept in place: when all is ready, and before that,
 	// once, when not all is ready in time.

@@ -34,7 +34,7 @@ type releaseFlags struct {
 }
 
 // releaseFlagNames are those that the operator has no use for.
-var releaseFlagNames = []string{"keep", "delete-data", "namespace", "yes", "ignore-not-found", "wait-lock", "lock-duration", "record-namespace", "notify"}
+var releaseFlagNames = []string{"keep", "delete-data", "namespace", "ignore-not-found", "wait-lock", "lock-duration", "record-namespace", "notify"}
 
 func (f *releaseFlags) add(command *cobra.Command) {
 	flags := command.Flags()

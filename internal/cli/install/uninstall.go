@@ -43,11 +43,12 @@ The uninstall holds the lock of the release, and refuses to begin while an opera
 
 With --operator, the operator is uninstalled instead: its alerts and scrape configuration, its
 Deployment, and then its Service, NetworkPolicy, admission policy, rights, service account and
-quota. It has ended before its rights go. What it has applied stays, and is neither kept in place
-nor updated any more; "runlevel uninstall default" deletes that, too. ClusterVersion and
-ClusterOperators stay with their definitions, and so does the namespace runlevel-system, with the
-record of the release and the operator's settings. So "runlevel install" goes on where this
-operator stopped, and "runlevel apply" works with the same record.
+quota. The operator has ended before its rights go. No question is asked, with or without --yes.
+What it has applied stays, and is neither kept in place nor updated any more; "runlevel uninstall
+default" deletes that, too. ClusterVersion and ClusterOperators stay with their definitions, and
+so does the namespace runlevel-system, with the record of the release and the operator's settings.
+So "runlevel install" goes on where this operator stopped, and "runlevel apply" works with the
+same record.
 
 Exit codes: 0 when the release or the operator is gone, except for what is kept; 1 for a failure,
 or when not all is gone in time; 2 for misuse.`

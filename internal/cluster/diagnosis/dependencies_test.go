@@ -105,7 +105,7 @@ func TestAStorageClassThatDoesNotExistIsNamed(t *testing.T) {
 	create(t, "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: gold}, provisioner: example.com/none}")
 	create(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: "+namespace+"}, spec: {storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}")
 	web := deployment(t, namespace, "1", "", "volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]")
-	await(t, web, "PersistentVolumeClaim "+namespace+"/data: it is not bound: StorageClass fast does not exist; there are gold")
+	await(t, web, "PersistentVolumeClaim "+namespace+"/data: it is not bound: StorageClass fast does not exist; there are gold, sandbox")
 }
 
 func TestAPullSecretThatDoesNotExistIsNamed(t *testing.T) {

@@ -34,7 +34,7 @@ type NodeSet struct {
 	Count  int
 
 	Registry  string // the address of a registry without TLS
-	PullProxy string // the URL of the proxy to other registries
+	PullProxy string // the URL of the proxy to other registries, with credentials
 }
 
 // DNSAddress is the address of the Service of the cluster's DNS.
@@ -45,9 +45,6 @@ func (s NodeSet) Gateway() netip.Addr { return s.address(255, 254) }
 
 // Network returns the prefix of all addresses of nodes and pods.
 func (s NodeSet) Network() netip.Prefix { return netip.PrefixFrom(s.address(0, 0), 16) }
-
-// NodeNetwork returns the prefix of the addresses of nodes.
-func (s NodeSet) NodeNetwork() netip.Prefix { return netip.PrefixFrom(s.address(255, 0), 24) }
 
 func (s NodeSet) address(third, fourth byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(s.Number), third, fourth})

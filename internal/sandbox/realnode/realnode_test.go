@@ -23,9 +23,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
@@ -48,9 +50,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve answers requests with the node's name, or with the addresses of the host in the query, and logs one line.
+// serve answers requests with the node's name, or with the addresses of the host in the query, and logs one line. It writes a
+// file of the node's name into the volume, if there is one.
 func serve() {
 	fmt.Println("serving")
+	if _, err := os.Stat("/data"); err == nil {
+		if err := os.WriteFile("/data/"+os.Getenv("NODE"), nil, 0o600); err != nil {
+			fmt.Println(err)
+		}
+	}
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, os.Getenv("NODE")) })
 	http.HandleFunc("/resolve", func(w http.ResponseWriter, r *http.Request) {
 		addresses, err := net.DefaultResolver.LookupHost(r.Context(), r.URL.Query().Get("host"))
@@ -145,18 +153,27 @@ func runOnEachNode(t *testing.T, client kubernetes.Interface, folder string) {
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
 				Name: "web", Image: imageName,
-				Env:          []corev1.EnvVar{{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}},
-				VolumeMounts: []corev1.VolumeMount{{Name: "host", MountPath: "/host"}, {Name: "scratch", MountPath: "/scratch"}},
+				Env:             []corev1.EnvVar{{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}},
+				VolumeMounts:    []corev1.VolumeMount{{Name: "host", MountPath: "/host"}, {Name: "scratch", MountPath: "/scratch"}, {Name: "data", MountPath: "/data"}},
+				SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](1000)},
 			}},
 			Volumes: []corev1.Volume{
 				{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder}}},
 				{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+				{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
 			},
 		}},
 	}}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{
 		Selector: labels, Ports: []corev1.ServicePort{{Port: 8080}},
 	}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}
+	if _, err := client.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := client.AppsV1().DaemonSets("default").Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -242,12 +259,27 @@ func TestPodsOnTwoNodes(t *testing.T) {
 			t.Errorf("the log of %s: %q, %v", pod.Name, log, err)
 		}
 	}
+	expectVolume(t, client)
 	expectNames(t, client)
 	expectPulls(t, s, client)
 	if err := s.Stop(); err != nil {
 		t.Error("stop:", err)
 	}
 	expectNothingLeft(t, number, folder)
+}
+
+// expectVolume finds the files of the pods of both nodes in the volume of their claim.
+func expectVolume(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	volumes, err := client.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(volumes.Items) != 1 {
+		t.Fatalf("%v, %v; want one volume", volumes, err)
+	}
+	for _, node := range []string{"node-0", "node-1"} {
+		if _, err := os.Stat(filepath.Join(volumes.Items[0].Spec.HostPath.Path, node)); err != nil {
+			t.Error("the volume has no file of a pod:", err)
+		}
+	}
 }
 
 // expectNames resolves names in a pod.
@@ -296,6 +328,28 @@ func expectPulls(t *testing.T, s *sandbox.Sandbox, client kubernetes.Interface) 
 			return err == nil && got.Status.Phase == corev1.PodRunning
 		})
 	}
+	expectRefusedPull(t, client)
+}
+
+// expectRefusedPull has a container runtime ask the proxy, with its credentials, for an image of a link-local address.
+func expectRefusedPull(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "refused"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "169.254.169.254:80/tools/web:2"}}}}
+	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	message := ""
+	sandboxtest.Eventually(t, "the pull is refused", func(ctx context.Context) bool {
+		got, err := client.CoreV1().Pods("default").Get(ctx, "refused", metav1.GetOptions{})
+		if err != nil || len(got.Status.ContainerStatuses) == 0 || got.Status.ContainerStatuses[0].State.Waiting == nil {
+			return false
+		}
+		message = got.Status.ContainerStatuses[0].State.Waiting.Message
+		return message != ""
+	})
+	if !strings.Contains(message, "registries on the loopback or at link-local addresses are refused") {
+		t.Errorf("the pull of an image of a link-local address: %s", message)
+	}
 }
 
 // TestKillLeavesNothingBehind kills the owner of nodes whose pods run: the next look at the sandboxes removes them, and not
@@ -332,5 +386,39 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 	expectNothingLeft(t, number, folder)
 	if _, err := os.Stat(filepath.Join(precious, "file")); err != nil {
 		t.Error("a folder that was mounted is not as before:", err)
+	}
+}
+
+// TestFullInotifyTable has containerd run in a user namespace without inotify instances: the error is containerd's own, and
+// says which limit to raise. The kubelet, which could only report that it finds no service, is not started.
+func TestFullInotifyTable(t *testing.T) {
+	sandboxtest.NeedRealNodes(t)
+	containerd, err := exec.LookPath("containerd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	script := `#!/bin/sh
+exec unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_inotify_instances && exec "$0" "$@"' ` + containerd + ` "$@"
+`
+	if err := os.WriteFile(filepath.Join(folder, "containerd"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	s, err := sandbox.Start(t.Context(), sandbox.Options{RealNodes: 1})
+	if err == nil {
+		_ = s.Stop()
+		t.Fatal("the sandbox starts")
+	}
+	for _, want := range []string{
+		`start the container runtime of node-0: the CRI service is not loaded: raise the limit of inotify instances, as in "sysctl fs.inotify.max_user_instances=1024"; the error of containerd-0`,
+		"failed to create fsnotify watcher: too many open files",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant: %s", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "kubelet") {
+		t.Errorf("it blames the kubelet: %v", err)
 	}
 }

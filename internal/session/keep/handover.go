@@ -15,10 +15,14 @@ import (
 // observations are evaluated when the objects are taken over.
 func (k *Keeper) Take(applied object.Change) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	if o := k.steps[applied.StepID]; o != nil {
+	o := k.steps[applied.StepID]
+	if o != nil {
 		o.applied = &applied.Version
 		k.queue.Add(o)
+	}
+	k.mu.Unlock()
+	if o != nil && k.options.WasComplete && applied.Action.HasChanged() {
+		k.emit(Event{Type: Repaired, Object: &applied.ID, File: applied.Path, Action: applied.Action, Lost: applied.Lost, Message: object.LossesInWords(applied.Lost)})
 	}
 }
 

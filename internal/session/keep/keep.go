@@ -30,6 +30,9 @@ import (
 // Options configure how a release is kept in place.
 type Options struct {
 	Apply object.Options // as it was applied with
+	// WasComplete is set if the release was complete before the apply: an object that the apply changes has drifted while
+	// no process kept it in place.
+	WasComplete bool
 	// Every is how long it is from one resync to the next; an hour if it is 0, and never if
 	// it is less.
 	Every time.Duration
