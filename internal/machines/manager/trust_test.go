@@ -10,15 +10,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/machines/manager"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
@@ -41,11 +44,7 @@ func newTrustScene(t *testing.T, resources ...string) *trustScene {
 	s.admin, err = client.New(own.Sandbox(t).Config, client.Options{Scheme: scheme})
 	s.must(err)
 	s.run(s.namespace)
-	may := rbacv1.PolicyRule{
-		APIGroups: []string{"machine.openshift.io", "cluster.x-k8s.io", "infrastructure.runlevel.dev"}, Resources: resources, Verbs: []string{"*"},
-	}
-	s.stranger, err = client.New(own.Account(t, s.namespace, "stranger", may), client.Options{Scheme: scheme})
-	s.must(err)
+	s.stranger = s.account("stranger", allOf(resources...))
 	s.victim = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "victim"}, Spec: corev1.NodeSpec{ProviderID: "cloud://victim"}}
 	s.must(s.admin.Create(t.Context(), s.victim))
 	s.victim.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.7"}}
@@ -55,6 +54,20 @@ func newTrustScene(t *testing.T, resources ...string) *trustScene {
 		return isRefused(s.stranger.Create(ctx, object, client.DryRunAll))
 	})
 	return s
+}
+
+// allOf returns all rights on some resources of machines and their infrastructure.
+func allOf(resources ...string) rbacv1.PolicyRule {
+	groups := []string{"machine.openshift.io", "cluster.x-k8s.io", "infrastructure.runlevel.dev", "infrastructure.cluster.x-k8s.io"}
+	return rbacv1.PolicyRule{APIGroups: groups, Resources: resources, Verbs: []string{"*"}}
+}
+
+// account returns the client of an account with rights in the namespace.
+func (s *trustScene) account(name string, may rbacv1.PolicyRule) client.Client {
+	s.Helper()
+	connected, err := client.New(s.Account(s.T, s.namespace, name, may), client.Options{Scheme: s.admin.Scheme()})
+	s.must(err)
+	return connected
 }
 
 // providerSpec returns the field of a Machine for an ExternalMachine with a spec.
@@ -178,4 +191,82 @@ func (s *trustScene) json(text string) []byte {
 	data, err := yaml.YAMLToJSON([]byte(text))
 	s.must(err)
 	return data
+}
+
+// TestAccountsWithOneRight has accounts with the rights of a machine hook, of a provider or of an editor of ExtensionConfigs try more.
+func TestAccountsWithOneRight(t *testing.T) {
+	t.Parallel()
+	s := newTrustScene(t, "machines")
+	s.must(s.stranger.Create(t.Context(), s.object("{metadata: {name: fine}, "+openshiftAPI+", kind: Machine, spec: {"+providerSpec("{}")+"}}")))
+	hook := s.account("hook", rbacv1.PolicyRule{APIGroups: []string{"machine.openshift.io"}, Resources: []string{"machines"}, Verbs: []string{"get", "patch"}})
+	t.Run("a hook", func(t *testing.T) {
+		machine := s.object("{metadata: {name: fine}, " + openshiftAPI + ", kind: Machine}")
+		change := func(text string) error {
+			return hook.Patch(t.Context(), machine, client.RawPatch(types.MergePatchType, s.json(text)))
+		}
+		sandboxtest.Eventually(t, "the hook is set", func(context.Context) bool {
+			return change("{spec: {lifecycleHooks: {preDrain: [{name: Backup, owner: shop}]}}}") == nil
+		})
+		if err := change("{spec: {" + victimsID + "}}"); !isRefused(err) {
+			t.Errorf("a providerID: %v", err)
+		}
+	})
+	t.Run("a user and a provider of another kind", func(t *testing.T) {
+		sandboxtest.Apply(t, s.Connect(t), rackMachines)
+		user, provider := s.account("user", allOf("rackmachines")), s.account("provider", allOf("rackmachines", "rackmachines/status"))
+		identified := func(by client.Client) error {
+			return by.Create(t.Context(), s.object("{metadata: {generateName: r-}, apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: RackMachine, spec: {"+victimsID+"}}"))
+		}
+		sandboxtest.Eventually(t, "the provider sets a providerID", func(context.Context) bool { return identified(provider) == nil })
+		sandboxtest.Eventually(t, "the user can't", func(context.Context) bool { return isRefused(identified(user)) })
+	})
+	t.Run("an editor of ExtensionConfigs", func(t *testing.T) {
+		s.extensionsOnly(t)
+	})
+}
+
+const rackMachines = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: rackmachines.infrastructure.cluster.x-k8s.io, annotations: {api-approved.kubernetes.io: "unapproved, for a test"}}
+spec:
+  group: infrastructure.cluster.x-k8s.io
+  names: {kind: RackMachine, plural: rackmachines, singular: rackmachine, listKind: RackMachineList}
+  scope: Namespaced
+  versions:
+  - {name: v1, served: true, storage: true, subresources: {status: {}},
+     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`
+
+// extensionsOnly has an account that may only write ExtensionConfigs name a Secret with a certificate authority: the controller
+// reads it no more than the account does.
+func (s *trustScene) extensionsOnly(t *testing.T) {
+	t.Helper()
+	editor := s.account("extensions", rbacv1.PolicyRule{APIGroups: []string{"any"}, Resources: []string{"any"}, Verbs: []string{"get"}})
+	object := metav1.ObjectMeta{Name: "extensions"}
+	s.must(s.admin.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: object, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"runtime.cluster.x-k8s.io"}, Resources: []string{"extensionconfigs"}, Verbs: []string{"*"}},
+	}}))
+	s.must(s.admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: object, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: object.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: "extensions"}},
+	}))
+	secret := &corev1.Secret{ObjectMeta: s.named("password"), Data: map[string][]byte{"ca.crt": runtimehooktest.New(t).CA()}}
+	s.must(s.admin.Create(t.Context(), secret))
+	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext", Annotations: map[string]string{
+		runtimev1.InjectCAFromSecretAnnotation: s.namespace + "/" + secret.Name,
+	}}}
+	config.Spec.ClientConfig.URL = "https://127.0.0.1:1"
+	sandboxtest.Eventually(t, "the ExtensionConfig is created", func(context.Context) bool { return editor.Create(t.Context(), config) == nil })
+	config = machinetest.Await(t, editor, config, client.ObjectKeyFromObject(config), func(c *runtimev1.ExtensionConfig) bool {
+		condition := meta.FindStatusCondition(c.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
+		return condition != nil && strings.Contains(condition.Message, "the controller has no right to read it")
+	})
+	if len(config.Spec.ClientConfig.CABundle) > 0 {
+		t.Error("the ExtensionConfig has the Secret's ca.crt")
+	}
+	machine := s.object("{metadata: {name: fine}, " + openshiftAPI + ", kind: Machine}")
+	if err := editor.Delete(t.Context(), machine); !apierrors.IsForbidden(err) {
+		t.Errorf("a Machine is deleted: %v", err)
+	}
 }
