@@ -78,14 +78,13 @@ func Cordon(ctx context.Context, client kubernetes.Interface, node *corev1.Node)
 	return nil
 }
 
-// HeldPods returns the pods of a node that a drain has to evict, and what holds them.
-func HeldPods(ctx context.Context, client kubernetes.Interface, node *corev1.Node) ([]HeldPod, error) {
+// HeldPods returns the pods of a node that a drain by some rules, or by none, waits for, and what holds them.
+func HeldPods(ctx context.Context, client kubernetes.Interface, node *corev1.Node, rules PodRules) ([]HeldPod, error) {
 	p := newPass(client, node)
-	pods, _, err := p.pods(ctx)
+	pods, held, err := p.turns(ctx, rules)
 	if err != nil {
 		return nil, err
 	}
-	var held []HeldPod
 	for i := range pods {
 		h, err := p.inspect(ctx, &pods[i])
 		if err != nil {

@@ -23,13 +23,21 @@ import (
 // API server does not answer; some may have been evicted nevertheless.
 func Evict(ctx context.Context, client kubernetes.Interface, node *corev1.Node, rules PodRules) ([]HeldPod, error) {
 	p := newPass(client, node)
-	leaving, _, err := p.ruledPods(ctx, rules)
+	now, waiting, err := p.turns(ctx, rules)
 	if err != nil {
 		return nil, err
 	}
+	left, err := p.evictAll(ctx, now)
+	return append(left, waiting...), err
+}
+
+// turns returns the pods to evict now, and those that wait for their turn, or for their completion.
+func (p *pass) turns(ctx context.Context, rules PodRules) (now []corev1.Pod, waiting []HeldPod, err error) {
+	leaving, _, err := p.ruledPods(ctx, rules)
+	if err != nil {
+		return nil, nil, err
+	}
 	turn := firstTurn(leaving)
-	var now []corev1.Pod
-	var waiting []HeldPod
 	for _, pod := range leaving {
 		isNow := pod.rule.Order == turn
 		switch {
@@ -43,8 +51,7 @@ func Evict(ctx context.Context, client kubernetes.Interface, node *corev1.Node, 
 			waiting = append(waiting, held(&pod.Pod, Later, "is to be evicted when others are gone"))
 		}
 	}
-	left, err := p.evictAll(ctx, now)
-	return append(left, waiting...), err
+	return now, waiting, nil
 }
 
 // evictionsAtOnce is how many pods of one node are evicted at the same time.

@@ -170,7 +170,7 @@ func (d *drainage) evict() []drain.HeldPod {
 
 func (d *drainage) look() []drain.HeldPod {
 	d.Helper()
-	left, err := drain.HeldPods(d.Context(), d.client, d.node)
+	left, err := drain.HeldPods(d.Context(), d.client, d.node, nil)
 	if err != nil {
 		d.Fatal(err)
 	}
