@@ -13,7 +13,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
@@ -21,7 +20,7 @@ import (
 // Evict evicts the pods of a node, once, each by its rule, and returns the remaining ones. The pods with the lowest order are
 // evicted, the others wait for their turn; without rules, all are. An error concerns all pods: a permission is missing, or the
 // API server does not answer; some may have been evicted nevertheless.
-func Evict(ctx context.Context, client kubernetes.Interface, node *corev1.Node, rules PodRules) ([]HeldPod, error) {
+func Evict(ctx context.Context, client Client, node *corev1.Node, rules PodRules) ([]HeldPod, error) {
 	p := newPass(client, node)
 	now, waiting, err := p.turns(ctx, rules)
 	if err != nil {

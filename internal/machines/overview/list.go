@@ -202,7 +202,7 @@ func (g *machineGatherer) gather(ctx context.Context, f *machineFacts) {
 
 // podsOf lists the pods of a node that is being drained by some rules, or adds why that is not possible to what is unknown.
 func (g *machineGatherer) podsOf(ctx context.Context, node *corev1.Node, rules drain.PodRules, unknown *[]string) *nodePods {
-	left, err := drain.HeldPods(ctx, g.cluster.Client, node, rules)
+	left, err := drain.HeldPods(ctx, drain.Client{Interface: g.cluster.Client, Now: g.cluster.Now}, node, rules)
 	switch {
 	case apierrors.IsForbidden(err):
 		*unknown = append(*unknown, "this user may not list pods, or PodDisruptionBudgets, in all namespaces")
