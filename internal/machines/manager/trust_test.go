@@ -3,6 +3,7 @@ package manager_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -58,7 +59,7 @@ func newTrustScene(t *testing.T, resources ...string) *trustScene {
 
 // allOf returns all rights on some resources of machines and their infrastructure.
 func allOf(resources ...string) rbacv1.PolicyRule {
-	groups := []string{"machine.openshift.io", "cluster.x-k8s.io", "infrastructure.runlevel.dev", "infrastructure.cluster.x-k8s.io"}
+	groups := []string{"machine.openshift.io", "cluster.x-k8s.io", "infrastructure.runlevel.dev"}
 	return rbacv1.PolicyRule{APIGroups: groups, Resources: resources, Verbs: []string{"*"}}
 }
 
@@ -211,26 +212,50 @@ func TestAccountsWithOneRight(t *testing.T) {
 			t.Errorf("a providerID: %v", err)
 		}
 	})
-	t.Run("a user and a provider of another kind", func(t *testing.T) {
-		sandboxtest.Apply(t, s.Connect(t), rackMachines)
-		user, provider := s.account("user", allOf("rackmachines")), s.account("provider", allOf("rackmachines", "rackmachines/status"))
-		identified := func(by client.Client) error {
-			return by.Create(t.Context(), s.object("{metadata: {generateName: r-}, apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: RackMachine, spec: {"+victimsID+"}}"))
-		}
-		sandboxtest.Eventually(t, "the provider sets a providerID", func(context.Context) bool { return identified(provider) == nil })
-		sandboxtest.Eventually(t, "the user can't", func(context.Context) bool { return isRefused(identified(user)) })
-	})
+	for group, also := range map[string]string{"infrastructure.cluster.x-k8s.io": "", "rack.example.com": documentedBinding(t)} {
+		t.Run("a user and a provider of "+group, func(t *testing.T) {
+			sandboxtest.Apply(t, s.Connect(t), strings.ReplaceAll(rackMachines, "GROUP", group))
+			if also != "" {
+				sandboxtest.Apply(t, s.Connect(t), also)
+			}
+			name, _, _ := strings.Cut(group, ".")
+			rights := func(resources ...string) rbacv1.PolicyRule {
+				return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"*"}}
+			}
+			user, provider := s.account(name+"-user", rights("rackmachines")), s.account(name+"-provider", rights("rackmachines", "rackmachines/status"))
+			identified := func(by client.Client) error {
+				return by.Create(t.Context(), s.object("{metadata: {generateName: r-}, apiVersion: "+group+"/v1, kind: RackMachine, spec: {"+victimsID+"}}"))
+			}
+			sandboxtest.Eventually(t, "the provider sets a providerID", func(context.Context) bool { return identified(provider) == nil })
+			sandboxtest.Eventually(t, "the user can't", func(context.Context) bool { return isRefused(identified(user)) })
+		})
+	}
 	t.Run("an editor of ExtensionConfigs", func(t *testing.T) {
 		s.extensionsOnly(t)
 	})
 }
 
+// documentedBinding is the binding of docs/providers.md, by which a provider has its kind protected.
+func documentedBinding(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/providers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "kind: ValidatingAdmissionPolicyBinding\n")
+	binding, _, isFound := strings.Cut(rest, "```")
+	if !isFound {
+		t.Fatal("docs/providers.md has no binding")
+	}
+	return "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\n" + binding
+}
+
 const rackMachines = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: rackmachines.infrastructure.cluster.x-k8s.io, annotations: {api-approved.kubernetes.io: "unapproved, for a test"}}
+metadata: {name: rackmachines.GROUP, annotations: {api-approved.kubernetes.io: "unapproved, for a test"}}
 spec:
-  group: infrastructure.cluster.x-k8s.io
+  group: GROUP
   names: {kind: RackMachine, plural: rackmachines, singular: rackmachine, listKind: RackMachineList}
   scope: Namespaced
   versions:

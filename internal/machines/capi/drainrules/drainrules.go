@@ -1,5 +1,10 @@
-// Package drainrules finds the rule by which the drain of a Machine of Cluster API treats a pod: the pod's label, then the
-// namespace's MachineDrainRules. It lists no rules and drains nothing: the controller and what shows its drain both call PodRules.
+// Package drainrules finds the rule by which the drain of a Machine of Cluster API treats a pod: by the pod's label, then by the
+// first MachineDrainRule that selects the Machine and the pod.
+//
+// It lists no MachineDrainRules and drains nothing: the controller does, by package drain, and an overview shows what a drain
+// would do, by the same rules.
+//
+// PodRules is the call to start from.
 package drainrules
 
 import (
