@@ -113,6 +113,10 @@ func refusedObjects() map[string]string {
 		"a providerID in a set":          openshiftAPI + ", kind: MachineSet, spec: {" + ofSet + "{" + victimsID + ", " + providerSpec("{}") + "}}}",
 		"addresses in a set":             openshiftAPI + ", kind: MachineSet, spec: {" + ofSet + "{" + providerSpec("{"+victimsAddresses+"}") + "}}}",
 
+		"a providerID in a control plane": controlPlane("{" + victimsID + ", " + providerSpec("{}") + "}"),
+		"addresses in a failure domain": controlPlane("{providerSpec: {value: {" + infraAPI + ", kind: ExternalMachine, failureDomains: [{" +
+			victimsAddresses + "}]}}}"),
+
 		"infrastructure with a providerID": infraAPI + ", kind: ExternalMachine, spec: {" + victimsID + "}",
 		"infrastructure with addresses":    infraAPI + ", kind: ExternalMachine, spec: {" + victimsAddresses + "}",
 		"simulated infrastructure":         infraAPI + ", kind: KwokMachine, spec: {" + victimsID + "}",
@@ -123,6 +127,15 @@ func refusedObjects() map[string]string {
 		"Cluster API's MachineSet":        clusterAPI + ", kind: MachineSet, spec: {clusterName: c, " + ofSet + ofClusterAPI + "}}",
 		"Cluster API's MachineDeployment": clusterAPI + ", kind: MachineDeployment, spec: {clusterName: c, " + ofSet + ofClusterAPI + "}}",
 	}
+}
+
+// controlPlane returns a ControlPlaneMachineSet with a template.
+func controlPlane(spec string) string {
+	labels := "{a: b, machine.openshift.io/cluster-api-cluster: c, machine.openshift.io/cluster-api-machine-role: master, " +
+		"machine.openshift.io/cluster-api-machine-type: master}"
+	return "apiVersion: machine.openshift.io/v1, kind: ControlPlaneMachineSet, metadata: {name: cluster}, spec: {replicas: 3, " +
+		"selector: {matchLabels: {a: b}}, template: {machineType: machines_v1beta1_machine_openshift_io, " +
+		"machines_v1beta1_machine_openshift_io: {metadata: {labels: " + labels + "}, spec: " + spec + "}}}"
 }
 
 // refusedPatches are changes that would have the controller take the victim for machines that the account has created.
@@ -145,7 +158,7 @@ func (s *trustScene) refusedPatches() map[string][2]string {
 // a Node of no machine. Then an administrator creates a Machine for that Node.
 func TestNoNodeIsTakenWithoutARightOnNodes(t *testing.T) {
 	t.Parallel()
-	s := newTrustScene(t, "machines", "machines/status", "machinesets", "machinedeployments",
+	s := newTrustScene(t, "machines", "machines/status", "machinesets", "machinedeployments", "controlplanemachinesets",
 		"externalmachines", "externalmachines/status", "kwokmachines", "externalmachinetemplates", "kwokmachinetemplates")
 	cluster := "{" + clusterAPI + ", kind: Cluster, metadata: {name: c}, spec: {infrastructureRef: {apiGroup: a.b, kind: Any, name: any}}}"
 	s.must(s.admin.Create(t.Context(), s.object(cluster)))
@@ -159,8 +172,13 @@ func TestNoNodeIsTakenWithoutARightOnNodes(t *testing.T) {
 	outside.SetNamespace(s.Namespace(t))
 	s.must(s.admin.Create(t.Context(), outside))
 	s.AwaitMachine(t, s.namespace, "fine", func(m *machinev1beta1.Machine) bool { return m.Status.Phase != nil })
+	odd := "{metadata: {name: odd}, " + openshiftAPI + ", kind: Machine, spec: {providerSpec: {value: {" + infraAPI + ", kind: RackMachine, spec: any, failureDomains: any}}}}"
+	s.must(s.stranger.Create(t.Context(), s.object(odd), client.DryRunAll)) // what the provider refuses
 	for what, text := range refusedObjects() {
-		if err := s.stranger.Create(t.Context(), s.object("{metadata: {name: victim}, "+text+"}")); !isRefused(err) {
+		if !strings.Contains(text, "metadata: {name: ") {
+			text = "metadata: {name: victim}, " + text
+		}
+		if err := s.stranger.Create(t.Context(), s.object("{"+text+"}")); !isRefused(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -223,6 +241,8 @@ func TestAccountsWithOneRight(t *testing.T) {
 				return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"*"}}
 			}
 			user, provider := s.account(name+"-user", rights("rackmachines")), s.account(name+"-provider", rights("rackmachines", "rackmachines/status"))
+			odd := "{metadata: {name: odd}, apiVersion: " + group + "/v1, kind: RackMachine, spec: {template: ubuntu, providerSpec: any}}"
+			sandboxtest.Eventually(t, "the user creates a machine", func(context.Context) bool { return user.Create(t.Context(), s.object(odd)) == nil })
 			identified := func(by client.Client) error {
 				return by.Create(t.Context(), s.object("{metadata: {generateName: r-}, apiVersion: "+group+"/v1, kind: RackMachine, spec: {"+victimsID+"}}"))
 			}
