@@ -51,7 +51,7 @@ func TestAClusterTakesTheManifests(t *testing.T) {
 		return d != nil && d.Status.AvailableReplicas == 1
 	})
 	policies := admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")
-	for _, name := range []string{"machine-controller-machines", "machine-controller-machinesets", "machine-controller-extensions-cluster-api"} {
+	for _, name := range []string{"machine-controller-machines", "machine-controller-machinesets", "machine-controller-nodes", "machine-controller-extensions-cluster-api"} {
 		checked := sandboxtest.Await(t, stage.SharedSandbox, policies, name, func(p *admissionv1.ValidatingAdmissionPolicy) bool {
 			return p != nil && p.Status.TypeChecking != nil && p.Status.ObservedGeneration == p.Generation
 		})

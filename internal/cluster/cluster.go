@@ -40,14 +40,14 @@ type Cluster struct {
 	Client   kubernetes.Interface // Kubernetes' own kinds
 
 	kinds  *catalog
-	clock  *clock
+	clock  *ServerClock
 	base   *rest.Config // the caller's
 	config *rest.Config // the same, with the transports of this package
 }
 
 // Connect makes a connection. It sends no request yet.
 func Connect(config *rest.Config) (*Cluster, error) {
-	c := &Cluster{clock: &clock{}}
+	c := &Cluster{clock: &ServerClock{}}
 	client, err := connect(c, config)
 	c.kinds = &catalog{config: c.config, client: client, learnt: map[schema.GroupKind][]Resource{}}
 	return c, err
@@ -65,7 +65,7 @@ func connect(c *Cluster, base *rest.Config) (*http.Client, error) {
 	c.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &rolesTransport{next: next, path: path.Join("/", server.Path, "readyz")}
 	})
-	c.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &observer{next: next, clock: c.clock} })
+	c.config.Wrap(c.clock.Observe)
 	client, err := rest.HTTPClientFor(c.config)
 	if err == nil {
 		c.Objects, err = dynamic.NewForConfigAndClient(c.config, client)
@@ -84,7 +84,7 @@ func connect(c *Cluster, base *rest.Config) (*http.Client, error) {
 
 // Now returns the time of the server, from the Date headers of its responses. Ages of
 // objects are computed with it: this machine's clock may be wrong.
-func (c *Cluster) Now() time.Time { return c.clock.at(time.Now()) }
+func (c *Cluster) Now() time.Time { return c.clock.Now() }
 
 // Host returns the URL of the API server, which has no password in it.
 func Host(c *Cluster) string { return c.base.Host }

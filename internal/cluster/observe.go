@@ -13,16 +13,24 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// A clock estimates the server's time.
-type clock struct {
+// A ServerClock estimates the server's time from the Date headers of its responses. The zero value is this machine's clock.
+type ServerClock struct {
 	ahead atomic.Int64 // how far the server's clock is ahead of the local clock
 }
 
-func (c *clock) at(local time.Time) time.Time { return local.Add(time.Duration(c.ahead.Load())) }
+// Now returns the time of the server.
+func (c *ServerClock) Now() time.Time { return c.at(time.Now()) }
+
+// Observe returns a transport that reads the time of the server from the responses of another one.
+func (c *ServerClock) Observe(next http.RoundTripper) http.RoundTripper {
+	return &observer{next: next, clock: c}
+}
+
+func (c *ServerClock) at(local time.Time) time.Time { return local.Add(time.Duration(c.ahead.Load())) }
 
 // set reads the Date header of a response that has just arrived. It has whole seconds only, so the
 // clock is corrected only if it is further off than that.
-func (c *clock) set(header string) {
+func (c *ServerClock) set(header string) {
 	date, err := http.ParseTime(header)
 	if err != nil {
 		return
@@ -37,7 +45,7 @@ func (c *clock) set(header string) {
 // whether an object was created or existed, and Retry-After.
 type observer struct {
 	next  http.RoundTripper
-	clock *clock
+	clock *ServerClock
 }
 
 func (o *observer) RoundTrip(request *http.Request) (*http.Response, error) {

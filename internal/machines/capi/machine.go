@@ -12,13 +12,11 @@ package capi
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/kubernetes"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -26,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/runlevel/runlevel/internal/machines/contract"
+	"github.com/runlevel/runlevel/internal/machines/drain"
 	"github.com/runlevel/runlevel/internal/machines/infra"
 	"github.com/runlevel/runlevel/internal/machines/machineevents"
 	"github.com/runlevel/runlevel/internal/machines/queue"
@@ -46,7 +45,7 @@ type ClusterAPIOptions struct {
 type ClusterAPIReconciler struct {
 	client     client.Client
 	server     client.Reader // reads past the cache
-	kubernetes kubernetes.Interface
+	kubernetes drain.Client
 	references contract.ObjectReferences
 	watcher    *infra.Watcher
 	events     machineevents.Recorder
@@ -66,9 +65,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions
 	if o.Hooks == nil {
 		o.Hooks = runtimehook.NewInPlaceHooks(mgr.GetClient(), mgr.GetAPIReader())
 	}
-	direct, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	direct, err := drain.NewClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("connect for drains: %w", err)
+		return err
 	}
 	watcher, err := infra.NewWatcher(mgr)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,13 @@ func (p *machinePass) gatherReferences(ctx context.Context) error {
 
 // lookAt reads an object that a Machine refers to, and makes the Machine its owner.
 func (r *ClusterAPIReconciler) lookAt(ctx context.Context, m *clusterv1.Machine, to clusterv1.ContractVersionedObjectReference) referenced {
+	if !isOfMachine(to) {
+		if !m.DeletionTimestamp.IsZero() {
+			return referenced{isGone: true}
+		}
+		return referenced{problem: fmt.Errorf("%s of %s is not a kind of infrastructure or bootstrap config: refer to an object that is "+
+			"deleted with the Machine", to.Kind, to.APIGroup)}
+	}
 	object, err := r.references.Get(ctx, to, m.Namespace)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -52,6 +60,13 @@ func (r *ClusterAPIReconciler) lookAt(ctx context.Context, m *clusterv1.Machine,
 		return referenced{problem: err}
 	}
 	return referenced{object: object}
+}
+
+// isOfMachine reports whether a reference is to a kind whose objects belong to one Machine. Others must not be deleted by an account
+// that may only create and delete Machines.
+func isOfMachine(to clusterv1.ContractVersionedObjectReference) bool {
+	return to.APIGroup != clusterv1.GroupVersion.Group && !strings.HasPrefix(to.APIGroup, "controlplane.") &&
+		!strings.HasSuffix(to.Kind, clusterv1.TemplateSuffix)
 }
 
 // claim makes the Machine the controller of an object. The owner of the Machine created the object too, and owns it until then.

@@ -13,17 +13,39 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
+
+// A Client is a connection to a cluster that knows the time of its API server: ages of pods are computed with it, since this
+// machine's clock may be wrong.
+type Client struct {
+	kubernetes.Interface
+	Now func() time.Time
+}
+
+// NewClient returns a Client that uses the connections of an HTTP client.
+func NewClient(config *rest.Config, shared *http.Client) (Client, error) {
+	clock, observed := &cluster.ServerClock{}, *shared
+	observed.Transport = clock.Observe(shared.Transport)
+	client, err := kubernetes.NewForConfigAndClient(config, &observed)
+	if err != nil {
+		return Client{}, fmt.Errorf("connect for drains: %w", err)
+	}
+	return Client{Interface: client, Now: clock.Now}, nil
+}
 
 // A HeldPod is a pod that is still on a node that is being drained.
 type HeldPod struct {
@@ -78,14 +100,13 @@ func Cordon(ctx context.Context, client kubernetes.Interface, node *corev1.Node)
 	return nil
 }
 
-// HeldPods returns the pods of a node that a drain has to evict, and what holds them.
-func HeldPods(ctx context.Context, client kubernetes.Interface, node *corev1.Node) ([]HeldPod, error) {
+// HeldPods returns the pods of a node that a drain by some rules, or by none, waits for, and what holds them.
+func HeldPods(ctx context.Context, client Client, node *corev1.Node, rules PodRules) ([]HeldPod, error) {
 	p := newPass(client, node)
-	pods, _, err := p.pods(ctx)
+	pods, held, err := p.turns(ctx, rules)
 	if err != nil {
 		return nil, err
 	}
-	var held []HeldPod
 	for i := range pods {
 		h, err := p.inspect(ctx, &pods[i])
 		if err != nil {

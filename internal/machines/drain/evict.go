@@ -13,7 +13,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
@@ -21,15 +20,23 @@ import (
 // Evict evicts the pods of a node, once, each by its rule, and returns the remaining ones. The pods with the lowest order are
 // evicted, the others wait for their turn; without rules, all are. An error concerns all pods: a permission is missing, or the
 // API server does not answer; some may have been evicted nevertheless.
-func Evict(ctx context.Context, client kubernetes.Interface, node *corev1.Node, rules PodRules) ([]HeldPod, error) {
+func Evict(ctx context.Context, client Client, node *corev1.Node, rules PodRules) ([]HeldPod, error) {
 	p := newPass(client, node)
-	leaving, _, err := p.ruledPods(ctx, rules)
+	now, waiting, err := p.turns(ctx, rules)
 	if err != nil {
 		return nil, err
 	}
+	left, err := p.evictAll(ctx, now)
+	return append(left, waiting...), err
+}
+
+// turns returns the pods to evict now, and those that wait for their turn, or for their completion.
+func (p *pass) turns(ctx context.Context, rules PodRules) (now []corev1.Pod, waiting []HeldPod, err error) {
+	leaving, _, err := p.ruledPods(ctx, rules)
+	if err != nil {
+		return nil, nil, err
+	}
 	turn := firstTurn(leaving)
-	var now []corev1.Pod
-	var waiting []HeldPod
 	for _, pod := range leaving {
 		isNow := pod.rule.Order == turn
 		switch {
@@ -43,8 +50,7 @@ func Evict(ctx context.Context, client kubernetes.Interface, node *corev1.Node, 
 			waiting = append(waiting, held(&pod.Pod, Later, "is to be evicted when others are gone"))
 		}
 	}
-	left, err := p.evictAll(ctx, now)
-	return append(left, waiting...), err
+	return now, waiting, nil
 }
 
 // evictionsAtOnce is how many pods of one node are evicted at the same time.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/internal/machines/drain"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // A pod that has ended stays while it has a finalizer.
@@ -144,5 +145,28 @@ func BenchmarkLook(b *testing.B) {
 	}
 	for b.Loop() {
 		d.look()
+	}
+}
+
+// A machine whose clock is ahead gives up the pods of an unreachable node no earlier: their end is a time of the API server.
+func TestThePodsOfAnUnreachableNodeEndByTheServersClock(t *testing.T) {
+	t.Parallel()
+	d := newDrainage(t)
+	d.pod("web", nil)
+	d.awaitRunning("web")
+	for i := range d.node.Status.Conditions {
+		if d.node.Status.Conditions[i].Type == corev1.NodeReady {
+			d.node.Status.Conditions[i].Status = corev1.ConditionUnknown
+		}
+	}
+	behind := connect(t, sandboxtest.ShiftClock(cluster.Sandbox(t).Config, -time.Minute))
+	for len(d.evict()) > 0 { // until the second of grace is over by this machine's clock
+		if t.Context().Err() != nil {
+			t.Fatal(t.Context().Err())
+		}
+	}
+	left, err := drain.Evict(t.Context(), behind, d.node, nil)
+	if err != nil || len(left) != 1 || left[0].Hold != drain.Ending {
+		t.Errorf("by a clock that is a minute behind, these pods are waited for: %v, %v", left, err)
 	}
 }

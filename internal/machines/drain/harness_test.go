@@ -10,7 +10,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/machines/drain"
@@ -34,7 +33,7 @@ var (
 // A drainage is a node of a test's own, and what is on it.
 type drainage struct {
 	testing.TB
-	client    kubernetes.Interface
+	client    drain.Client
 	namespace string
 	node      *corev1.Node
 }
@@ -70,14 +69,27 @@ func hasCondition(conditions []corev1.NodeCondition, ready corev1.ConditionStatu
 }
 
 // unthrottled returns a client of the administrator, or of a user who may do what all may that are logged in.
-func unthrottled(t testing.TB, user string) kubernetes.Interface {
+func unthrottled(t testing.TB, user string) drain.Client {
 	t.Helper()
 	config := rest.CopyConfig(cluster.Sandbox(t).Config)
 	config.QPS = -1
 	if user != "" {
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	}
-	return kubernetes.NewForConfigOrDie(config)
+	return connect(t, config)
+}
+
+func connect(t testing.TB, config *rest.Config) drain.Client {
+	t.Helper()
+	shared, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := drain.NewClient(config, shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 // pod puts a pod on the node. It never ends by itself, and takes an hour to end unless told otherwise.
@@ -170,7 +182,7 @@ func (d *drainage) evict() []drain.HeldPod {
 
 func (d *drainage) look() []drain.HeldPod {
 	d.Helper()
-	left, err := drain.HeldPods(d.Context(), d.client, d.node)
+	left, err := drain.HeldPods(d.Context(), d.client, d.node, nil)
 	if err != nil {
 		d.Fatal(err)
 	}

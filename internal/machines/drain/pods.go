@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 )
 
@@ -23,18 +22,18 @@ const unreachableGrace = time.Second
 // A pass is one read of the pods of a node. It reads each DaemonSet, and the budgets of each namespace, at most
 // once.
 type pass struct {
-	client        kubernetes.Interface
+	client        Client
 	node          string
 	isUnreachable bool
-	now           time.Time
+	now           time.Time                     // of the server, when the pods were read
 	cordonedAt    metav1.Time                   // zero if the taint has no time
 	daemonSets    map[types.NamespacedName]bool // whether they exist
 	budgets       map[string][]policyv1.PodDisruptionBudget
 }
 
-func newPass(client kubernetes.Interface, node *corev1.Node) *pass {
+func newPass(client Client, node *corev1.Node) *pass {
 	return &pass{
-		client: client, node: node.Name, isUnreachable: IsUnreachable(node), now: time.Now(), cordonedAt: cordonedAt(node),
+		client: client, node: node.Name, isUnreachable: IsUnreachable(node), cordonedAt: cordonedAt(node),
 		daemonSets: map[types.NamespacedName]bool{}, budgets: map[string][]policyv1.PodDisruptionBudget{},
 	}
 }
@@ -57,6 +56,7 @@ func (p *pass) pods(ctx context.Context) (leaving, staying []corev1.Pod, err err
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the pods of node %s: %w", p.node, requestError(err))
 	}
+	p.now = p.client.Now()
 	for _, pod := range list.Items {
 		stays, err := p.stays(ctx, &pod)
 		if err != nil {

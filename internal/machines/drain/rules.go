@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 )
 
 // A PodRule is how draining treats a pod that it would evict.
@@ -29,7 +28,7 @@ const (
 type PodRules func(ctx context.Context, pod *corev1.Pod) (PodRule, error)
 
 // StayingPods returns the pods of a node that draining leaves alone.
-func StayingPods(ctx context.Context, client kubernetes.Interface, node *corev1.Node, rules PodRules) ([]corev1.Pod, error) {
+func StayingPods(ctx context.Context, client Client, node *corev1.Node, rules PodRules) ([]corev1.Pod, error) {
 	_, staying, err := newPass(client, node).ruledPods(ctx, rules)
 	return staying, err
 }

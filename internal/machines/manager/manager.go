@@ -42,6 +42,8 @@ type Options struct {
 	Concurrency int
 	// Dialects are the APIs whose Machines are reconciled; OpenShift's alone if there are none.
 	Dialects []MachineDialect
+	// Namespaces are those whose objects are reconciled; all if there are none.
+	Namespaces []string
 }
 
 // Run runs the controllers until ctx ends. It ends with an error when the Lease is lost.
@@ -53,11 +55,18 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
+	namespaces := map[string]cache.Config{}
+	for _, namespace := range o.Namespaces {
+		namespaces[namespace] = cache.Config{}
+	}
 	program := leader.Program{
 		Name: programName, Namespace: DefaultNamespace,
 		Manager: ctrl.Options{
 			Scheme: scheme,
-			Cache:  cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: trimNode}}},
+			Cache: cache.Options{
+				ByObject:          map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: trimNode}},
+				DefaultNamespaces: namespaces,
+			},
 			// Pods would be most of the cache. Draining lists the pods of one node.
 			Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Pod{}}}},
 		},

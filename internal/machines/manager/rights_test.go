@@ -115,8 +115,9 @@ func (s *rightsScene) applyRoles() {
 	}
 }
 
-// run runs a controller with the token of its service account, until the test ends, and returns where it serves metrics.
-func (s *rightsScene) run() string {
+// run runs a controller of some namespaces, or of all, with the token of its service account, until the test ends. It returns where
+// it serves metrics.
+func (s *rightsScene) run(namespaces ...string) string {
 	s.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	s.must(err)
@@ -131,7 +132,7 @@ func (s *rightsScene) run() string {
 	go func() {
 		ended <- manager.Run(s.Context(), config, manager.Options{
 			Options:  leader.Options{Name: "it", Version: "1.0.0", Metrics: metricsserver.Serving{Address: address}},
-			Dialects: []manager.MachineDialect{manager.OpenShift, manager.ClusterAPI},
+			Dialects: []manager.MachineDialect{manager.OpenShift, manager.ClusterAPI}, Namespaces: namespaces,
 		})
 	}()
 	s.Cleanup(func() {

@@ -47,7 +47,7 @@ func (g *machineGatherer) clusterAPIMachines(ctx context.Context, q MachineQuery
 		g.listNodes(ctx)
 		f := &clusterAPIFacts{machine: m, nodes: &g.nodes}
 		if node := f.node(); node != nil && f.stage() == deletion.Draining {
-			f.pods = g.podsOf(ctx, node, &f.unknown)
+			f.pods = g.ruledPodsOf(ctx, node, f)
 		}
 		if f.isUnhealthy() {
 			g.askHealthChecks(ctx, f)

@@ -194,7 +194,10 @@ func (f *machineFacts) drainCondition() []MachineHold {
 }
 
 // weight orders pods: stuck pods first.
-var weight = map[drain.PodHold]int{drain.Budget: 0, drain.Refused: 1, drain.Finalizers: 2, drain.Ending: 3, drain.ToBeEvicted: 4}
+var weight = map[drain.PodHold]int{
+	drain.Budget: 0, drain.Refused: 1, drain.Finalizers: 2, drain.Ending: 3, drain.ToBeEvicted: 4,
+	drain.Completion: 5, drain.Later: 6, drain.CompletionLater: 7,
+}
 
 // podHolds returns a hold for each remaining pod.
 func podHolds(pods []drain.HeldPod, since *time.Time) []MachineHold {

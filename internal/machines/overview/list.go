@@ -195,14 +195,14 @@ func (g *machineGatherer) gather(ctx context.Context, f *machineFacts) {
 	case stage != deletion.Draining:
 		g.askInfrastructure(ctx, f)
 	case f.node() != nil && f.node().Spec.Unschedulable:
-		f.pods = g.podsOf(ctx, f.node(), &f.unknown)
+		f.pods = g.podsOf(ctx, f.node(), nil, &f.unknown)
 		f.pods.setStaying()
 	}
 }
 
-// podsOf lists the pods of a node that is being drained, or adds why that is not possible to what is unknown.
-func (g *machineGatherer) podsOf(ctx context.Context, node *corev1.Node, unknown *[]string) *nodePods {
-	left, err := drain.HeldPods(ctx, g.cluster.Client, node)
+// podsOf lists the pods of a node that is being drained by some rules, or adds why that is not possible to what is unknown.
+func (g *machineGatherer) podsOf(ctx context.Context, node *corev1.Node, rules drain.PodRules, unknown *[]string) *nodePods {
+	left, err := drain.HeldPods(ctx, drain.Client{Interface: g.cluster.Client, Now: g.cluster.Now}, node, rules)
 	switch {
 	case apierrors.IsForbidden(err):
 		*unknown = append(*unknown, "this user may not list pods, or PodDisruptionBudgets, in all namespaces")

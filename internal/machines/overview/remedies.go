@@ -163,6 +163,10 @@ func (h *MachineHold) podRemedy(skip string) []string {
 		return []string{"the controllers that have set the finalizers remove them:", "kubectl get pod " + pod + " -o jsonpath='{.metadata.finalizers}'"}
 	case drain.Ending:
 		return []string{"nothing is to be done within its grace; if its node is broken, go on without draining:", skip}
+	case drain.Later:
+		return []string{"nothing is to be done: it is evicted when the pods before it are gone"}
+	case drain.Completion, drain.CompletionLater:
+		return []string{"it is not evicted: wait until it has completed, or delete it", "kubectl delete pod " + pod}
 	}
 	if h.Toleration != "" {
 		return []string{fmt.Sprintf("it is evicted, once; what takes its place tolerates the cordon as well (toleration %s), and ends with the node", h.Toleration)}

@@ -20,7 +20,7 @@ type candidates struct {
 	// The following are set only if there is exactly one machine.
 	nodes  []*corev1.Node            // that share one of them with the machine, including the node itself
 	former *corev1.Node              // the node that the machine names, if it is another one and still exists
-	owners []*machinev1beta1.Machine // that name the node, by its UID
+	owners []*machinev1beta1.Machine // that name the node, by its UID, or that the node names
 }
 
 // judge returns the Machine that the node belongs to, or the problem that prevents the link. If both are empty, the node

@@ -23,12 +23,14 @@ const (
 	byProviderID = "nodelink.providerID"
 	byInternalIP = "nodelink.internalIP"
 	byNode       = "nodelink.nodeUID"
+	byMachine    = "nodelink.machine"
 )
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
 		enqueue.AddIndex(ctx, indexer, byProviderID, func(n *corev1.Node) []string { return []string{n.Spec.ProviderID} }),
 		enqueue.AddIndex(ctx, indexer, byInternalIP, func(n *corev1.Node) []string { return internalIPs(n.Status.Addresses) }),
+		enqueue.AddIndex(ctx, indexer, byMachine, func(n *corev1.Node) []string { return []string{n.Annotations[MachineAnnotation]} }),
 		enqueue.AddIndex(ctx, indexer, byProviderID, func(m *machinev1beta1.Machine) []string { return []string{providerID(m)} }),
 		enqueue.AddIndex(ctx, indexer, byInternalIP, func(m *machinev1beta1.Machine) []string { return internalIPs(m.Status.Addresses) }),
 		enqueue.AddIndex(ctx, indexer, byNode, func(m *machinev1beta1.Machine) []string {
@@ -69,6 +71,9 @@ func (r *NodeLinkReconciler) gatherCandidates(ctx context.Context, node *corev1.
 	if seen.owners, err = r.owners(ctx, node); err != nil {
 		return seen, err
 	}
+	if err := r.addNamedOwner(ctx, &seen); err != nil {
+		return seen, err
+	}
 	ref := machine.Status.NodeRef
 	if ref == nil || ref.Name == node.Name {
 		return seen, nil
@@ -96,6 +101,25 @@ func (r *NodeLinkReconciler) nodes(ctx context.Context, machine *machinev1beta1.
 // owners returns the Machines whose nodeRef has the UID of a node.
 func (r *NodeLinkReconciler) owners(ctx context.Context, node *corev1.Node) ([]*machinev1beta1.Machine, error) {
 	return listBy[*machinev1beta1.Machine, machinev1beta1.MachineList](ctx, r.client, "machines", byNode, string(node.UID))
+}
+
+// addNamedOwner adds the Machine that the annotation of the node names, if it exists. It may have no nodeRef yet, or be in a
+// namespace that the controller does not watch.
+func (r *NodeLinkReconciler) addNamedOwner(ctx context.Context, seen *candidates) error {
+	named := seen.node.Annotations[MachineAnnotation]
+	namespace, machine, isName := strings.Cut(named, "/")
+	if !isName || named == name(seen.machines[0]) {
+		return nil
+	}
+	owner := &machinev1beta1.Machine{}
+	err := r.server.Get(ctx, client.ObjectKey{Namespace: namespace, Name: machine}, owner)
+	switch {
+	case err == nil && !slices.ContainsFunc(seen.owners, func(m *machinev1beta1.Machine) bool { return m.UID == owner.UID }):
+		seen.owners = append(seen.owners, owner)
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("get Machine %s, which node %s names: %w", named, seen.node.Name, err)
+	}
+	return nil
 }
 
 // An objectList is a pointer to a list L of objects.

@@ -3,7 +3,8 @@
 // spec of the Machine are set on the node.
 //
 // A Machine and a node belong together if they share a providerID or an internal IP address. If there is more than one
-// such pair, nothing is linked: the node of a Machine is drained and deleted with it.
+// such pair, or the annotation of the node names another Machine that exists, nothing is linked: the node of a Machine is drained
+// and deleted with it. Who may set a providerID or an address is for admission to check: it takes a right on nodes.
 //
 // NodeLinkReconciler is the type to start from. judge decides what belongs together; it is pure.
 package nodelink
@@ -38,6 +39,7 @@ const concurrency = 10
 // NodeLinkReconciler links nodes to their Machines. Its requests are names of nodes.
 type NodeLinkReconciler struct {
 	client   client.Client
+	server   client.Reader // reads past the cache
 	recorder events.EventRecorder
 	reported sync.Map // the last problem of each node, so that each is reported once
 }
@@ -47,7 +49,7 @@ func (r *NodeLinkReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Mana
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	r.client, r.recorder = mgr.GetClient(), mgr.GetEventRecorder("nodelink-controller")
+	r.client, r.server, r.recorder = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("nodelink-controller")
 	return ctrl.NewControllerManagedBy(mgr).Named("nodelink").
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodesOfNode), builder.WithPredicates(nodeChanges)).
 		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.nodesOfMachine), builder.WithPredicates(machineChanges)).

@@ -48,3 +48,26 @@ func TestLink(t *testing.T) {
 		return hasTaint && node.Labels["role"] == "web" && node.Annotations[nodelink.MachineAnnotation] == f.Namespace+"/m"
 	})
 }
+
+// A node that names a Machine is its own as long as the Machine exists, though the Machine has no nodeRef: a backup has no status.
+func TestANodeThatNamesAnotherMachineIsNotLinked(t *testing.T) {
+	f, elsewhere := stage.NewFixture(t), stage.NewFixture(t)
+	id := "test://" + f.Namespace
+	owner := &machinev1beta1.Machine{ObjectMeta: elsewhere.Meta("owner")}
+	machine := &machinev1beta1.Machine{ObjectMeta: f.Meta("m"), Spec: machinev1beta1.MachineSpec{ProviderID: &id}}
+	local := &machinev1beta1.Machine{ObjectMeta: f.Meta("local")}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace}, Spec: corev1.NodeSpec{ProviderID: id}}
+	node.Annotations = map[string]string{nodelink.MachineAnnotation: elsewhere.Namespace + "/owner"}
+	f.MustCreate(owner, local, machine, node)
+	f.DeleteAfterwards(node)
+	stage.Manage(t, f.Namespace, func(mgr ctrl.Manager) error {
+		return new(nodelink.NodeLinkReconciler).SetupWithManager(t.Context(), mgr)
+	})
+	f.AwaitEvent("m", "NodeNotLinked", "it is linked to Machine "+elsewhere.Namespace+"/owner")
+	f.MustPatch(node, `{"metadata":{"annotations":{%q:%q}}}`, nodelink.MachineAnnotation, f.Namespace+"/local")
+	f.AwaitEvent("m", "NodeNotLinked", "it is linked to Machine "+f.Namespace+"/local")
+	f.MustDelete(local)
+	stage.AwaitMachine(t, f.Namespace, "m", func(m *machinev1beta1.Machine) bool {
+		return m.Status.NodeRef != nil && m.Status.NodeRef.UID == node.UID
+	})
+}

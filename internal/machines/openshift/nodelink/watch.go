@@ -57,13 +57,15 @@ func (r *NodeLinkReconciler) nodesOfNode(ctx context.Context, object client.Obje
 	return requests
 }
 
-// nodesOfMachine returns the nodes that a Machine could belong to, and the node of its nodeRef.
+// nodesOfMachine returns the nodes that a Machine could belong to, those that name it, and the node of its nodeRef.
 func (r *NodeLinkReconciler) nodesOfMachine(ctx context.Context, object client.Object) []reconcile.Request {
 	machine := object.(*machinev1beta1.Machine)
 	nodes, err := r.nodes(ctx, machine)
-	if err != nil {
+	naming, namingErr := listBy[*corev1.Node, corev1.NodeList](ctx, r.client, "nodes", byMachine, name(machine))
+	if err := errors.Join(err, namingErr); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "find the nodes of a Machine", "machine", name(machine))
 	}
+	nodes = append(naming, nodes...)
 	var requests []reconcile.Request
 	for _, node := range nodes[:min(maxCandidates, len(nodes))] {
 		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: node.Name}})
