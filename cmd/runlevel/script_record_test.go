@@ -47,6 +47,7 @@ func awaitRecord(ts *testscript.TestScript, _ bool, args []string) {
 // Whatever differs from run to run in what is said of a wait.
 var (
 	whyAges = regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m\d+s|m)\b`)
+	times   = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 	holders = regexp.MustCompile(`\S+@\S+:\d+-\w{5}`)
 )
 
@@ -54,7 +55,8 @@ var (
 // compared.
 func clock(ts *testscript.TestScript, _ bool, _ []string) {
 	text := ts.ReadFile("stdout")
-	fmt.Fprint(ts.Stdout(), holders.ReplaceAllString(whyAges.ReplaceAllString(text, "12s"), "ana@host:7"))
+	text = times.ReplaceAllString(whyAges.ReplaceAllString(text, "12s"), "2026-01-02T15:04:05Z")
+	fmt.Fprint(ts.Stdout(), holders.ReplaceAllString(text, "ana@host:7"))
 }
 
 // user acts from now on as a user who may only get what a list of resources names, in

@@ -77,7 +77,7 @@ func (o *Outcome) dueHooks() (due map[object.StepID][]deploymenthook.Stage, refu
 // previewOf returns the result of a preview for one manifest.
 func previewOf(change object.Change) plan.ObjectPreview {
 	found := plan.ObjectPreview{
-		Action: planned[change.Action], Why: change.Message, Adopted: change.Adopted, Recreated: change.Action == object.Recreated,
+		Action: planned[change.Action], Why: change.Message, Adopted: change.Adopted, Foreign: change.Foreign, Recreated: change.Action == object.Recreated,
 	}
 	if change.Err != nil {
 		found.Why = printable.Line(change.Err.Err.Error())

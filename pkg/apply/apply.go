@@ -64,6 +64,8 @@ type Options struct {
 	// AdoptFrom are field managers, beside ownership.Managers, whose fields Runlevel takes over when it
 	// applies an object for the first time.
 	AdoptFrom []string
+	// RemovesForeign reports whether fields of a manager that the release does not have are removed; nil removes none.
+	RemovesForeign func(id kinds.ID, manager string) bool
 	// Refusals are why an API server would refuse objects, as far as that is known without the cluster. A preview takes
 	// them for what it can't ask the cluster; a run does not use them.
 	Refusals map[object.StepID][]fields.FieldRefusal
@@ -150,7 +152,7 @@ func (o Options) Objects() object.Options { return o.withDefaults().objects(nil)
 func (o Options) objects(manifests []*payload.Manifest) object.Options {
 	return object.Options{
 		Release: o.Release, Version: o.Version, Mode: o.Mode, Standard: o.Standard, DropUnknownFields: o.DropUnknownFields, DropHint: o.DropHint,
-		Full: o.Full, AdoptFrom: o.AdoptFrom, Refusals: o.Refusals, Manifests: manifests, LookCounts: o.lookCounts,
+		Full: o.Full, AdoptFrom: o.AdoptFrom, RemovesForeign: o.RemovesForeign, Refusals: o.Refusals, Manifests: manifests, LookCounts: o.lookCounts,
 		Journal: o.Journal, Lock: o.Lock, Fingerprints: o.Fingerprints,
 	}
 }

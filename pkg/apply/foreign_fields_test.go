@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
@@ -217,4 +219,49 @@ func TestDefaultsOfAnAdoptedObjectStay(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The fields of a manager that are to be removed go in one change of the object, together with those that it has set to other
+// values, as a preview says before. Those of another manager stay, unless the object is named.
+func TestForeignFieldsAreRemovedOnRequest(t *testing.T) {
+	t.Parallel()
+	namespace, bob, ann := test.Namespace(t), act(t, "bob"), act(t, "ann")
+	key, text := namespace+"/it", withPod("Deployment", "replicas: 1, ", containers)
+	scales(t, namespace, one(text), apply.Options{})
+	bob.merge("Deployment.apps", key, `{metadata: {labels: {bobs: x}}, spec: {replicas: 2, template: {spec: {nodeSelector: {disk: fast}}}}}`)
+	ann.merge("Deployment.apps", key, `{metadata: {labels: {anns: x}}, spec: {paused: true}}`)
+	generation := bob.live("Deployment.apps", key).GetGeneration()
+	for _, row := range []struct {
+		options apply.Options
+		lost    []ownership.Conflict
+	}{
+		{apply.Options{}, []ownership.Conflict{{Manager: "bob", Field: "spec.replicas"}}},
+		{apply.Options{RemovesForeign: func(_ kinds.ID, manager string) bool { return manager == "bob" }},
+			[]ownership.Conflict{{Manager: "bob", Field: "metadata.labels.bobs"}, {Manager: "bob", Field: "spec.replicas"}, {Manager: "bob", Field: "spec.template.spec.nodeSelector"}}},
+		{apply.Options{RemovesForeign: func(id kinds.ID, _ string) bool { return id.Name == "it" }},
+			[]ownership.Conflict{{Manager: "ann", Field: "metadata.labels.anns"}, {Manager: "ann", Field: "spec.paused"}, {Manager: "bob", Field: "spec.replicas"}}},
+	} {
+		saw := preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(text)), row.options)
+		did := scales(t, namespace, one(text), row.options)
+		for who, found := range map[string]applied{"preview": saw, "apply": did} {
+			if diff := cmp.Diff(row.lost, sortedLosses(found.Changes[0].Lost)); diff != "" || found.Changes[0].Action != object.Configured {
+				t.Errorf("%s: %s, which has lost (-want +got):\n%s", who, found.Changes[0].Action, diff)
+			}
+		}
+		generation++
+		if live := bob.live("Deployment.apps", key); live.GetGeneration() != generation {
+			t.Errorf("generation %d, want %d: it was changed more than once", live.GetGeneration(), generation)
+		}
+		bob.merge("Deployment.apps", key, `{spec: {replicas: 2}}`)
+		generation++
+	}
+	if have := bob.field("Deployment.apps", key, "metadata", "labels"); strings.Contains(have, "bobs") || strings.Contains(have, "anns") {
+		t.Errorf("it has the labels %s", have)
+	}
+}
+
+func sortedLosses(lost []ownership.Conflict) []ownership.Conflict {
+	lost = slices.Clone(lost)
+	slices.SortFunc(lost, func(a, b ownership.Conflict) int { return strings.Compare(a.Field, b.Field) })
+	return lost
 }

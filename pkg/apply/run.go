@@ -67,7 +67,7 @@ type run struct {
 // newRun begins to send requests.
 func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, manifests []*payload.Manifest, options Options) *run {
 	events := newEmitter(c.Now, options.OnEvent)
-	r := &run{cluster: c, options: options, results: newResults(events), explainer: &explainer{c}, inbox: newInbox()}
+	r := &run{cluster: c, options: options, results: newResults(events), explainer: &explainer{c, options.Done != nil}, inbox: newInbox()}
 	r.requests, r.cut = object.Requests(ctx, options.Lock)
 	r.tracker = await.New(r.requests, c, await.Options{
 		Release: options.Release, Standard: options.standardOf, Installing: options.Mode == graph.Install,

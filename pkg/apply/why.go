@@ -11,6 +11,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply/await"
@@ -25,7 +26,10 @@ const (
 )
 
 // An explainer finds out why objects are not ready, and why requests have failed.
-type explainer struct{ cluster *cluster.Cluster }
+type explainer struct {
+	cluster *cluster.Cluster
+	isKept  bool // the release is kept in place after the run: its lock stays held
+}
 
 // failuresOf returns the failures of objects that will never be ready, the last object first.
 func (e *explainer) failuresOf(ctx context.Context, objects []await.Object) []*object.Failure {
@@ -35,7 +39,7 @@ func (e *explainer) failuresOf(ctx context.Context, objects []await.Object) []*o
 			Reason: cmp.Or(o.Verdict.Reason, object.WorkloadFailed), Effect: o.Verdict.Effect, Err: errors.New(o.Verdict.Message),
 		})
 		ctx, cancel := context.WithTimeout(ctx, explainFor)
-		failure.Why, _ = (&diagnosis.Diagnoser{Cluster: e.cluster}).Explain(ctx, o.Live)
+		failure.Why = e.explainObject(ctx, &diagnosis.Diagnoser{Cluster: e.cluster}, o)
 		cancel()
 		failures = append(failures, failure)
 	}
@@ -62,12 +66,23 @@ func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.O
 			if isRetry {
 				waits[i].Why, _ = asker.ExplainCall(ctx, waits[i].ID.GroupKind(), waits[i].For)
 			} else {
-				waits[i].Why, _ = asker.Explain(ctx, objects[i-steps].Live)
+				waits[i].Why = e.explainObject(ctx, asker, objects[i-steps])
 			}
 			return nil
 		})
 	}
 	_ = group.Wait()
+}
+
+// explainObject returns the fields that other managers have added to an object that is not ready, and why its pods are not
+// ready. What can't be read is left out.
+func (e *explainer) explainObject(ctx context.Context, asker *diagnosis.Diagnoser, o await.Object) []string {
+	lines, _ := asker.Explain(ctx, o.Live)
+	live, err := e.cluster.Get(ctx, o.Manifest.ID()) // with managedFields, which the watches leave out
+	if err != nil {
+		return lines
+	}
+	return append(ownership.ExplainForeign(live, e.isKept), lines...)
 }
 
 // explainCalls adds to the failures of steps why the API server could not call a webhook or another server.

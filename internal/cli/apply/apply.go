@@ -56,6 +56,8 @@ what is marked; a reconcile repairs what was changed, and deletes nothing.
 
 Fields that another manager has set to other values get those of the release, and are
 reported. Fields that an autoscaler or an injector of certificates maintains are left to it.
+A field that the release does not have stays as another manager has set it, unless --remove-foreign-fields
+names the manager or the object.
 An object that another tool has created is taken over from it: see docs/ownership.md.
 
 Temporary failures (a conflict, a webhook that is down, a quota) are retried until --timeout.
@@ -108,6 +110,9 @@ func New(streams core.Streams) *cobra.Command {
 
   # Go back by itself if the update fails
   runlevel apply ./4.21 --rollback-on-failure
+
+  # Remove what somebody has added to a Deployment by hand
+  runlevel apply shop@ --remove-foreign-fields Deployment/shop/web
 
   # Apply, and run the tests of the release
   runlevel apply ./4.21 --test
@@ -191,13 +196,17 @@ func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release load
 	if f.test && len(release.Tests) == 0 {
 		return core.Misusef("--test: %w", errNoTests(release.Payload))
 	}
+	options, err := f.Options(release.ref, release.Payload)
+	if err != nil {
+		return err
+	}
 	hooks, err := f.hooks.overrides(ctx, c, release.Payload)
 	if err != nil {
 		return err
 	}
 	signal.Ignore(syscall.SIGPIPE) // the reader of standard output may end before the apply does
 	report := newReporter(streams, f.format, f.noProgress, c.Now)
-	options, run := f.Options(release.ref), session.Run
+	run := session.Run
 	options.Apply.Hooks, options.Files = hooks, f.files.Options(release.packed)
 	if report.isDry = f.dryRun.IsEnabled(); report.isDry {
 		run = report.preview

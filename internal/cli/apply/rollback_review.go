@@ -29,7 +29,11 @@ import (
 // an error if the gate, or an object that the cluster would refuse, stops the rollback.
 func (f *rollbackFlags) review(ctx context.Context, c *cluster.Cluster, release loaded, streams core.Streams) (loaded, error) {
 	if f.deleteNew {
-		orphans, err := session.FindOrphans(ctx, c, release.Payload, f.Options(release.ref))
+		options, err := f.Options(release.ref, release.Payload)
+		if err != nil {
+			return release, err
+		}
+		orphans, err := session.FindOrphans(ctx, c, release.Payload, options)
 		if err != nil {
 			return release, err
 		}

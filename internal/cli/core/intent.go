@@ -33,6 +33,7 @@ type IntentFlags struct {
 	Session   session.Options // see Options
 	unknown   string
 	adoptFrom []string
+	foreign   []string // values of foreignFlag
 }
 
 // AddIntentFlags adds the flags, except those of the release.
@@ -47,6 +48,7 @@ func AddUpdateFlags(command *cobra.Command, f *IntentFlags) {
 	AddClusterFlags(command, &f.Cluster)
 	AddChoice(command, &f.unknown, "unknown-fields", "what to do with fields that the cluster does not know: refuse the object, or drop them with a warning", "refuse", "drop")
 	command.Flags().StringArrayVar(&f.adoptFrom, "adopt-from", nil, "on the first apply of an object, also take over the fields of these field managers, as NAME[,NAME]: those that the release does not have are removed; may be repeated")
+	command.Flags().StringArrayVar(&f.foreign, foreignFlag, nil, "remove the fields that this field manager has set and the release does not have, as MANAGER, or those of all other managers on an object, as KIND[.GROUP]/[NAMESPACE/]NAME; may be repeated")
 }
 
 // Check refuses values that make no sense.
@@ -68,12 +70,13 @@ func (f *IntentFlags) managers() []string {
 	return all
 }
 
-// Options returns the options of the apply.
-func (f *IntentFlags) Options(ref string) session.Options {
-	options := f.Session
+// Options returns the options of the apply of a release.
+func (f *IntentFlags) Options(ref string, release *payload.Payload) (options session.Options, err error) {
+	options = f.Session
 	options.Namespace, options.Source, options.Apply.AdoptFrom = f.Cluster.Namespace, ref, f.managers()
 	options.Apply.DropUnknownFields, options.Apply.DropHint = f.unknown == "drop", " with --unknown-fields=drop"
-	return options
+	options.Apply.RemovesForeign, err = removesForeign(f.foreign, release)
+	return options, err
 }
 
 // Parse opens a release, and reads it as far as it can be read.
@@ -163,7 +166,10 @@ func (f *IntentFlags) Preview(ctx context.Context, ref string, progress io.Write
 
 // PreviewOf is Preview of a release that was read already.
 func (f *IntentFlags) PreviewOf(ctx context.Context, c *cluster.Cluster, release *payload.Payload, ref string) (*previewResult, error) {
-	options := f.Options(ref)
+	options, err := f.Options(ref, release)
+	if err != nil {
+		return nil, err
+	}
 	options.Apply.Refusals = KnownRefusals(ctx, release)
 	outcome := session.Preview(ctx, c, release, options)
 	switch {

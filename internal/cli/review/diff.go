@@ -13,6 +13,7 @@ type diffFlags struct {
 	format   core.Output
 	all      bool
 	exitCode bool
+	foreign  bool
 }
 
 const diffHelp = `Show every field on a cluster that an apply of the release would change, in the order of
@@ -23,7 +24,9 @@ The cluster is asked by dry runs, which change nothing. The values of Secrets ar
   x  refused by the cluster       ?  the cluster can't check it before it is done
 
 NAME alone is the version of that release that was applied last: what differs is drift. If there is
-also a file or folder of that name, NAME means the release; write ./NAME for the file or folder.
+also a file or folder of that name, NAME means the release; write ./NAME for the file or folder. Fields
+that other managers have set and the release does not have are listed with the manager and the time: an
+apply keeps them, unless --remove-foreign-fields names the manager or the object.
 
 "runlevel plan OLD NEW" compares two releases, such as shop@3 and shop@5, and nothing else; "runlevel plan SOURCE
 --cluster" sums up by component what this shows, with all that is left behind or goes with
@@ -62,7 +65,7 @@ func NewDiff(streams core.Streams) *cobra.Command {
 		ValidArgsFunction: core.CompleteSource,
 		RunE: func(command *cobra.Command, args []string) error {
 			found, err := f.run(command, args, streams)
-			return exitOfDifference(f.exitCode, found, err)
+			return exitOfDifference(f.exitCode || f.foreign, found, err)
 		},
 	}
 	core.AddReleaseFlags(command, &f.Release, &f.Cluster)
@@ -71,6 +74,7 @@ func NewDiff(streams core.Streams) *cobra.Command {
 	core.AddOutput(command, &f.format, core.Text, core.JSON, core.YAML, Markdown)
 	command.Flags().BoolVar(&f.all, "all", false, "show objects that are created as a whole, and cut no text or value (in text)")
 	command.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference, and with 2 if anything goes wrong")
+	command.Flags().BoolVar(&f.foreign, "exit-code-foreign", false, "like --exit-code; a field that another manager has set and the release does not have is a difference, too")
 	return command
 }
 
@@ -93,10 +97,14 @@ func (f *diffFlags) run(command *cobra.Command, args []string, streams core.Stre
 	if !f.all {
 		core.DropWholeObjects(p)
 	}
-	view := show.Printer{Plan: p.WithoutUnchanged(), To: ref, All: f.all, Command: commandLine(command, args)}
+	view := show.Printer{Plan: p.WithoutUnchanged(), To: ref, All: f.all, Command: commandLine(command, []string{ref})}
 	write := view.Diff
 	if f.format == Markdown {
 		write = view.Markdown
 	}
-	return differenceOf(p, preview.IsRefused()), f.format.PrintWhole(streams.Out, view.Plan, write)
+	found := differenceOf(p, preview.IsRefused())
+	if f.foreign && found == noDifference && p.HasForeign() {
+		found = someDifference
+	}
+	return found, f.format.PrintWhole(streams.Out, view.Plan, write)
 }

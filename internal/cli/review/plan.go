@@ -16,6 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/internal/review/plan/show"
 	"github.com/runlevel/runlevel/internal/review/refusals"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -244,7 +245,7 @@ func commandLine(command *cobra.Command, args []string) string {
 	words := append([]string{"runlevel", command.Name()}, args...)
 	command.Flags().Visit(func(flag *pflag.Flag) {
 		switch flag.Name {
-		case "output", "all", "exit-code", "verbosity":
+		case "output", "all", "exit-code", "exit-code-foreign", "filename", "verbosity":
 			return
 		}
 		values := []string{flag.Value.String()}
@@ -256,9 +257,7 @@ func commandLine(command *cobra.Command, args []string) string {
 		}
 	})
 	for i, word := range words {
-		if strings.ContainsAny(word, " \t\n\"'\\$&;|<>()*?`#~!") {
-			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
+		words[i] = printable.ShellWord(word)
 	}
 	return strings.Join(words, " ")
 }

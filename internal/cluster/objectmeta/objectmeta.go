@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
@@ -42,6 +43,7 @@ type LiveMetadata struct {
 	Generation      int64
 	Release         string     // the value of ReleaseLabel
 	IsApplied       bool       // we have applied or made the object: a label alone may have been copied
+	HasOthers       bool       // other managers have set fields of it: see IsOfOthers
 	Entry           ApplyEntry // ours in managedFields
 	Controller      string     // kind and name of the controlling owner, if there is one
 	Terminating     bool
@@ -92,6 +94,7 @@ func Of(resource cluster.Resource, object metav1.Object) LiveMetadata {
 		object: object,
 	}
 	for _, entry := range object.GetManagedFields() {
+		m.HasOthers = m.HasOthers || IsOfOthers(entry)
 		if entry.Manager != cluster.FieldManager || entry.Subresource != "" {
 			continue
 		}
@@ -104,6 +107,18 @@ func Of(resource cluster.Resource, object metav1.Object) LiveMetadata {
 		m.Controller = controller.Kind + " " + controller.Name
 	}
 	return m
+}
+
+// ownManagers are our field managers, and those of Kubernetes' own components.
+var ownManagers = []string{
+	cluster.FieldManager, deploymenthook.FieldManager,
+	"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "cloud-controller-manager", "clusterrole-aggregation-controller",
+}
+
+// IsOfOthers reports whether an entry in managedFields is neither of us, nor of a component of Kubernetes, nor of a
+// subresource such as status or scale.
+func IsOfOthers(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Subresource == "" && !slices.Contains(ownManagers, entry.Manager)
 }
 
 // applyEntryOf reads our entry, which may have neither a time nor fields.

@@ -2,8 +2,6 @@ package ownership
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -238,19 +236,9 @@ func TakeOver(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live
 				set.Insert(path)
 			}
 		}
-		body, err := set.ToJSON()
-		if err != nil {
-			return nil, err
-		}
-		entries[i].FieldsV1 = metav1.NewFieldsV1(string(body))
+		setFields(&entries[i], set)
 	}
-	patch, err := json.Marshal([]operation{
-		{"replace", "/metadata/managedFields", entries}, {"replace", "/metadata/resourceVersion", live.GetResourceVersion()},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("take over fields of %s %s: %w", in.Kind, live.GetName(), err)
-	}
-	return c.Patch(ctx, in, live.GetNamespace(), live.GetName(), patch)
+	return patchEntries(ctx, c, in, live, entries)
 }
 
 // HeldBy returns the other managers that have set some fields of a live object.

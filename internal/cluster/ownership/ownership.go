@@ -6,15 +6,18 @@
 // It applies nothing, and has only a default list of managers whose fields are taken over.
 //
 // Adopt is the call to start from, and DryRunAdopt is for callers that may change nothing. Conflicts
-// and Owners return the other managers.
+// and Owners return the other managers, and Foreign the fields that only they have set.
 package ownership
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/runlevel/runlevel/internal/cluster"
@@ -44,4 +47,21 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 		return nil, fmt.Errorf("read which fields %s owns: %w", entry.Manager, err)
 	}
 	return set, nil
+}
+
+// setFields sets the fields of an entry.
+func setFields(entry *metav1.ManagedFieldsEntry, set *fieldpath.Set) {
+	body, _ := set.ToJSON() // which writes to memory
+	entry.FieldsV1 = metav1.NewFieldsV1(string(body))
+}
+
+// patchEntries replaces the entries of a live object, unless it was written since it was read.
+func patchEntries(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live *unstructured.Unstructured, entries []metav1.ManagedFieldsEntry) (metav1.Object, error) {
+	patch, err := json.Marshal([]operation{
+		{"replace", "/metadata/managedFields", entries}, {"replace", "/metadata/resourceVersion", live.GetResourceVersion()},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take over fields of %s %s: %w", in.Kind, live.GetName(), err)
+	}
+	return c.Patch(ctx, in, live.GetNamespace(), live.GetName(), patch)
 }

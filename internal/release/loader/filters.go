@@ -48,7 +48,7 @@ func (o Options) Check(releases ...*payload.Payload) error {
 		}
 	}
 	for _, selector := range o.Unmanaged {
-		if err := selector.check(releases); err != nil {
+		if err := selector.Check(releases...); err != nil {
 			return fmt.Errorf("unmanaged %s: %w", selector, err)
 		}
 	}
@@ -105,11 +105,14 @@ func (s Selector) String() string { return s.text }
 
 // find returns the objects of a release that a selector matches.
 func (s Selector) find(release *payload.Payload) []kinds.ID {
-	return objectsOf(release, func(id kinds.ID) bool {
-		isGroup := s.anyGroup || id.Group == s.ID.Group
-		isNamespace := id.Namespace == s.ID.Namespace || id.Namespace == "" || s.ID.Namespace == ""
-		return id.Name == s.ID.Name && strings.EqualFold(id.Kind, s.ID.Kind) && isGroup && isNamespace
-	})
+	return objectsOf(release, s.Matches)
+}
+
+// Matches reports whether a selector matches an object.
+func (s Selector) Matches(id kinds.ID) bool {
+	isGroup := s.anyGroup || id.Group == s.ID.Group
+	isNamespace := id.Namespace == s.ID.Namespace || id.Namespace == "" || s.ID.Namespace == ""
+	return id.Name == s.ID.Name && strings.EqualFold(id.Kind, s.ID.Kind) && isGroup && isNamespace
 }
 
 // overrides returns the objects of a release that selectors match. Check refuses a selector that matches
@@ -136,9 +139,9 @@ func objectsOf(release *payload.Payload, fits func(kinds.ID) bool) []kinds.ID {
 	return slices.Compact(found)
 }
 
-// check refuses a selector that matches no object of any of the releases, or several of one, or one that a
+// Check refuses a selector that matches no object of any of the releases, or several of one, or one that a
 // tombstone deletes together with its namespace or definition.
-func (s Selector) check(releases []*payload.Payload) error {
+func (s Selector) Check(releases ...*payload.Payload) error {
 	isFound := false
 	for _, release := range releases {
 		found := s.find(release)

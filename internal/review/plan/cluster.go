@@ -38,6 +38,8 @@ type ObjectPreview struct {
 	// Adopted are managers whose fields would become the release's, and Losing those whose
 	// fields would get other values.
 	Adopted, Losing []string
+	// Foreign are fields of other managers that the manifest does not have, and that stay.
+	Foreign []fields.ForeignFields
 	// Owners returns the other managers that own a field of the live object. Nil if they are not known.
 	Owners      func(fields.Path) []string
 	AlsoDeletes *kinds.ObjectCounts    // the objects that are deleted with this one, if it is deleted
@@ -123,7 +125,7 @@ func (l LeftoverObject) entry(action PlannedAction) ObjectPlan {
 func (s ObjectPreview) entry() ObjectPlan {
 	e := ObjectPlan{
 		ID: s.Manifest.ID(), Action: s.Action, Why: s.Why, New: place(s.Manifest),
-		Unchecked: s.Unchecked, Recreated: s.Recreated, Adopted: s.Adopted, AlsoDeletes: s.AlsoDeletes,
+		Unchecked: s.Unchecked, Recreated: s.Recreated, Adopted: s.Adopted, Foreign: s.Foreign, AlsoDeletes: s.AlsoDeletes,
 	}
 	switch {
 	case e.Action == Created && e.Why == e.Unchecked:
@@ -180,10 +182,16 @@ func (e ObjectPlan) needsApply() bool {
 	}
 }
 
-// WithoutUnchanged returns the plan of a cluster without the objects that an apply leaves as they are.
+// HasForeign reports whether other managers have set fields of objects that the release does not have.
+func (p *Plan) HasForeign() bool {
+	return slices.ContainsFunc(p.Steps, func(e ObjectPlan) bool { return len(e.Foreign) > 0 })
+}
+
+// WithoutUnchanged returns the plan of a cluster without the objects that an apply leaves as they are, unless they have fields
+// of other managers.
 func (p *Plan) WithoutUnchanged() *Plan {
 	less := *p
-	less.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(e ObjectPlan) bool { return !e.needsApply() })
+	less.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(e ObjectPlan) bool { return !e.needsApply() && len(e.Foreign) == 0 })
 	less.Absent, less.Counts, less.Warnings = []ObjectPlan{}, map[PlannedAction]int{}, []UpdateWarning{}
 	less.count()
 	less.warn()

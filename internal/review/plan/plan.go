@@ -98,6 +98,8 @@ type ObjectPlan struct {
 	Unchecked string `json:"unchecked,omitempty"`
 	// Adopted are the managers whose fields would become the release's.
 	Adopted []string `json:"adopted,omitempty"`
+	// Foreign are fields of other managers that the manifest does not have, and that stay.
+	Foreign []fields.ForeignFields `json:"foreign,omitempty"`
 	// AlsoDeletes are the objects that are deleted with a deleted object.
 	AlsoDeletes *kinds.ObjectCounts `json:"alsoDeletes,omitempty"`
 	// Whole is the object as it would be created. Secrets are masked.

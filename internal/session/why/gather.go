@@ -16,6 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
 	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
@@ -178,13 +179,23 @@ func (g *gatherer) checkReady(ctx context.Context) {
 		}
 	}
 	if g.facts.Verdict.State != ready.Ready {
-		g.facts.Pods = g.pods(ctx, g.facts.Live)
+		g.facts.Pods = g.troubles(ctx, g.facts.Live)
 		g.facts.Unmet = g.unmet(ctx, g.facts.Live)
 	}
 }
 
 // anyVersion is the manifest of a ClusterOperator that may report whatever version it has.
 var anyVersion = &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"versions": []any{map[string]any{}}}}}
+
+// troubles returns the fields that other managers have added to an object that is not ready, and why its pods are not ready.
+func (g *gatherer) troubles(ctx context.Context, of *unstructured.Unstructured) []string {
+	lines := g.pods(ctx, of)
+	if g.facts.Drift != nil && of == g.facts.Live { // the fields may be the release's
+		return lines
+	}
+	isHeld := g.facts.Held != nil && !g.facts.Held.IsDead(g.cluster.Now())
+	return append(ownership.ExplainForeign(of, isHeld), lines...)
+}
 
 // pods returns why the pods of an object are not ready.
 func (r *reader) pods(ctx context.Context, of *unstructured.Unstructured) []string {
@@ -280,7 +291,7 @@ func (g *gatherer) explainBlockers(ctx context.Context) {
 				g.unknown("get "+step.ID.String(), err)
 			}
 			if err == nil && diagnosis.CanExplain(live) {
-				g.facts.Pending[step.ID] = g.pods(ctx, live)
+				g.facts.Pending[step.ID] = g.troubles(ctx, live)
 				for _, need := range g.unmet(ctx, live) {
 					g.facts.Pending[step.ID] = append(g.facts.Pending[step.ID], fmt.Sprintf("needs %s, %s", need.Object, need.Why))
 				}

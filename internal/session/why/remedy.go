@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -12,19 +13,24 @@ import (
 )
 
 // Remedy returns what completes a run that no process goes on with: another apply, and before that a fix of what would fail
-// again: an object or hook that has failed for good, or one whose image can't be pulled. The details are the diagnoses
-// of objects that are not ready.
+// again: an object or hook that has failed for good, or one whose image can't be pulled; or the removal of fields that other
+// managers have set. The details are the diagnoses of objects that are not ready.
 func Remedy(run *apply.RunState, details map[kinds.ID][]string) string {
-	var broken []string
+	var broken, foreign []string
 	for _, step := range run.Steps() {
+		if slices.ContainsFunc(details[step.ID], fields.IsForeign) {
+			foreign = append(foreign, nameOf(step))
+		}
 		if step.Phase == apply.HasFailed || slices.ContainsFunc(details[step.ID], ready.IsImageMissing) {
 			broken = append(broken, nameOf(step))
 		}
 	}
-	switch len(broken) {
-	case 0:
+	switch {
+	case len(broken) == 0 && len(foreign) > 0:
+		return "remove what other managers have added to " + printable.Few(foreign, 1)
+	case len(broken) == 0:
 		return "apply it again"
-	case 1:
+	case len(broken) == 1:
 		return fmt.Sprintf("fix %s, then apply it again", broken[0])
 	default:
 		return fmt.Sprintf("fix %s and %s, then apply it again", broken[0], printable.Count(len(broken)-1, "other"))

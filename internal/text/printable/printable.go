@@ -130,3 +130,11 @@ func Few(names []string, most int) string {
 	}
 	return text
 }
+
+// ShellWord returns a word of a command line, quoted for a shell if it has to be.
+func ShellWord(word string) string {
+	if !strings.ContainsAny(word, " \t\n\"'\\$&;|<>()*?`#~!") {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

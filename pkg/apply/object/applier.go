@@ -71,6 +71,7 @@ type Applier struct {
 	write       func(*liveObject) (Change, error)      // update; compareLive in a Previewer
 	coming      map[schema.GroupKind]*comingDefinition // by the kinds that they define; of previews only
 	isRepairing bool                                   // it is a Repairer's, which lives long
+	findsOthers bool                                   // objects with fields of other managers are never untouched
 }
 
 // New returns an Applier. All requests have the context. Before has the objects of the cluster before the run.
@@ -79,7 +80,7 @@ func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, o
 	a := &Applier{scope: s, heads: &heads{scope: s}, served: &served{scope: s}, scaling: &scaling{scope: s}, deleter: &deleter{s}}
 	a.definitions = &definitions{scope: s, known: map[string]definition{}}
 	a.untouched = &untouched{scope: s, served: a.served, definitions: a.definitions, scaling: a.scaling, recorded: options.Journal.fingerprints()}
-	a.write = a.update
+	a.write, a.findsOthers = a.update, options.RemovesForeign != nil
 	return a
 }
 

@@ -38,6 +38,7 @@ type liveObject struct {
 	keepsUnknown bool                 // such fields may not be left out: a coming definition has them
 	lost         []ownership.Conflict // fields that other managers had set to other values
 	removed      []ownership.Conflict // fields of other managers that exclude fields of the manifest
+	foreign      []ownership.Conflict // fields of other managers that were removed on request
 	adopts       []string             // managers whose fields would be adopted; in previews only
 	added        []any                // items that were added to a list shared with other managers
 	sent         *unstructured.Unstructured
@@ -119,7 +120,7 @@ func (a *Applier) facts(o *liveObject) facts {
 		return facts{owner: owner}
 	}
 	isTrusted := a.untouched.trusts(o.head)
-	isUntouched := !a.definitionOf(o.Manifest).isChanged() && o.exists && isTrusted && a.untouched.isUntouched(o.Manifest, o.head, a.untouched.recorded)
+	isUntouched := !a.definitionOf(o.Manifest).isChanged() && !(a.findsOthers && o.head.HasOthers) && o.exists && isTrusted && a.untouched.isUntouched(o.Manifest, o.head, a.untouched.recorded)
 	if isUntouched {
 		a.options.Fingerprints.AddApplied(o.head)
 	}
@@ -189,6 +190,9 @@ func (a *Applier) update(o *liveObject) (Change, error) {
 	began, how := a.cluster.Now(), cluster.CreateOnly|cluster.Force
 	if o.exists {
 		how = cluster.NoForce
+		if err := o.takeForeign(a); err != nil {
+			return Change{}, err
+		}
 		if err := o.adopt(a); err != nil {
 			return Change{}, err
 		}
@@ -252,6 +256,31 @@ func (o *liveObject) adopt(a *Applier) error {
 		a.handler.Adopted(o.Manifest, adopted)
 	}
 	return nil
+}
+
+// takeForeign takes over the fields of other managers that are to be removed, so that the apply removes them.
+func (o *liveObject) takeForeign(a *Applier) error {
+	if a.options.RemovesForeign == nil || !o.head.HasOthers || o.head.Terminating {
+		return nil
+	}
+	live, err := a.read(o.resource, o.ID())
+	if live == nil {
+		return err
+	}
+	if err := refuseOwned(objectmeta.Of(o.resource, live), a.options.Release); err != nil {
+		return err
+	}
+	now, lost, err := ownership.TakeForeign(a.requests, a.cluster, o.resource, live, o.removesForeign(a.options))
+	if err != nil || now == nil {
+		return err
+	}
+	o.head, o.foreign = objectmeta.Of(o.resource, now), maskedLosses(o.Manifest, lost)
+	return nil
+}
+
+// removesForeign returns which managers' foreign fields of the object are to be removed.
+func (o *liveObject) removesForeign(options Options) func(manager string) bool {
+	return func(manager string) bool { return options.RemovesForeign(o.ID(), manager) }
 }
 
 // draft returns the object that an apply sends.

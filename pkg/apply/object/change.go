@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
@@ -78,7 +79,9 @@ type Change struct {
 
 	Look    *Look                // of a preview; nil if nothing would change
 	Adopted []string             // managers whose fields were adopted
-	Lost    []ownership.Conflict // overwritten fields of other managers
+	Lost    []ownership.Conflict // overwritten or removed fields of other managers
+
+	Foreign []fields.ForeignFields // of a preview: what other managers have set, and the apply keeps
 }
 
 // A Look has the states of an object that would change, in a preview.

@@ -146,9 +146,7 @@ func maskedLosses(m *payload.Manifest, lost []ownership.Conflict) []ownership.Co
 	}
 	var shown []ownership.Conflict
 	for _, loss := range lost {
-		if path, _, hasItem := strings.Cut(loss.Field, "["); hasItem {
-			loss.Field = path + "[***]"
-		}
+		loss.Field = ownership.MaskItem(loss.Field)
 		shown = append(shown, loss)
 	}
 	return slices.Compact(shown)

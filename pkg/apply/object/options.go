@@ -8,6 +8,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
 	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -34,6 +35,8 @@ type Options struct {
 	Full bool
 	// AdoptFrom are field managers whose fields the first apply of an object takes over.
 	AdoptFrom []string
+	// RemovesForeign reports whether fields of a manager that the release does not have are removed; nil removes none.
+	RemovesForeign func(id kinds.ID, manager string) bool
 	// Refusals are why an API server would refuse objects, for a Previewer that can't ask the cluster.
 	Refusals map[StepID][]fields.FieldRefusal
 	// Manifests are the manifests of the release.

@@ -25,7 +25,7 @@ type Previewer struct {
 // NewPreviewer returns a Previewer for the manifests of a payload. The Applier then writes nothing.
 func NewPreviewer(a *Applier, release *payload.Payload) *Previewer {
 	p := &Previewer{Applier: a, payload: release, asker: diagnosis.Diagnoser{Cluster: a.cluster}}
-	a.write, a.coming = p.compareLive, p.comingDefinitions()
+	a.write, a.coming, a.findsOthers = p.compareLive, p.comingDefinitions(), true
 	return p
 }
 

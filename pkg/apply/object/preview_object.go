@@ -56,7 +56,7 @@ func (p *Previewer) compare(o *liveObject) (Change, error) {
 	if err != nil {
 		return p.refused(o, err)
 	}
-	change := Change{Action: Configured, UID: o.head.UID, Adopted: o.adopts, Lost: o.lost, Look: &Look{Live: o.live, Would: would}}
+	change := Change{Action: Configured, UID: o.head.UID, Adopted: o.adopts, Lost: o.lost, Foreign: ownership.Foreign(would), Look: &Look{Live: o.live, Would: would}}
 	isOurs := len(o.adopts) > 0 || o.head.Entry.Same(objectmeta.Of(o.resource, would).Entry)
 	switch {
 	case !o.exists:
@@ -99,10 +99,15 @@ func (p *Previewer) wouldBe(o *liveObject) (*unstructured.Unstructured, error) {
 	if len(o.added) > 0 {
 		ownership.DryRunShare(applied.Object, o.added)
 	}
-	if !isNew {
-		return applied.Object, nil
+	var left []string
+	switch {
+	case isNew:
+		left = ownership.DryRunAdopt(applied.Object, o.live, p.options.AdoptFrom)
+	case p.options.RemovesForeign != nil:
+		var lost []ownership.Conflict
+		left, lost = ownership.DryRunTakeForeign(applied.Object, o.removesForeign(p.options))
+		o.lost = append(o.lost, maskedLosses(o.Manifest, lost)...)
 	}
-	left := ownership.DryRunAdopt(applied.Object, o.live, p.options.AdoptFrom)
 	if len(left) == 0 {
 		return applied.Object, nil
 	}

@@ -53,7 +53,7 @@ func (a *Applier) send(o *liveObject, draft *unstructured.Unstructured, how clus
 		case applied.Object == nil: // it was refused, and is corrected
 			continue
 		}
-		o.lost = append(maskedLosses(o.Manifest, next.taken), o.removed...)
+		o.lost = slices.Concat(maskedLosses(o.Manifest, next.taken), o.removed, o.foreign)
 		a.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
 		next.warnOfAdmission(applied.Object)
 		return applied, nil

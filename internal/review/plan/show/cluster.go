@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -74,8 +75,8 @@ func (v Printer) Diff(out io.Writer) error {
 		fmt.Fprintln(w, printable.Line(line))
 	}
 	less := v.Plan.WithoutUnchanged()
-	if len(less.Steps) == 0 {
-		fmt.Fprintln(w, v.reasonOfNoChange())
+	if nothing := v.reasonOfNoChange(); nothing != "" {
+		fmt.Fprintln(w, nothing)
 	}
 	for _, e := range less.Steps {
 		fmt.Fprintf(w, "%s %s (%s:%d)\n", sign(e.Action), e.ID, printable.Line(e.New.File), e.New.Line)
@@ -86,9 +87,35 @@ func (v Printer) Diff(out io.Writer) error {
 			fmt.Fprintf(w, "    %s\n", line)
 		}
 		v.writeChanges(w, "    ", e, e.Changes)
+		writeForeign(w, "    ", e)
 		v.writeWhole(w, e)
 	}
+	if command := v.foreignCommand(); command != "" {
+		fmt.Fprintf(w, "remove what the release does not have with: %s\n", printable.Line(command))
+	}
 	return w.Flush()
+}
+
+// writeForeign writes the fields of other managers that stay.
+func writeForeign(w io.Writer, indent string, e plan.ObjectPlan) {
+	for _, foreign := range e.Foreign {
+		fmt.Fprintf(w, "%s%s\n", indent, printable.Line(foreign.String()))
+	}
+}
+
+// foreignCommand returns the apply that removes the fields of other managers; "" if there are none.
+func (v Printer) foreignCommand() string {
+	var managers []string
+	for _, e := range v.Plan.Steps {
+		for _, foreign := range e.Foreign {
+			managers = append(managers, printable.ShellWord("--remove-foreign-fields="+foreign.Manager))
+		}
+	}
+	if len(managers) == 0 {
+		return ""
+	}
+	slices.Sort(managers)
+	return strings.Join(append([]string{strings.Replace(v.Command, "runlevel diff", "runlevel apply", 1)}, slices.Compact(managers)...), " ")
 }
 
 // writeWhole writes an object that is created, if All is set.

@@ -181,6 +181,9 @@ func (v Printer) markdownEntry(g *group, e plan.ObjectPlan) (whole, named string
 	if rest := unlistedCounts(descriptions, more); rest != "" {
 		fmt.Fprintf(&out, "  - %s\n", rest)
 	}
+	for _, foreign := range e.Foreign {
+		fmt.Fprintf(&out, "  - %s\n", escapeMarkdown(foreign.String()))
+	}
 	if text, file, language := v.tombstone(e); text != "" {
 		fmt.Fprintf(&out, "  - to delete it, put this into %s:\n", codeSpan(file))
 		out.WriteString(codeBlock(language, text, "    "))

@@ -58,6 +58,8 @@ func (v Printer) reasonOfNoChange() string {
 	switch {
 	case !p.IsEmpty():
 		return ""
+	case p.HasForeign():
+		return "nothing would change: an apply keeps the fields that other managers have set and the release does not have"
 	case p.Cluster != nil:
 		return "nothing would change: the cluster matches the release"
 	case p.From.Hash == p.To.Hash && p.From.Version != p.To.Version:
@@ -145,7 +147,7 @@ func (v Printer) groups() []*group {
 			known[title] = g
 			groups = append(groups, g)
 		}
-		if e.IsNoop() && !v.All {
+		if e.IsNoop() && !v.All && len(e.Foreign) == 0 {
 			g.hidden++
 			return
 		}

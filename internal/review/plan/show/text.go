@@ -98,6 +98,7 @@ func (v Printer) textEntry(w io.Writer, g *group, e plan.ObjectPlan) {
 	}
 	changes, descriptions, more := listedChanges(e, v.limit())
 	v.writeChanges(w, "      ", e, changes)
+	writeForeign(w, "      ", e)
 	if rest := unlistedCounts(descriptions, more); rest != "" {
 		fmt.Fprintf(w, "      %s\n", rest)
 	}
