@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,16 +72,21 @@ func (w MachineWriter) BeginUpdate(ctx context.Context, t MachineTemplate, machi
 			return nil, err
 		}
 	}
-	var begun *clusterv1.Machine
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+	begun, err := w.trigger(ctx, t, machine)
+	for range triggerRetries {
+		if !apierrors.IsConflict(err) {
+			break
+		}
 		begun, err = w.trigger(ctx, t, machine)
-		return err
-	})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("write Machine %s: %w", machine.Name, err)
 	}
 	return begun, nil
 }
+
+// triggerRetries is how often the write that triggers an update is repeated after a conflict.
+const triggerRetries = 4
 
 // trigger triggers the update of a Machine. The Machine is read again, since its mark and its objects have other controllers write its
 // status. It is a conflict if its spec, its owner or its mark has changed, or if it is being deleted.
