@@ -142,7 +142,7 @@ func printOpen(ctx context.Context, reader *state.Reader, of *record.Record, out
 	case held != nil && !held.IsDead(facts.Now):
 		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name), printable.Age(facts.Now, held.Since))
 	default:
-		remedy := why.Remedy(facts.Run, nil)
+		remedy := why.Remedy(of, facts.Run, nil)
 		if facts.NotKept != nil && facts.NotKept.Operator != nil {
 			remedy = facts.NotKept.String()
 		}

@@ -28,6 +28,9 @@ func FinalizerRemover(finalizer string) string {
 	return "its controller takes it off"
 }
 
+// IsForeignFinalizer reports whether a finalizer is not one of Kubernetes' own. Its controller may have been uninstalled.
+func IsForeignFinalizer(finalizer string) bool { return removers[finalizer] == "" }
+
 // FinalizerSetters returns the field managers that have set the finalizers of an object, by finalizer.
 func FinalizerSetters(object metav1.Object) map[string]string {
 	setters := map[string]string{}

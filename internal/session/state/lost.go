@@ -74,8 +74,8 @@ func (l *UnrecordedRelease) String() string {
 	if l.newest == nil {
 		return text + "apply it again, in the version that it has or a newer one, to have its objects adopted by a new record"
 	}
-	return printable.Line(fmt.Sprintf("%stheir annotation %s is %s; apply that version again, or a newer one, to have its objects adopted by a new record",
-		text, objectmeta.VersionAnnotation, l.newest.Version))
+	return printable.Line(fmt.Sprintf("%stheir annotation %s is %s; apply that version again, or a newer one, to have its objects adopted by a new record (runlevel apply %s@, if its files are kept)",
+		text, objectmeta.VersionAnnotation, l.newest.Version, l.Name))
 }
 
 // NotAppliedLines returns the message that there is no record, and the releases that have objects nevertheless.

@@ -205,17 +205,31 @@ func explainTerminating(f *ObjectFacts, a *Answer) {
 	}
 }
 
-// heldBy returns for each finalizer who has to remove it.
+// heldBy returns for each finalizer who has to remove it, and the command that removes all of them if their controllers are gone.
 func (f *ObjectFacts) heldBy() []string {
 	var lines []string
+	areForeign := len(f.Seen.Finalizers) > 0
 	for _, finalizer := range f.Seen.Finalizers {
+		areForeign = areForeign && tombstone.IsForeignFinalizer(finalizer)
 		by := tombstone.FinalizerRemover(finalizer)
 		if holder := f.Holders[finalizer]; holder != "" {
 			by = "set by " + holder + "; " + by
 		}
 		lines = append(lines, "finalizer "+finalizer+": "+by)
 	}
+	if areForeign {
+		lines = append(lines, "if that controller does not exist any more: kubectl patch "+kubectlName(f.Object)+` --type=merge -p '{"metadata":{"finalizers":null}}'`)
+	}
 	return lines
+}
+
+// kubectlName returns the arguments by which kubectl finds an object.
+func kubectlName(id kinds.ID) string {
+	name := strings.ToLower(id.GroupKind().String()) + "/" + id.Name
+	if id.Namespace != "" {
+		name += " --namespace=" + id.Namespace
+	}
+	return name
 }
 
 // explainKept adds why an object that is to be deleted exists.

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply"
 )
@@ -15,7 +17,7 @@ import (
 // Remedy returns what completes a run that no process goes on with: another apply, and before that a fix of what would fail
 // again: an object or hook that has failed for good, or one whose image can't be pulled; or the removal of fields that other
 // managers have set. The details are the diagnoses of objects that are not ready.
-func Remedy(run *apply.RunState, details map[kinds.ID][]string) string {
+func Remedy(of *record.Record, run *apply.RunState, details map[kinds.ID][]string) string {
 	var broken, foreign []string
 	for _, step := range run.Steps() {
 		if slices.ContainsFunc(details[step.ID], fields.IsForeign) {
@@ -29,19 +31,44 @@ func Remedy(run *apply.RunState, details map[kinds.ID][]string) string {
 	case len(broken) == 0 && len(foreign) > 0:
 		return "remove what other managers have added to " + printable.Few(foreign, 1)
 	case len(broken) == 0:
-		return "apply it again"
+		return applyAgain(of)
 	case len(broken) == 1:
-		return fmt.Sprintf("fix %s, then apply it again", broken[0])
+		return fmt.Sprintf("fix %s, then apply it again", broken[0]) + rollBack(of)
 	default:
-		return fmt.Sprintf("fix %s and %s, then apply it again", broken[0], printable.Count(len(broken)-1, "other"))
+		return fmt.Sprintf("fix %s and %s, then apply it again", broken[0], printable.Count(len(broken)-1, "other")) + rollBack(of)
 	}
+}
+
+// applyAgain returns that a release is to be applied again, with the command if the cluster has its files.
+func applyAgain(of *record.Record) string {
+	if newest := of.Newest(); newest == nil || newest.Files == nil || newest.Files.Digest == "" {
+		return "apply it again"
+	}
+	return fmt.Sprintf("apply it again (runlevel apply %s@)", of.Release)
+}
+
+// rollBack returns the command that rolls a failed update back; "" if there is no version with files to return to.
+func rollBack(of *record.Record) string {
+	newest := of.Newest()
+	if newest == nil || newest.State != record.Partial || of.Applied() == nil {
+		return ""
+	}
+	wanted, err := record.FindRollback(of, "")
+	if err != nil {
+		return ""
+	}
+	to, err := of.FindRevision(strconv.Itoa(wanted.To))
+	if err != nil || to.Files == nil || to.Files.Digest == "" {
+		return ""
+	}
+	return fmt.Sprintf(", or go back to %s (runlevel rollback %s)", printable.Line(to.Title()), of.Release)
 }
 
 // runRemedy returns what completes the run, by the diagnoses of this object and of the objects that the run waits for.
 func runRemedy(f *ObjectFacts) string {
 	details := map[kinds.ID][]string{f.Object: f.Pods}
 	maps.Copy(details, f.Pending)
-	return Remedy(f.Run, details)
+	return Remedy(f.Record, f.Run, details)
 }
 
 // missingRemedy returns who creates objects again that were deleted since they were applied. What is the word for them.
@@ -54,6 +81,6 @@ func (f *ReleaseFacts) missingRemedy(what string) string {
 	case f.NotKept != nil && f.NotKept.Operator != nil:
 		return "the operator makes " + what + " again once it runs"
 	default:
-		return "apply it again"
+		return applyAgain(f.Record)
 	}
 }

@@ -28,12 +28,23 @@ func TestRemedy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := &record.Run{Nodes: []record.RunNode{node("level 10, db", "running", nil, c.steps...)}}
-			if got := why.Remedy(apply.StateOf(run), c.details); got != c.want {
+			if got := why.Remedy(&record.Record{}, apply.StateOf(run), c.details); got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
 	}
-	if got := why.Remedy(nil, nil); got != "apply it again" {
+	if got := why.Remedy(&record.Record{}, nil, nil); got != "apply it again" {
 		t.Errorf("without a run: %q", got)
+	}
+	kept := &record.KeptFiles{Digest: "sha256:1"}
+	updated := &record.Record{Release: "shop", History: record.History{
+		{Revision: 2, State: record.Partial, Version: "1.1.0", Hash: "b", Files: kept}, {Revision: 1, State: record.Completed, Version: "1.0.0", Hash: "a", Files: kept},
+	}}
+	run := apply.StateOf(&record.Run{Nodes: []record.RunNode{node("level 10, db", "running", nil, refused)}})
+	if got, want := why.Remedy(updated, run, nil), "fix Deployment shop/web, then apply it again, or go back to 1.0.0 (runlevel rollback shop)"; got != want {
+		t.Errorf("of an update with files: %q, want %q", got, want)
+	}
+	if got, want := why.Remedy(updated, nil, nil), "apply it again (runlevel apply shop@)"; got != want {
+		t.Errorf("with files: %q, want %q", got, want)
 	}
 }

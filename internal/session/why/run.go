@@ -340,7 +340,7 @@ func (f *ObjectFacts) explainLastRun(a *Answer) {
 	case f.Plan != nil && f.Plan.File != "" && !f.Plan.IsRecorded:
 		a.addMessage(nil, "this version of release %s was not applied yet: the last is %s, %s", f.Record.Release, cmp.Or(printable.Line(newest.Version), "without a version"), f.ended(*newest))
 	case newest.State == record.Completed && a.State == Absent && f.IsNamed && !f.IsKnown:
-		a.addMessage(nil, "release %s was %s, and has it: it was deleted since; apply it again", f.title(), f.ended(*newest))
+		a.addMessage(nil, "release %s was %s, and has it: it was deleted since; %s", f.title(), f.ended(*newest), applyAgain(f.Record))
 	case newest.State == record.Completed && a.State == Absent && !f.IsKnown:
 		a.addMessage(nil, "release %s was %s: it was deleted since, or the release does not have it", f.title(), f.ended(*newest))
 	default:
