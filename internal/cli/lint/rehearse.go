@@ -55,7 +55,7 @@ and custom resources are not awaited unless --ready says what their controllers 
 or made, and reported: definitions, Namespaces, classes.
 
 Exit codes: 0 when no finding is as severe as --fail-on, 1 when one is, 2 for misuse, a release
-that can't be read, or a control plane that does not start.
+that can't be read, a control plane that does not start, or a rehearsal that can't be finished.
 
 ` + core.SourceHelp
 
