@@ -101,7 +101,7 @@ const reasonUnread = "ReleaseNotReadable"
 // unreadMessage returns why the operator can't keep the last applied release in place.
 func (t *target) unreadMessage() string {
 	if isByDigest(t.unread.Source) {
-		return fmt.Sprintf("the record says that %s was applied last, from %s, and the ClusterVersion does not confirm it: if it is right, request this image in spec.desiredUpdate",
+		return fmt.Sprintf("the record says that %s was applied last, from %s, but the ClusterVersion does not: to apply it, request this image in spec.desiredUpdate",
 			printable.Line(cmp.Or(t.unread.Version, "a release without a version")), printable.Line(t.unread.Source))
 	}
 	return fmt.Sprintf("%s was applied from %s, which the operator can't read: request an image with the same files in spec.desiredUpdate",

@@ -68,7 +68,7 @@ func TestAForgedRecordIsNotApplied(t *testing.T) {
 	s.start()
 	s.until("an image that only the record has is reported", func(v *configv1.ClusterVersion) bool {
 		c := find(v, "Failing")
-		return c.Status == configv1.ConditionTrue && strings.Contains(c.Message, "the record says that 1.0.2 was applied last, from "+forged+", and the ClusterVersion does not confirm it")
+		return c.Status == configv1.ConditionTrue && strings.Contains(c.Message, "the record says that 1.0.2 was applied last, from "+forged+", but the ClusterVersion does not: to apply it, request this image")
 	})
 	s.must(s.end())
 	if got := s.version().Status.History; len(got) != 2 || got[0].Version != "1.0.1" {

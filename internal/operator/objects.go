@@ -93,15 +93,17 @@ func (r *reconciler) create(ctx context.Context) error {
 
 // historyOf returns the history of a ClusterVersion with the entries that only the record has: all of them for one that is new or was
 // recreated, and updates that the command line has begun since. Applies of the same release, with other filters, are no updates.
-func historyOf(before []configv1.UpdateHistory, known *record.Record) []configv1.UpdateHistory {
+func (k *known) historyOf(v *configv1.ClusterVersion) []configv1.UpdateHistory {
+	before, known := v.Status.History, k.record
 	var history []configv1.UpdateHistory
 	for _, entry := range known.History {
-		isKnown := len(before) > 0 && (before[0].Version == entry.Version && before[0].Image == imageIn(entry) || !before[0].StartedTime.Before(&entry.Started))
+		image := k.recordedImage(v, entry)
+		isKnown := len(before) > 0 && (before[0].Version == entry.Version && before[0].Image == image || !before[0].StartedTime.Before(&entry.Started))
 		if isKnown {
 			break
 		}
 		history = append(history, configv1.UpdateHistory{
-			State: configv1.UpdateState(entry.State), Version: entry.Version, Image: imageIn(entry), StartedTime: entry.Started, CompletionTime: entry.Completed,
+			State: configv1.UpdateState(entry.State), Version: entry.Version, Image: image, StartedTime: entry.Started, CompletionTime: entry.Completed,
 			Verified: entry.Verified, AcceptedRisks: strings.Join(entry.Forced, ", "),
 		})
 	}

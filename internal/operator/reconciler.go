@@ -115,7 +115,7 @@ func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion)
 	from.confirm(version)
 	informed := version.DeepCopy()
 	if from.isConfirmed {
-		informed.Status.History = historyOf(informed.Status.History, recorded)
+		informed.Status.History = from.historyOf(version)
 	}
 	seen, err := r.observe(ctx, informed, from, deletes)
 	switch {

@@ -63,14 +63,28 @@ type known struct {
 // otherwise have any image applied. Sources of the command line are never applied, so they need no confirmation. The ClusterVersion is as
 // it was read, without what the record adds to its history.
 func (k *known) confirm(v *configv1.ClusterVersion) {
-	newest, update, image := k.record.Newest(), v.Spec.DesiredUpdate, ""
-	if newest != nil {
-		image = newest.Source
-	}
+	newest := k.record.Newest()
+	k.isConfirmed = newest == nil || k.confirms(v, newest.Source)
+}
+
+// confirms reports whether an image is confirmed. Other sources are.
+func (k *known) confirms(v *configv1.ClusterVersion, image string) bool {
+	update := v.Spec.DesiredUpdate
 	isCurrent := k.current != nil && k.current.Image == image
 	isBegun := v.Status.Desired.Image == image || len(v.Status.History) > 0 && v.Status.History[0].Image == image
 	isRequested := update != nil && (update.Image == image || update.Image == "" && imageOf(v, update.Version) == image)
-	k.isConfirmed = !isByDigest(image) || image == k.own || isCurrent || isBegun || isRequested
+	return !isByDigest(image) || image == k.own || isCurrent || isBegun || isRequested
+}
+
+// recordedImage returns the image of an entry of the record; "" if the release was applied from a folder or an archive, and if only
+// the record has the image: an image in the history can be requested by its version.
+func (k *known) recordedImage(v *configv1.ClusterVersion, entry record.HistoryEntry) string {
+	image := imageIn(entry)
+	isInHistory := slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool { return h.Image == image })
+	if !isInHistory && !k.confirms(v, image) {
+		return ""
+	}
+	return image
 }
 
 // choose returns the target of a ClusterVersion, and the errors in its spec. Without an update, that is the
@@ -173,11 +187,6 @@ func requested(v *configv1.ClusterVersion, update configv1.Update) (release conf
 
 // imageOf returns the image of a version: of one that was applied before, or that is available.
 func imageOf(v *configv1.ClusterVersion, version string) string {
-	for _, entry := range v.Status.History {
-		if entry.Version == version && entry.Image != "" {
-			return entry.Image
-		}
-	}
 	for _, release := range v.Status.AvailableUpdates {
 		if release.Version == version {
 			return release.Image
@@ -186,6 +195,11 @@ func imageOf(v *configv1.ClusterVersion, version string) string {
 	for _, update := range v.Status.ConditionalUpdates {
 		if update.Release.Version == version {
 			return update.Release.Image
+		}
+	}
+	for _, entry := range v.Status.History {
+		if entry.Version == version && entry.Image != "" {
+			return entry.Image
 		}
 	}
 	return ""

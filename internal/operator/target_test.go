@@ -36,6 +36,10 @@ func TestChoose(t *testing.T) {
 			record: record.History{entry("1.3.0", image("4")), entry("1.0.0", image("1"))}, want: image("4")},
 		"a forged record": {own: image("1"), status: at("1.1.0", image("2")), record: record.History{entry("1.2.0", image("9")), entry("1.0.0", image("1"))}, want: ""},
 		"a forged record, and the ClusterVersion was recreated": {own: image("1"), record: record.History{entry("1.2.0", image("9")), entry("1.0.0", image("1"))}, want: ""},
+		"a forged entry behind a folder": {own: image("1"), status: at("1.1.0", image("2")), update: &configv1.Update{Version: "1.2.0"},
+			record: record.History{entry("1.1.0", "/folder"), entry("1.2.0", image("9")), entry("1.0.0", image("1"))}, want: "", wrong: "spec.desiredUpdate.version: Invalid value"},
+		"a forged entry of a version that is offered": {own: image("1"), status: offered, update: &configv1.Update{Version: "1.3.0"},
+			record: record.History{entry("1.0.0", image("1")), entry("1.3.0", image("9"))}, want: image("4")},
 		"a version of the past with a forged image": {own: image("1"), status: history, update: &configv1.Update{Version: "1.2.0"},
 			record: record.History{entry("1.0.0", image("1")), entry("1.2.0", image("9"))}, want: image("3")},
 		"a restart after so many updates that its own release is not in the history any more": {own: image("1"), began: image("1"), status: at("1.9.0", image("2")),
@@ -64,6 +68,9 @@ func TestChoose(t *testing.T) {
 		v := &configv1.ClusterVersion{Spec: configv1.ClusterVersionSpec{DesiredUpdate: c.update}, Status: c.status}
 		from := known{record: &record.Record{History: c.record, Own: c.began}, own: c.own}
 		from.confirm(v)
+		if from.isConfirmed {
+			v.Status.History = from.historyOf(v)
+		}
 		got, wrong := choose(v, from)
 		isWrong := len(wrong) == 1 && strings.HasPrefix(wrong[0], c.wrong)
 		if got.Image != c.want || (c.wrong != "") != isWrong {

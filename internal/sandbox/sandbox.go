@@ -260,7 +260,9 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructur
 	if err := s.prepareCluster(ctx, o, crds, client); err != nil {
 		return err
 	}
-	go (&provisioner{client, filepath.Join(s.home.nodes(), "volumes")}).run(ctx, s.stopping)
+	if o.nodes() > 0 { // else no pod can use a volume
+		go (&provisioner{client, filepath.Join(s.home.nodes(), "volumes")}).run(ctx, s.stopping)
+	}
 	s.mu.Lock()
 	s.Took = Timing{APIServer: apiServer, Ready: time.Since(s.started)}
 	s.mu.Unlock()

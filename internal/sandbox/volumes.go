@@ -49,7 +49,10 @@ func (p *provisioner) run(ctx context.Context, stop <-chan struct{}) {
 		AddFunc:    func(claim any) { p.provide(ctx, claim.(*corev1.PersistentVolumeClaim)) },
 		UpdateFunc: func(_, claim any) { p.provide(ctx, claim.(*corev1.PersistentVolumeClaim)) },
 		DeleteFunc: func(object any) {
-			if claim, isClaim := object.(*corev1.PersistentVolumeClaim); isClaim { // else its deletion was not seen
+			if missed, isMissed := object.(cache.DeletedFinalStateUnknown); isMissed {
+				object = missed.Obj
+			}
+			if claim, isClaim := object.(*corev1.PersistentVolumeClaim); isClaim {
 				p.remove(ctx, claim)
 			}
 		},

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/session/keep"
 	"github.com/runlevel/runlevel/internal/session/notify"
@@ -259,6 +260,7 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
+	r.journal.Read(func(known *record.Record) { r.known = []entryKey{keyOf(known.Newest())} })
 	r.notifier.begin(ctx)
 	if err := r.createNamespace(ctx); err != nil {
 		return err

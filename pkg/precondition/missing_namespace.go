@@ -19,10 +19,15 @@ func ForeignNamespace(p *payload.Payload) string {
 	isCreated := slices.ContainsFunc(p.Manifests, func(m *payload.Manifest) bool {
 		return m.ID() == kinds.ID{Kind: kinds.Namespace.Kind, Name: name} && !m.IsTombstone()
 	})
-	if len(p.Placed) == 0 || isCreated {
+	if len(placed(p)) == 0 || isCreated {
 		return ""
 	}
 	return name
+}
+
+// placed returns the manifests of objects that are put into the namespace.
+func placed(p *payload.Payload) []*payload.Manifest {
+	return slices.DeleteFunc(slices.Clone(p.Placed), (*payload.Manifest).IsTombstone)
 }
 
 // missingNamespace returns the namespace of objects whose manifests name none, if it does not exist and nothing creates it. It returns
@@ -44,5 +49,5 @@ func judgeMissingNamespace(f *Facts) []CheckFinding {
 		return nil
 	}
 	return []CheckFinding{blocks("creating it", "namespace %s does not exist, and the release puts %s into it",
-		f.MissingNamespace, printable.Count(len(f.Payload.Placed), "object"))}
+		f.MissingNamespace, printable.Count(len(placed(f.Payload)), "object"))}
 }

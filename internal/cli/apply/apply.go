@@ -37,12 +37,12 @@ type applyFlags struct {
 
 	notify core.NotifyFlags
 
-	dryRun     core.DryRun
-	noProgress bool
-	test       bool
-	// isConfirmed is true if nobody is to be asked.
-	isConfirmed bool
+	dryRun      core.DryRun
+	noProgress  bool
+	test        bool
+	isConfirmed bool // skips the question
 	rollback    bool // a failed update
+	isBegun     bool // the record has the update
 }
 
 const applyHelp = `Apply a release to a cluster, in the order that "runlevel graph" shows: objects by
@@ -134,9 +134,8 @@ func New(streams core.Streams) *cobra.Command {
 	addWatchFlags(command, &f.watch)
 	f.add(command)
 	flags := command.Flags()
-	flags.BoolVarP(&f.isConfirmed, "yes", "y", false, "do not ask before objects are deleted or replaced; without a terminal, no question is asked")
-	flags.BoolVar(&f.Session.CreateNamespace, "create-namespace", false, "create the namespace of --namespace, if it does not exist; it is not a part of the release")
-	flags.BoolVar(&f.rollback, "rollback-on-failure", false, "roll a failed update back to the version before it, as \"runlevel rollback\" does, unless the gate blocks that")
+	flags.BoolVarP(&f.isConfirmed, "yes", "y", false, "do not ask before objects are deleted or replaced; without a terminal, and with -o json, no question is asked")
+	flags.BoolVar(&f.rollback, "rollback-on-failure", false, "roll a failed update back to the version before it, as \"runlevel rollback\" does, unless the gate blocks that; a test that fails is not a failed update")
 	return command
 }
 
@@ -208,6 +207,10 @@ func (f *applyFlags) apply(ctx context.Context, c *cluster.Cluster, release load
 	report := newReporter(streams, f.format, f.noProgress, c.Now)
 	run := session.Run
 	options.Apply.Hooks, options.Files = hooks, f.files.Options(release.packed)
+	options.OnBegun = func(context.Context, *cluster.Cluster) error {
+		f.isBegun = true
+		return nil
+	}
 	if report.isDry = f.dryRun.IsEnabled(); report.isDry {
 		run = report.preview
 	}

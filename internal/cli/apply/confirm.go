@@ -9,6 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/core"
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/review/plan/show"
 	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -39,7 +40,7 @@ func (f *applyFlags) confirm(ctx context.Context, c *cluster.Cluster, release lo
 	if err := (show.Printer{Plan: p, To: release.ref}).Text(streams.Out); err != nil {
 		return err
 	}
-	question := fmt.Sprintf("Apply %s, which deletes %s and replaces %d?", release.Name, printable.Count(deleted, "object"), replaced)
+	question := fmt.Sprintf("Apply %s? It deletes %s and replaces %d.", release.Name, printable.Count(deleted, "object"), replaced)
 	isYes, err := streams.Ask(ctx, printable.Line(question))
 	if err == nil && !isYes {
 		err = errors.New("nothing is applied")
@@ -82,7 +83,7 @@ func (f *applyFlags) checkRollback() error {
 // rollBack rolls a release back whose update has failed, and returns the error of the update with the result. An update that was not
 // begun, or was interrupted, stays as it is.
 func (f *applyFlags) rollBack(ctx context.Context, c *cluster.Cluster, release loaded, failed error, streams core.Streams) error {
-	if ctx.Err() != nil {
+	if !f.isBegun || ctx.Err() != nil || lock.IsTaken(failed) {
 		return failed
 	}
 	known, _, err := record.NewStore(c.Client, f.Cluster.Namespace, release.Name).Load(ctx)
@@ -90,14 +91,15 @@ func (f *applyFlags) rollBack(ctx context.Context, c *cluster.Cluster, release l
 		return errors.Join(failed, fmt.Errorf("not rolled back: %w", err))
 	}
 	newest := known.Newest()
-	isBegun := newest != nil && newest.State == record.Partial && newest.Mode == string(graph.Update) && newest.Hash == release.Hash && newest.Version == release.Version
-	if !isBegun {
+	isUpdate := newest != nil && newest.State == record.Partial && newest.Mode == string(graph.Update) && newest.Hash == release.Hash && newest.Version == release.Version
+	if !isUpdate {
 		return failed
 	}
 	fmt.Fprintln(streams.Err, printable.Line(fmt.Sprintf("the update to %s has failed: %s: rolling back", newest.Title(), failed)))
 	back := rollbackFlags{applyFlags: *f, reason: "the update has failed (--rollback-on-failure)"}
 	back.isConfirmed, back.test, back.rollback, back.hooks, back.Release = true, false, false, hookFlags{}, core.ReleaseFlags{}
 	back.Session.Apply.Mode, back.Session.Force = graph.Update, false
+	back.KeepForeign()
 	back.Release.ReadFrom(&back.Cluster)
 	if err := back.run(ctx, release.Name, "", streams); err != nil {
 		return errors.Join(failed, fmt.Errorf("the rollback has failed: %w", err))

@@ -39,6 +39,7 @@ type IntentFlags struct {
 // AddIntentFlags adds the flags, except those of the release.
 func AddIntentFlags(command *cobra.Command, f *IntentFlags) {
 	AddUpdateFlags(command, f)
+	command.Flags().BoolVar(&f.Session.CreateNamespace, "create-namespace", false, "create the namespace of --namespace, if it does not exist; it is not a part of the release")
 	AddChoice(command, &f.Session.Apply.Mode, "mode", "install, update or reconcile (default: what follows from the record)", graph.Install, graph.Update, graph.Reconcile)
 }
 
@@ -50,6 +51,9 @@ func AddUpdateFlags(command *cobra.Command, f *IntentFlags) {
 	command.Flags().StringArrayVar(&f.adoptFrom, "adopt-from", nil, "on the first apply of an object, also take over the fields of these field managers, as NAME[,NAME]: those that the release does not have are removed; may be repeated")
 	command.Flags().StringArrayVar(&f.foreign, foreignFlag, nil, "remove the fields that this field manager has set and the release does not have, as MANAGER, or those of all other managers on an object, as KIND[.GROUP]/[NAMESPACE/]NAME; may be repeated")
 }
+
+// KeepForeign drops the flags on the fields of other managers, which are about the objects of one version.
+func (f *IntentFlags) KeepForeign() { f.foreign = nil }
 
 // Check refuses values that make no sense.
 func (f *IntentFlags) Check() error {

@@ -13,7 +13,7 @@ import (
 
 // Flags that require --cluster, those of them that only an apply has, and flags that exclude it.
 var (
-	flagsOfApply    = []string{"mode", "unknown-fields", "adopt-from", "remove-foreign-fields"}
+	flagsOfApply    = []string{"mode", "unknown-fields", "adopt-from", "remove-foreign-fields", "create-namespace"}
 	flagsOfCluster  = append([]string{"kubeconfig", "context", "record-namespace"}, flagsOfApply...)
 	flagsOfReleases = []string{"previous-version", "previous-image", "component", "into", "write-tombstones"}
 )

@@ -153,8 +153,9 @@ func read(archive *tar.Reader, size int64) (*Unpacked, error) {
 			return nil, err
 		}
 		if header.Size > size {
-			return nil, fmt.Errorf("%s has %d bytes, more than the archive", header.Name, header.Size)
+			return nil, fmt.Errorf("%s has %d bytes, more than the rest of the archive", header.Name, header.Size)
 		}
+		size -= header.Size
 		text := make([]byte, header.Size)
 		if _, err := io.ReadFull(archive, text); err != nil {
 			return nil, err

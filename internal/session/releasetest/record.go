@@ -36,7 +36,10 @@ func (r *ResultRecorder) Record(ctx context.Context, release string, report *Tes
 	}
 	event, done := r.Event, ""
 	if r.Event.Outcome == "" {
-		event.Action, event.Version = notify.Test, report.Version
+		event.Action = notify.Test
+		if report != nil {
+			event.Version = report.Version
+		}
 	} else {
 		done = "all is applied, and "
 	}
@@ -62,7 +65,7 @@ func (r *ResultRecorder) write(ctx context.Context, store *record.Store, report 
 		return err
 	}
 	known, _, err := store.Load(ctx)
-	if newest := known.Newest(); err == nil && newest != nil && newest.Version == report.Version {
+	if newest := known.Newest(); err == nil && newest != nil && newest.Version == report.Version && newest.Hash == report.hash {
 		var ids []kinds.ID
 		for _, result := range report.Tests {
 			if result.hasEnded() {

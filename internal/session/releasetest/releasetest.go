@@ -69,6 +69,7 @@ type TestReport struct {
 	Tests       []TestResult `json:"tests"`
 	Seconds     float64      `json:"seconds"`
 	Interrupted error        `json:"-"` // why not all have run; nil if they have
+	hash        string       // of the release
 }
 
 // A TestResult is the result of one test.
@@ -98,7 +99,7 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, test
 		o.OnEvent = func(TestEvent) {}
 	}
 	r := &runner{cluster: c, release: release.Name, options: o}
-	began, report := time.Now(), &TestReport{Release: release.Name, Version: release.Version, Tests: []TestResult{}}
+	began, report := time.Now(), &TestReport{Release: release.Name, Version: release.Version, hash: release.Hash, Tests: []TestResult{}}
 	for _, m := range tests {
 		result := TestResult{Object: m.ID(), File: m.Path, State: NotRun}
 		if ctx.Err() == nil {
