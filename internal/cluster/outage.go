@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 )
 
 // IsNoAnswer returns whether a request failed because the server gave no answer: it could not be reached, the
@@ -23,4 +25,16 @@ func IsNoAnswer(err error) bool {
 func IsOutage(err error) bool {
 	var refused apierrors.APIStatus
 	return IsNoAnswer(err) || errors.As(err, &refused) && refused.Status().Code >= http.StatusInternalServerError
+}
+
+// RetryOnConflict is that of client-go, which returns no error if the context of the function ends.
+func RetryOnConflict(backoff wait.Backoff, do func() error) error {
+	var last error
+	if err := retry.RetryOnConflict(backoff, func() error {
+		last = do()
+		return last
+	}); err != nil {
+		return err
+	}
+	return last
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record/lock"
 )
 
@@ -54,7 +55,7 @@ func (s *Store) writeCopy(ctx context.Context, r *Record) error {
 	}
 	of := s.client.CoordinationV1().Leases(s.namespace)
 	verb := "get"
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err = cluster.RetryOnConflict(retry.DefaultBackoff, func() error {
 		lease, err := of.Get(ctx, lock.Name(s.release), metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -123,7 +123,7 @@ func (r *rehearsal) restoreObject(ctx context.Context, object *unstructured.Unst
 		return err
 	}
 	api := r.cluster.In(in, object.GetNamespace())
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error { // controllers write it, too
+	return cluster.RetryOnConflict(retry.DefaultRetry, func() error { // controllers write it, too
 		made, err := api.Get(ctx, object.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -1,12 +1,19 @@
 package session_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
@@ -63,5 +70,46 @@ func TestAnOutageAtTheWriteOfTheRecordEndsNoSession(t *testing.T) {
 			}
 			awaitColour(t, name, c.want)
 		})
+	}
+}
+
+// TestAReleaseThatIsUninstalledDuringAnOutageIsNotInstalledAgain by the session that was cut off.
+func TestAReleaseThatIsUninstalledDuringAnOutageIsNotInstalledAgain(t *testing.T) {
+	t.Parallel()
+	const name = "outage-uninstalled"
+	var isOn atomic.Bool
+	config := sandboxtest.Before(configOf(t, name), func(request *http.Request) error {
+		if isOn.Load() {
+			return &url.Error{Op: request.Method, URL: request.URL.String(), Err: syscall.ECONNREFUSED}
+		}
+		return nil
+	})
+	s, err := session.Hold(t.Context(), sandboxtest.Connect(t, config), name, records, lock.Options{Duration: outageLock, Wait: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Release(nil) })
+	if outcome := s.Apply(t.Context(), load(t, name, "1.0.0", oneSetting), session.Options{}); outcome.Err != nil {
+		t.Fatal(outcome.Err)
+	}
+	isOn.Store(true)
+	<-s.Held().Done()
+	direct := sandboxtest.Connect(t, configOf(t, name)).Client
+	if err := errors.Join(
+		direct.CoreV1().ConfigMaps(records).Delete(t.Context(), lock.Name(name), metav1.DeleteOptions{}),
+		direct.CoordinationV1().Leases(records).Delete(t.Context(), lock.Name(name), metav1.DeleteOptions{}),
+		direct.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		_, err := direct.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	}); err != nil {
+		t.Fatal("the namespace is not deleted: ", err)
+	}
+	isOn.Store(false)
+	if outcome := s.Apply(t.Context(), load(t, name, "1.0.0", oneSetting), session.Options{}); !errors.Is(outcome.Err, session.ErrYielded) {
+		t.Errorf("it ended with %v, want %v", outcome.Err, session.ErrYielded)
 	}
 }

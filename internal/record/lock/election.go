@@ -91,7 +91,7 @@ func (e *election) leave() {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ended), e.options.deadline())
 	defer cancel()
-	_ = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	_ = cluster.RetryOnConflict(retry.DefaultRetry, func() error {
 		record, _, err := e.LeaseLock.Get(ctx)
 		if err != nil || record.HolderIdentity != e.options.Holder || e.holds && e.takenBy(record) != "" {
 			return err
@@ -105,7 +105,7 @@ func (e *election) leave() {
 // remove deletes the Lease if it is ours. Another program may have annotated it meanwhile.
 func (e *election) remove(ctx context.Context) error {
 	leases := e.lock.Client.CoordinationV1().Leases(e.lock.Namespace)
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	err := cluster.RetryOnConflict(retry.DefaultRetry, func() error {
 		found, err := leases.Get(ctx, Name(e.lock.Release), metav1.GetOptions{})
 		if err != nil {
 			return err
