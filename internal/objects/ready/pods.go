@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,6 +113,8 @@ func (p *podView) ofContainer(kind string, status *corev1.ContainerStatus) {
 	switch now := status.State.Terminated; {
 	case now != nil && now.ExitCode != 0:
 		p.addFor(status.Name, ended, "%s ended with %s", name, exit(now)).WantsLog = true
+	case now == nil && status.Ready && p.crashesEarly(status):
+		p.ofCrash(name, status)
 	case now != nil || status.Ready:
 	case waiting != nil && slices.Contains(pullFailures, waiting.Reason):
 		p.addFor(status.Name, unstarted, "%s"+pullFailed+"%s: %s", name, status.Image, sentence(cmp.Or(waiting.Message, waiting.Reason)))
@@ -124,6 +127,14 @@ func (p *podView) ofContainer(kind string, status *corev1.ContainerStatus) {
 	case status.State.Running != nil:
 		p.ofUnready(name, status)
 	}
+}
+
+// crashesEarly reports whether a container that is ready just now has crashed again and again since its pod was created, a few minutes
+// ago: without a probe it is ready each time until the next crash.
+func (p *podView) crashesEarly(status *corev1.ContainerStatus) bool {
+	const early = 10 * time.Minute
+	now, last, created := status.State.Running, status.LastTerminationState.Terminated, p.pod.CreationTimestamp
+	return now != nil && last != nil && last.ExitCode != 0 && status.RestartCount > 1 && !created.IsZero() && now.StartedAt.Sub(created.Time) < early
 }
 
 // isIdle reports whether a container waits for another cause than its own.
