@@ -106,6 +106,13 @@ func (s *scene) testPodOfTheSameName(t *testing.T) {
 		securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}, containers: [{
 		name: guard, image: registry.example/guard, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`
 	first := s.create(t, guardPod, s.namespace, s.node(5))
+	s.eventually("the pod runs, as one that is pending is evicted whatever its budget is", func(ctx context.Context) error {
+		pod := &corev1.Pod{}
+		if err := s.client.Get(ctx, client.ObjectKeyFromObject(first), pod); err != nil || pod.Status.Phase == corev1.PodRunning {
+			return err
+		}
+		return fmt.Errorf("it is %s", pod.Status.Phase)
+	})
 	var second client.Object
 	await := s.atFirst("delete moving", func() {
 		if err := s.client.Delete(s.Context(), first, client.GracePeriodSeconds(0)); err != nil {
