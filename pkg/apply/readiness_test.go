@@ -297,7 +297,7 @@ func (b *breaking) hears(about, text string) {
 	case !b.isCreated && b.helps != nil && !b.isHelped && strings.HasPrefix(text, "waiting"):
 		b.isHelped = true
 		b.do(b.helps)
-	case !b.isCreated || text != "waiting: "+b.broken:
+	case !b.isCreated || !strings.HasPrefix(text, "waiting: "+b.broken): // fields that break it may follow
 	case b.told < 2:
 		if b.told++; b.told == 2 { // the first may be about before it was ready
 			b.finish()
