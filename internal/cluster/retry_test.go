@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 )
 
-// TestARetryThatIsInterruptedHasFailed asserts that nobody takes an interrupted write for one that was made.
+// TestARetryThatIsInterruptedHasFailed asserts that an interrupted write is not reported as a success.
 func TestARetryThatIsInterruptedHasFailed(t *testing.T) {
 	if err := cluster.RetryOnConflict(retry.DefaultRetry, func() error { return context.Canceled }); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v, want %v", err, context.Canceled)

@@ -83,7 +83,7 @@ spec:
     spec: {containers: [{name: web, image: registry.example/web:1, resources: {requests: {cpu: "1000"}}}]}
 `)}}
 
-// TestLockThatCannotBeRenewed is that of a machine that is too slow: nobody else uses the control plane.
+// TestLockThatCannotBeRenewed asserts that a slow machine, which can't renew the lock in time, finishes the rehearsal.
 func TestLockThatCannotBeRenewed(t *testing.T) {
 	t.Parallel()
 	const outage = 22 * time.Second // of renewals, which have no field manager: after 20 s, a lock of half a minute was lost

@@ -24,8 +24,8 @@ import (
 // longest bounds a stage. Each object has its own patience.
 const longest = 30 * time.Minute
 
-// lockDuration outlasts each stage: nobody else uses the control plane, so a lock that can't be renewed in time, on a machine that is
-// too slow, must not end a stage.
+// lockDuration is longer than a stage may take. A rehearsal is the only user of its control plane, so a lock that a slow machine
+// can't renew in time must not end a stage.
 const lockDuration = 2 * longest
 
 // An appliedStage is a stage that has ended, with what it has reported meanwhile.

@@ -88,8 +88,8 @@ func (p *pullProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuseLocal refuses addresses of this machine's loopback and of its links: nobody pulls images from there, but services
-// that trust this machine listen there.
+// refuseLocal refuses loopback and link-local addresses of this machine: no registry is there, but services that trust this
+// machine are.
 func refuseLocal(address netip.Addr) error {
 	if a := address.Unmap(); a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() || a.IsMulticast() {
 		return fmt.Errorf("%s: registries on the loopback or at link-local addresses are refused", address)

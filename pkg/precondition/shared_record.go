@@ -36,17 +36,16 @@ func (input GatherInput) writers(ctx context.Context, c *cluster.Cluster) []stri
 			}
 		}
 	}
-	us := cluster.UserOf(ctx, c)
-	var found []string
-	for _, subject := range subjects {
-		spec, name := reviewOf(subject)
-		isOurs := spec.User != "" && spec.User == us.Username || spec.User == "" && slices.Contains(us.Groups, subject.Name)
+	us, writers := cluster.UserOf(ctx, c), make([]string, len(subjects))
+	concurrently(len(subjects), func(i int) {
+		spec, name := reviewOf(subjects[i])
+		isOurs := spec.User != "" && spec.User == us.Username || spec.User == "" && slices.Contains(us.Groups, subjects[i].Name)
 		if !isOurs && input.mayWrite(ctx, c, spec) {
-			found = append(found, name)
+			writers[i] = name
 		}
-	}
-	slices.Sort(found)
-	return found
+	})
+	slices.Sort(writers)
+	return slices.DeleteFunc(writers, func(name string) bool { return name == "" })
 }
 
 // reviewOf returns the review of a subject's rights, and its name for people.

@@ -111,7 +111,7 @@ func New(streams core.Streams) *cobra.Command {
   # Go back by itself if the update fails
   runlevel apply ./4.21 --rollback-on-failure
 
-  # Remove what somebody has added to a Deployment by hand
+  # Remove fields that another manager has added to a Deployment
   runlevel apply shop@ --remove-foreign-fields Deployment/shop/web
 
   # Apply, and run the tests of the release

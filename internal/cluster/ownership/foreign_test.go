@@ -22,7 +22,7 @@ const (
 )
 
 // foreignFields are what another manager, "bob", has done to an object that we have applied, and its fields that are foreign
-// then. Whoever removes them leaves the object as it was.
+// then. Their removal leaves the object as it was.
 var foreignFields = map[string]struct {
 	object, apply, merge string
 	subresource          []string

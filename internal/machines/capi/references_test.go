@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The controller may delete MachineSets. Whoever may only create and delete Machines must not have it do so.
+// The controller may delete MachineSets. An account that may only create and delete Machines must not make it do so.
 func TestAMachineThatRefersToAMachineSetDoesNotOwnIt(t *testing.T) {
 	s := newScene(t)
 	set := &clusterv1.MachineSet{ObjectMeta: s.Meta("set"), Spec: clusterv1.MachineSetSpec{
